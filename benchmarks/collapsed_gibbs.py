@@ -1,0 +1,159 @@
+"""What a sweep of collapsed Gibbs sampling costs.
+
+1. The textbook's sampler (an inverse and a determinant for every bit) against ours, 100×36, from
+   the planted Z, all hyperparameters inferred by both.
+2. Cost per sweep against N from 10³ to 10⁵ (D = 36, ten planted features), and the slope of
+   log seconds on log N. The algorithm is O(N(K² + KD)), so the slope should be 1.
+3. 500×500 with 20 planted features.
+4. How far 3 is from the floor. A row needs at least one product T x_n, K·D multiply-adds, and
+   about 8 K² more (S y; S and G each changed by rank one twice; S z, G z). X is read once a sweep.
+   The floor is the larger of  2 N (K D + 8 K²) / (rate of BLAS's matrix-vector product here)
+   and  8 N D / (rate at which memory is read here).
+
+Ours is timed at the engine's step, which is what `fit` repeats: the sweep, α, σ_x, σ_a and the log
+joint. One chain; compilation excluded. Nothing is asserted: machines differ, ratios less so.
+
+    python benchmarks/collapsed_gibbs.py [--quick]
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from tables import markdown
+from textbook import textbook_gibbs
+from threadpoolctl import threadpool_limits
+
+import thali
+from thali import datasets
+from thali.data import Data
+from thali.model import Model
+from thali.starts import given_start
+
+
+class Timing(NamedTuple):
+    """Seconds for one sweep (median over sweeps) and the mean number of features meanwhile."""
+
+    seconds: float
+    n_features: float
+
+
+def time_sweeps(sweep: Callable[[], int], warm_up: int, sweeps: int) -> Timing:
+    """Call `sweep`, which returns K, and time each call after the warm-up."""
+    for _ in range(warm_up):
+        sweep()
+    seconds, features = [], []
+    for _ in range(sweeps):
+        began = time.perf_counter()
+        features.append(sweep())
+        seconds.append(time.perf_counter() - began)
+    return Timing(float(np.median(seconds)), float(np.mean(features)))
+
+
+def ours(dataset: datasets.Dataset, sweeps: int) -> Timing:
+    """The engine's step from the planted Z."""
+    data = Data.validate(dataset.X)
+    model = Model(thali.IBP(), thali.LinearGaussian()).resolve(data)
+    engine = thali.CollapsedGibbs(chains=1)
+    rng = np.random.default_rng(0)
+    state = engine.begin(rng, model, data, given_start(dataset.Z, model, data))
+    return time_sweeps(lambda: engine.step(rng, model, data, state).n_features, 3, sweeps)
+
+
+def textbook(dataset: datasets.Dataset, sweeps: int) -> Timing:
+    """The textbook's sampler from the planted Z."""
+    walk = textbook_gibbs(
+        np.random.default_rng(0),
+        dataset.X,
+        dataset.Z,
+        sigma_x=dataset.sigma_x,
+        sigma_a=dataset.sigma_a,
+    )
+    return time_sweeps(lambda: next(walk).n_features, 1, sweeps)
+
+
+def against_textbook(quick: bool) -> None:
+    data = datasets.images()
+    slow = textbook(data, 5 if quick else 30)
+    fast = ours(data, 300 if quick else 2000)
+    rows = [
+        [name, f"{1e3 * t.seconds:.3f}", f"{t.n_features:.1f}", f"{slow.seconds / t.seconds:.0f}"]
+        for name, t in (("textbook", slow), ("thali", fast))
+    ]
+    print("\n## 100×36, four features\n")
+    print(markdown(["sampler", "ms a sweep", "mean K", "times faster"], rows), flush=True)
+
+
+def against_rows(quick: bool) -> None:
+    sizes = [1000, 3162, 10_000] if quick else [1000, 3162, 10_000, 31_623, 100_000]
+    rows, seconds = [], []
+    for n in sizes:
+        data = datasets.planted(n=n, d=36, k=10, sigma_x=0.5)
+        timing = ours(data, 5 if quick else max(5, 1_000_000 // n))
+        seconds.append(timing.seconds)
+        per_row = 1e6 * timing.seconds / n
+        rows.append(
+            [n, f"{1e3 * timing.seconds:.2f}", f"{per_row:.2f}", f"{timing.n_features:.1f}"]
+        )
+    slope = np.polyfit(np.log(sizes), np.log(seconds), 1)[0]
+    print("\n## Cost against N, D = 36, ten features\n")
+    print(markdown(["N", "ms a sweep", "µs a row", "mean K"], rows))
+    print(f"\nseconds ∝ N^{slope:.3f}", flush=True)
+
+
+def multiply_rate(k: int, d: int) -> float:
+    """Floating-point operations a second of BLAS's matrix-vector product of K×D, one thread."""
+    T, x, out = np.ones((k, d)), np.ones(d), np.empty(k)
+    repeats, rates = 2000, []
+    with threadpool_limits(1):
+        for _ in range(30):
+            began = time.perf_counter()
+            for _ in range(repeats):
+                np.dot(T, x, out=out)
+            rates.append(2.0 * k * d * repeats / (time.perf_counter() - began))
+    return max(rates)
+
+
+def reading_rate() -> float:
+    """Bytes a second that a sum over 256 MB reads from memory."""
+    long = np.ones(32_000_000)
+    rates = []
+    for _ in range(5):
+        began = time.perf_counter()
+        long.sum()
+        rates.append(long.nbytes / (time.perf_counter() - began))
+    return max(rates)
+
+
+def against_floor(quick: bool) -> None:
+    data = datasets.noisy_nonnegative()
+    timing = ours(data, 20 if quick else 200)
+    (n, d), k = data.X.shape, round(timing.n_features)
+    product, rest = n * k * d, n * 8 * k**2
+    rate, reading = multiply_rate(k, d), reading_rate()
+    arithmetic = 2.0 * (product + rest) / rate
+    memory = 8.0 * n * d / reading
+    floor = max(arithmetic, memory)
+    print("\n## 500×500, twenty features, and the floor\n")
+    rows = [
+        ["measured", f"{1e3 * timing.seconds:.3f}", f"mean K {timing.n_features:.1f}"],
+        ["arithmetic", f"{1e3 * arithmetic:.3f}",
+         f"{(product + rest) / 1e6:.2f} M multiply-adds at {rate / 1e9:.2f} Gflop/s (BLAS gemv)"],
+        ["reading X", f"{1e3 * memory:.3f}",
+         f"{8 * n * d / 1e6:.2f} MB at {reading / 1e9:.1f} GB/s"],
+        ["measured / floor", f"{timing.seconds / floor:.2f}", ""],
+    ]  # fmt: skip
+    print(markdown(["", "ms a sweep", "by"], rows))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="What a sweep of collapsed Gibbs sampling costs.")
+    parser.add_argument("--quick", action="store_true", help="fewer sweeps and rows: a smoke run")
+    options = parser.parse_args()
+    against_textbook(options.quick)
+    against_rows(options.quick)
+    against_floor(options.quick)

@@ -1,0 +1,21 @@
+"""thali: Bayesian nonparametric latent features.
+
+An unknown number of overlapping binary features, found in a data matrix, and how sure we are.
+"""
+
+from thali.engines import CollapsedGibbs
+from thali.hyperparameters import Gamma, InverseGamma
+from thali.likelihoods import LinearGaussian
+from thali.priors import IBP, BetaBernoulli, TwoParameterIBP
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "IBP",
+    "BetaBernoulli",
+    "CollapsedGibbs",
+    "Gamma",
+    "InverseGamma",
+    "LinearGaussian",
+    "TwoParameterIBP",
+]

@@ -1,0 +1,136 @@
+"""The data matrix, validated once: every bad input stops here, with words.
+
+Also the exact reduction for D > N: the linear-Gaussian marginal depends on X only through XXᵀ, so
+X may be replaced by the N×N factor R̃ = Rᵀ of the QR decomposition Xᵀ = QR, as R̃R̃ᵀ = XXᵀ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+LARGEST = 1e100  # squares of larger values overflow when summed
+
+
+@dataclass(frozen=True)
+class Data:
+    """A validated N×D matrix of finite float64 in C order, never changed after it is made."""
+
+    X: np.ndarray
+
+    @classmethod
+    def validate(cls, X: Any) -> Data:
+        """Check shape, type, finiteness and size; each refusal is one sentence.
+
+        >>> Data.validate([[1, 2], [3, 4]]).X.dtype
+        dtype('float64')
+        """
+        refuse_sparse(X)
+        array = as_float_matrix(X)
+        if array.shape[0] == 0 or array.shape[1] == 0:
+            raise ValueError(
+                f"X is empty: found array with {array.shape[0]} sample(s) and "
+                f"{array.shape[1]} feature(s) while a minimum of 1 is required of each."
+            )
+        refuse_nonfinite(array)
+        return cls(array)
+
+    @property
+    def n(self) -> int:
+        return self.X.shape[0]
+
+    @property
+    def d(self) -> int:
+        return self.X.shape[1]
+
+    @cached_property
+    def reduced(self) -> np.ndarray:
+        """X itself, or for D > N the N×N matrix with the same XXᵀ."""
+        if self.d <= self.n:
+            return self.X
+        return np.ascontiguousarray(np.linalg.qr(self.X.T, mode="r").T)
+
+    @cached_property
+    def squares(self) -> np.ndarray:
+        """‖x_n‖² of each row."""
+        return np.einsum("nd,nd->n", self.reduced, self.reduced)
+
+    @cached_property
+    def singular_values(self) -> np.ndarray:
+        """Singular values of the column-centred data, largest first, from the smaller Gram matrix."""
+        centred = self.reduced - self.reduced.mean(axis=0)
+        gram = centred.T @ centred if self.reduced.shape[1] <= self.n else centred @ centred.T
+        return np.sqrt(np.maximum(np.linalg.eigvalsh(gram)[::-1], 0.0))
+
+    @cached_property
+    def mean_square(self) -> float:
+        """The mean square of the entries: the data's scale, squared."""
+        return float(np.mean(np.square(self.X)))
+
+
+def refuse_sparse(X: Any) -> None:
+    """Say plainly that sparse matrices are not taken."""
+    if hasattr(X, "tocsr"):
+        raise TypeError(
+            "X is a sparse matrix, which this engine cannot use; "
+            "make it dense first with X.toarray() if it fits in memory."
+        )
+
+
+def as_float_matrix(X: Any) -> np.ndarray:
+    """Return X as C-ordered float64, or say which entry is not a number."""
+    array = np.asarray(X)
+    if array.ndim != 2:
+        raise ValueError(
+            f"X must be a table of 2 dimensions (rows x columns), not {array.ndim}. "
+            "Reshape your data: X.reshape(-1, 1) for one column, X.reshape(1, -1) for one row."
+        )
+    if array.dtype.kind == "c":
+        raise ValueError("X holds complex numbers. Complex data not supported: split it into columns.")
+    if array.dtype.kind in "USO":
+        refuse_text(array)
+    try:
+        return np.ascontiguousarray(array, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"X could not be read as numbers: {error}.") from None
+
+
+def refuse_text(array: np.ndarray) -> None:
+    """Name the first entry of an array of strings or objects that is text and not a number."""
+    for (i, j), value in np.ndenumerate(array):
+        if isinstance(value, (str, bytes)):
+            try:
+                float(value)
+            except ValueError:
+                raise ValueError(
+                    f"X has text where a number should be: {value!r} at row {i}, column {j}. "
+                    "Drop or encode such columns first."
+                ) from None
+
+
+def refuse_nonfinite(array: np.ndarray) -> None:
+    """Count and locate NaN, infinities and values too large to square."""
+    if np.isfinite(array).all():
+        largest = float(np.abs(array).max())
+        if largest > LARGEST:
+            raise ValueError(
+                f"X has values as large as {largest:.3g}, whose squares overflow; divide X by its "
+                "scale first."
+            )
+        return
+    missing = np.isnan(array)
+    if missing.any():
+        i, j = np.argwhere(missing)[0]
+        raise ValueError(
+            f"X contains NaN: {int(missing.sum())} of {array.size} entries are missing, the first "
+            f"at row {i}, column {j}. Missing entries are not supported by this engine: drop "
+            "those rows or columns, or impute them first."
+        )
+    i, j = np.argwhere(np.isinf(array))[0]
+    raise ValueError(
+        f"X contains infinity: {int(np.isinf(array).sum())} entries, the first at row {i}, "
+        f"column {j}. Replace or drop them first."
+    )

@@ -1,0 +1,61 @@
+"""What every engine shares: the capabilities it needs, and the check that a model has them.
+
+An engine is a frozen dataclass with
+
+    check(model)                            refuse what is mathematically invalid
+    begin(rng, model, data, start) → state  all that the next step needs
+    step(rng, model, data, state) → info    one step, in place, and its diagnostics
+    freeze(state), thaw(model, data, saved) the state as plain arrays and numbers, and back
+
+and no loop of its own: ``thali.run`` drives every engine.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+
+from thali.model import Model
+
+
+class Info(NamedTuple):
+    """Diagnostics of one step; the scalars are what traces and progress show."""
+
+    n_features: int
+    log_joint: float
+    hyper: dict[str, float]
+    drift: float
+
+
+class Engine:
+    """Declarations of an engine: the classes its prior and likelihood must inherit."""
+
+    needs_prior: ClassVar[tuple[type, ...]] = ()
+    needs_likelihood: ClassVar[tuple[type, ...]] = ()
+    kind: ClassVar[str] = "draws"
+
+
+def missing_capabilities(engine: type[Engine] | Engine, model: Model) -> list[str]:
+    """What the engine needs and the model lacks, in words."""
+    lacks = []
+    for part, needs in (
+        (model.prior, engine.needs_prior),
+        (model.likelihood, engine.needs_likelihood),
+    ):
+        lacks += [
+            f"{need.__name__}, which {type(part).__name__} does not have"
+            for need in needs
+            if not isinstance(part, need)
+        ]
+    return lacks
+
+
+def check_capabilities(engine: Engine, model: Model, engines: tuple[type[Engine], ...]) -> None:
+    """Refuse an invalid combination, and name the engines that could run it."""
+    lacks = missing_capabilities(engine, model)
+    if lacks:
+        able = [e.__name__ for e in engines if not missing_capabilities(e, model)]
+        raise ValueError(
+            f"{type(engine).__name__} cannot run {type(model.prior).__name__} × "
+            f"{type(model.likelihood).__name__}: it needs {' and '.join(lacks)}. "
+            f"Engines that can: {', '.join(able) or 'none yet'}."
+        )

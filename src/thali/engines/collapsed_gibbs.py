@@ -1,0 +1,200 @@
+r"""Collapsed Gibbs sampling of Z, with A integrated out (Griffiths and Ghahramani 2005).
+
+A step is one sweep over all bits and all rows' own dishes, O(N(K² + KD)), then the
+hyperparameters: α given [Z] (conjugate for the IBP), and σ_x, σ_a given Z, each evaluation of
+whose density costs O(K) through the eigenvalues of ZᵀZ.
+
+Any prior with tables of potentials will do; the finite sampler is this engine × BetaBernoulli.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from thali.data import Data
+from thali.engines.base import Engine, Info
+from thali.hyperparameters import Law, metropolis_step, slice_step
+from thali.likelihoods.base import Collapsed, RowUpdates
+from thali.model import Model
+from thali.priors.base import PredictsRow
+from thali.settings import Settings, whole_number
+from thali.starts import Start, check_init
+from thali.structures import counts_from_gram
+
+SUMS_AFRESH = 64  # sweeps after which T = ZᵀX is summed again from the data
+METROPOLIS_WIDTH = 0.05  # the paper's step
+
+
+@dataclass
+class State:
+    """What the next sweep needs: the maintained arrays, the hyperparameters, and the count."""
+
+    rows: Any  # kernels.collapsed_rows.Rows
+    n_features: int
+    hyper: dict[str, float]
+    sweep: int = 0
+    hold_sigma: int = 0  # the scales stay put until this sweep, while features are being born
+
+    @property
+    def Z(self) -> np.ndarray:
+        """The N×K matrix of the features in use."""
+        return self.rows.Z[:, : self.n_features].astype(bool)
+
+
+@dataclass(frozen=True)
+class CollapsedGibbs(Settings, Engine):
+    """Sweeps over Z with A integrated out, in several chains.
+
+    ``sweeps`` a chain, the first ``burn_in`` of them (None: half) not kept, then every ``thin``-th
+    kept. ``init`` is "race", "ica", "prior", "empty", a matrix Z, or a fitted model.
+    ``sigma_step`` is "slice" (on log σ) or "metropolis" (uniform ±0.05, as Anand 2015).
+
+    >>> CollapsedGibbs(sweeps=200, chains=2).kept
+    100
+    """
+
+    sweeps: int = 1000
+    burn_in: int | None = None
+    thin: int = 1
+    chains: int = 4
+    init: Any = "race"
+    sigma_step: str = "slice"
+
+    needs_prior: ClassVar[tuple[type, ...]] = (PredictsRow,)
+    needs_likelihood: ClassVar[tuple[type, ...]] = (Collapsed, RowUpdates)
+    kind: ClassVar[str] = "draws"
+
+    def __post_init__(self) -> None:
+        for name, least in (("sweeps", 1), ("thin", 1), ("chains", 1)):
+            whole_number("CollapsedGibbs", name, getattr(self, name), least)
+        if self.burn_in is not None:
+            whole_number("CollapsedGibbs", "burn_in", self.burn_in, 0)
+            if self.burn_in >= self.sweeps:
+                raise ValueError(
+                    f"CollapsedGibbs: burn_in={self.burn_in} leaves nothing of {self.sweeps} "
+                    "sweeps; use fewer, or more sweeps."
+                )
+        if self.sigma_step not in ("slice", "metropolis"):
+            raise ValueError(
+                "CollapsedGibbs: sigma_step must be 'slice' or 'metropolis', "
+                f"not {self.sigma_step!r}."
+            )
+        check_init("CollapsedGibbs", self.init)
+
+    @property
+    def burned(self) -> int:
+        """Sweeps not kept at the beginning."""
+        return self.sweeps // 2 if self.burn_in is None else self.burn_in
+
+    @property
+    def kept(self) -> int:
+        """Draws kept of each chain."""
+        return -(-(self.sweeps - self.burned) // self.thin)
+
+    def begin(
+        self, rng: np.random.Generator, model: Model, data: Data, start: Start
+    ) -> State:
+        """The state at ``start``, arrays made afresh from Z."""
+        Z = start.Z[:, start.Z.any(axis=0)]
+        return State(_rows(Z, data), Z.shape[1], dict(start.hyper), 0, start.hold_sigma)
+
+    def step(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> Info:
+        """One sweep and one update of every inferred hyperparameter."""
+        from thali.kernels import collapsed_rows as kernel
+
+        hyper = state.hyper
+        if state.sweep and state.sweep % SUMS_AFRESH == 0:
+            k = state.n_features
+            state.rows.T[:k] = state.rows.Z[:, :k].T.astype(float) @ data.reduced
+        tables = model.at(hyper).prior.tables(data.n)  # type: ignore[attr-defined]
+        law = kernel.Law(
+            tables.log_odds,
+            tables.new_log_weight,
+            tables.capacity,
+            hyper["sigma_x"],
+            hyper["sigma_a"],
+            float(data.d),
+        )
+        every = max(256, 8 * state.n_features)
+        state.rows, report = kernel.sweep(
+            rng, data.reduced, data.squares, state.rows, state.n_features, law, every
+        )
+        state.n_features = k = int(report.n_features)
+        state.sweep += 1
+        counts = counts_from_gram(data.n, state.rows.C[:k, :k])
+        model.prior.resample(rng, hyper, counts)
+        evidence = self._resample_scales(rng, model, data, state)
+        log_joint = evidence + model.at(hyper).prior.log_prob_counts(counts)
+        return Info(k, log_joint, dict(hyper), float(report.drift))
+
+    def _resample_scales(
+        self, rng: np.random.Generator, model: Model, data: Data, state: State
+    ) -> float:
+        """Update σ_x and σ_a where they have laws; return log P(X | Z) at the new ones."""
+        from thali.kernels import collapsed_rows as kernel
+
+        d, t = kernel.spectrum(state.rows, state.n_features)
+        hyper = state.hyper
+        total = float(data.squares.sum())
+
+        def evidence(**change: float) -> float:
+            scales = {**hyper, **change}
+            return kernel.log_evidence(
+                d, t, total, data.n, float(data.d), scales["sigma_x"], scales["sigma_a"]
+            )
+
+        # the standard deviations of log σ when K is settled: 1/√(2ND) and 1/√(2KD)
+        for name, size in (("sigma_x", data.n), ("sigma_a", state.n_features + 1)):
+            law = getattr(model.likelihood, name)
+            if not isinstance(law, Law) or state.sweep <= state.hold_sigma:
+                continue
+
+            def target(value: float, name: str = name, law: Law = law) -> float:
+                return law.log_density(value) + evidence(**{name: value})
+
+            if self.sigma_step == "slice":
+                width = min(1.0, 3.0 / np.sqrt(2.0 * size * data.d))
+                hyper[name] = slice_step(rng, hyper[name], target, width)
+            else:
+                hyper[name] = metropolis_step(rng, hyper[name], target, METROPOLIS_WIDTH)
+        return evidence()
+
+    def freeze(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """The state as arrays and plain values; T goes along, so that a resumed chain is bitwise
+        the same (S and G are made afresh at each sweep)."""
+        k = state.n_features
+        arrays = {"Z": np.packbits(state.rows.Z[:, :k], axis=0), "T": state.rows.T[:k].copy()}
+        numbers = {"k": k, "hyper": state.hyper, "sweep": state.sweep, "hold": state.hold_sigma}
+        return arrays, numbers
+
+    def thaw(
+        self, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
+    ) -> State:
+        """The state that ``freeze`` saved."""
+        Z = np.unpackbits(arrays["Z"], axis=0, count=data.n).astype(bool)
+        rows = _rows(Z, data)
+        rows.T[: numbers["k"]] = arrays["T"]
+        return State(rows, numbers["k"], dict(numbers["hyper"]), numbers["sweep"], numbers["hold"])
+
+
+def _rows(Z: np.ndarray, data: Data) -> Any:
+    """The maintained arrays for Z, with some spare room."""
+    from thali.kernels.collapsed_rows import Rows
+
+    n, k = Z.shape
+    cap = k + max(4, k // 2)
+    bits = np.zeros((n, cap), np.uint8)
+    bits[:, :k] = Z
+    real = bits.astype(float)
+    C = real.T @ real
+    return Rows(
+        bits,
+        np.diagonal(C).copy(),
+        C,
+        np.ascontiguousarray(real.T @ data.reduced),
+        np.zeros((cap, cap)),
+        np.zeros((cap, cap)),
+    )

@@ -1,0 +1,166 @@
+r"""Laws of hyperparameters, and the two steps that sample a positive scale.
+
+A hyperparameter is a number (fixed) or a law (inferred):
+
+    α   ~ Gamma(shape, rate)             α | Z ~ Gamma(shape + K₊, rate + H_N) for the IBP
+    σ²  ~ InverseGamma(shape, scale)     a law of the *variance*; the parameter is σ
+
+``slice_step`` (Neal 2003) and ``metropolis_step`` (Anand 2015, section 2.2.3) leave a given
+density invariant; both are told the log density of the parameter itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import exp, inf, lgamma, log
+from typing import Any
+
+import numpy as np
+
+from thali.settings import Settings, positive_number
+
+
+@dataclass(frozen=True)
+class Gamma(Settings):
+    """A gamma law of a positive parameter, by shape and rate (mean shape / rate).
+
+    >>> round(Gamma(2.0, 4.0).mean(), 3)
+    0.5
+    """
+
+    shape: float = 1.0
+    rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        positive_number("Gamma", "shape", self.shape)
+        positive_number("Gamma", "rate", self.rate)
+
+    def mean(self) -> float:
+        return self.shape / self.rate
+
+    def sample(self, rng: np.random.Generator) -> float:
+        return float(rng.gamma(self.shape, 1.0 / self.rate))
+
+    def log_density(self, value: float) -> float:
+        """Log density of the parameter at ``value``."""
+        if value <= 0.0:
+            return -inf
+        return (
+            self.shape * log(self.rate)
+            - lgamma(self.shape)
+            + (self.shape - 1.0) * log(value)
+            - self.rate * value
+        )
+
+
+@dataclass(frozen=True)
+class InverseGamma(Settings):
+    """An inverse-gamma law of a variance σ², for the scale σ that it governs.
+
+    >>> import numpy as np
+    >>> sigma = InverseGamma(3.0, 2.0).sample(np.random.default_rng(0))
+    >>> bool(sigma > 0)
+    True
+    """
+
+    shape: float = 1.0
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        positive_number("InverseGamma", "shape", self.shape)
+        positive_number("InverseGamma", "scale", self.scale)
+
+    def mean(self) -> float:
+        """The scale σ at the centre of the law: √(scale / shape)."""
+        return float(np.sqrt(self.scale / self.shape))
+
+    def sample(self, rng: np.random.Generator) -> float:
+        return float(np.sqrt(self.scale / rng.gamma(self.shape)))
+
+    def log_density(self, value: float) -> float:
+        """Log density of σ (not of σ²: the factor 2σ of the change of variable is in it)."""
+        if value <= 0.0:
+            return -inf
+        return (
+            log(2.0)
+            + self.shape * log(self.scale)
+            - lgamma(self.shape)
+            - (2.0 * self.shape + 1.0) * log(value)
+            - self.scale / (value * value)
+        )
+
+
+Law = Gamma | InverseGamma
+
+
+def check_hyperparameter(owner: str, name: str, value: Any) -> None:
+    """Refuse anything but a positive number or a law."""
+    if isinstance(value, Law):
+        return
+    if isinstance(value, (str, bool)) or value is None:
+        raise TypeError(
+            f"{owner}: {name} must be a positive number (fixed) or a law such as "
+            f"thali.Gamma(1, 1) (inferred), not {value!r}."
+        )
+    positive_number(owner, name, value)
+
+
+def as_number(owner: str, name: str, value: Any) -> float:
+    """Return a fixed hyperparameter, or say how to fix it."""
+    if isinstance(value, Law):
+        raise ValueError(
+            f"{owner}: {name} is {value}, a law; this needs a number. "
+            f"Fix it first with .at({name}=...)."
+        )
+    return positive_number(owner, name, value)
+
+
+def slice_step(
+    rng: np.random.Generator,
+    value: float,
+    log_density: Callable[[float], float],
+    width: float,
+) -> float:
+    """One slice-sampling update of a positive ``value``, on its logarithm.
+
+    ``width`` is the first guess of the slice's width on the log scale; it steps out and shrinks,
+    so any width is valid and only the cost depends on it.
+    """
+    at = log(value)
+
+    def target(u: float) -> float:  # density of u = log value: the Jacobian is e^u
+        return log_density(exp(u)) + u if -700.0 < u < 700.0 else -inf
+
+    level = target(at) + log(1.0 - rng.random())
+    left = at - width * rng.random()
+    right = left + width
+    while target(left) > level:
+        left -= width
+    while target(right) > level:
+        right += width
+    while True:
+        proposal = left + (right - left) * rng.random()
+        if target(proposal) >= level:
+            return exp(proposal)
+        if proposal < at:
+            left = proposal
+        else:
+            right = proposal
+        if right - left < 1e-15 * (1.0 + abs(at)):  # the slice is narrower than rounding
+            return value
+
+
+def metropolis_step(
+    rng: np.random.Generator,
+    value: float,
+    log_density: Callable[[float], float],
+    width: float,
+) -> float:
+    """One Metropolis update by a uniform ±``width`` step, rejected at or below zero."""
+    proposal = value + width * (2.0 * rng.random() - 1.0)
+    if proposal <= 0.0:
+        return value
+    if log(1.0 - rng.random()) < log_density(proposal) - log_density(value):
+        return proposal
+    return value

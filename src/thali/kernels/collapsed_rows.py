@@ -1,0 +1,471 @@
+r"""One sweep of collapsed Gibbs sampling for the linear-Gaussian model, A integrated out.
+
+With r = σ_x²/σ_a² the kernel maintains, for the K features in use,
+
+    m = Zᵀ1,   C = ZᵀZ,   T = ZᵀX                exact counts and sums, changed by flips only
+    S = (C + rI)⁻¹,   G = μμᵀ, μ = S T            changed by rank one as a row leaves and returns
+
+Without row n:  x_n | z ~ N(zμ, σ_x² V I),  V = 1 + z S zᵀ, and with b = μ x_nᵀ
+
+    log p(x_n | z) = −D/2 log V − (‖x_n‖² − 2 z b + z G zᵀ) / 2σ_x²V + const,
+
+so a row costs one product T x_n (K·D) and a few K²; a bit that stays costs O(1), a flip O(K + D).
+A dish that only row n has is a new dish: without row n it has S_kk = 1/r, no μ, and j of them add
+j/r to V. Their number is drawn from its exact conditional law (``draw_new_dishes``).
+
+Rank-one changes lose digits; S and G are made afresh from C and T at the start of a sweep, every
+``refresh_every`` rows, and at once when a row was so influential that digits went (V large).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+FAST = {"reassoc", "contract", "arcp", "nsz"}
+LOST_MASS = -37.0  # log of the probability that may be left out of the law of new dishes
+INFLUENTIAL = 1e5  # V beyond which a row's leaving costs five digits, and S is made afresh
+
+
+class Rows(NamedTuple):
+    """The maintained arrays; columns and rows beyond the K in use are spare room."""
+
+    Z: np.ndarray  # (N, cap) uint8
+    m: np.ndarray  # (cap,) float64
+    C: np.ndarray  # (cap, cap) float64
+    T: np.ndarray  # (cap, D') float64
+    S: np.ndarray  # (cap, cap) float64
+    G: np.ndarray  # (cap, cap) float64
+
+
+class Law(NamedTuple):
+    """The prior's tables and the likelihood's numbers, as the kernel reads them."""
+
+    log_odds: np.ndarray
+    new_log_weight: float
+    capacity: int
+    sigma_x: float
+    sigma_a: float
+    dimensions: float  # D of the data, which may exceed the stored D' = min(N, D)
+
+
+class Report(NamedTuple):
+    """What a sweep did: features now, births, flips, refreshes, and the drift they found."""
+
+    n_features: int
+    flips: int
+    refreshes: int
+    drift: float
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def dot_rows(T, x, k, out):
+    """out = T[:k] x, four rows at a time so that x is read from memory once for them."""
+    d = x.shape[0]
+    i = 0
+    while i + 4 <= k:
+        a0 = 0.0
+        a1 = 0.0
+        a2 = 0.0
+        a3 = 0.0
+        t0 = T[i]
+        t1 = T[i + 1]
+        t2 = T[i + 2]
+        t3 = T[i + 3]
+        for c in range(d):
+            v = x[c]
+            a0 += t0[c] * v
+            a1 += t1[c] * v
+            a2 += t2[c] * v
+            a3 += t3[c] * v
+        out[i] = a0
+        out[i + 1] = a1
+        out[i + 2] = a2
+        out[i + 3] = a3
+        i += 4
+    while i < k:
+        a0 = 0.0
+        t0 = T[i]
+        for c in range(d):
+            a0 += t0[c] * x[c]
+        out[i] = a0
+        i += 1
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def times_bits(M, z, k, out):
+    """out = M z for symmetric M and binary z."""
+    for i in range(k):
+        out[i] = 0.0
+    for a in range(k):
+        if z[a]:
+            row = M[a]
+            for i in range(k):
+                out[i] += row[i]
+
+
+@njit(cache=True, nogil=True)
+def fresh(rows, k, r):
+    """S and G from C and T, without history."""
+    C = rows.C[:k, :k].copy()
+    for i in range(k):
+        C[i, i] += r
+    # the inverse through Cholesky: C = L Lᵀ, S = L⁻ᵀ L⁻¹
+    L = np.linalg.cholesky(C)
+    inverse = np.zeros((k, k))
+    for c in range(k):
+        inverse[c, c] = 1.0 / L[c, c]
+        for i in range(c + 1, k):
+            total = 0.0
+            for j in range(c, i):
+                total += L[i, j] * inverse[j, c]
+            inverse[i, c] = -total / L[i, i]
+    S = inverse.T @ inverse
+    T = rows.T[:k]
+    mu = S @ T
+    return S, mu @ mu.T
+
+
+@njit(cache=True, nogil=True)
+def refresh(rows, k, r):
+    """Make S and G afresh in place; return the largest relative error they had."""
+    if k == 0:
+        return 0.0
+    S, G = fresh(rows, k, r)
+    error_s = 0.0
+    error_g = 0.0
+    size_s = 0.0
+    size_g = 0.0
+    for i in range(k):
+        for j in range(k):
+            error_s = max(error_s, abs(rows.S[i, j] - S[i, j]))
+            error_g = max(error_g, abs(rows.G[i, j] - G[i, j]))
+            size_s = max(size_s, abs(S[i, j]))
+            size_g = max(size_g, abs(G[i, j]))
+            rows.S[i, j] = S[i, j]
+            rows.G[i, j] = G[i, j]
+    drift = error_s / size_s
+    if size_g > 0.0:
+        drift = max(drift, error_g / size_g)
+    return drift
+
+
+@njit(cache=True, nogil=True)
+def grow(rows, needed):
+    """Room for at least ``needed`` features: half as much again, everything copied."""
+    old = rows.m.shape[0]
+    cap = max(needed, old + old // 2 + 4)
+    n, d = rows.Z.shape[0], rows.T.shape[1]
+    Z = np.zeros((n, cap), np.uint8)
+    Z[:, :old] = rows.Z
+    m = np.zeros(cap)
+    m[:old] = rows.m
+    C = np.zeros((cap, cap))
+    C[:old, :old] = rows.C
+    T = np.zeros((cap, d))
+    T[:old] = rows.T
+    S = np.zeros((cap, cap))
+    S[:old, :old] = rows.S
+    G = np.zeros((cap, cap))
+    G[:old, :old] = rows.G
+    return Rows(Z, m, C, T, S, G)
+
+
+@njit(cache=True, nogil=True)
+def drop_feature(rows, k, gone):
+    """Remove feature ``gone`` of k by moving the last one into its place."""
+    last = k - 1
+    if gone != last:
+        for n in range(rows.Z.shape[0]):
+            rows.Z[n, gone] = rows.Z[n, last]
+        rows.m[gone] = rows.m[last]
+        rows.T[gone] = rows.T[last]
+        for M in (rows.C, rows.S, rows.G):
+            M[gone, :k] = M[last, :k]
+            M[:k, gone] = M[:k, last]
+            M[gone, gone] = M[last, last]
+    for n in range(rows.Z.shape[0]):
+        rows.Z[n, last] = 0
+
+
+@njit(cache=True, nogil=True)
+def log_row_density(rho, V, half_d, precision):
+    """log N(x; zμ, σ_x² V I) up to a constant: ρ = ‖x − zμ‖², precision = 1/2σ_x²."""
+    return -half_d * np.log(V) - precision * rho / V
+
+
+@njit(cache=True, nogil=True)
+def draw_new_dishes(rng, rho, V, r, free, law):
+    """Draw j, the number of dishes only this row has, given its other bits.
+
+    f(j) = w_j N(x; zμ, σ_x²(V + j/r) I), w_j = e^{j·new_log_weight}/j! or with C(free, j).
+    The likelihood rises in V up to V* = ρ/Dσ_x² and then falls, so beyond any j the mass left out
+    is at most the prior's tail times its largest remaining value; summing stops when that is
+    below rounding.
+    """
+    half_d = 0.5 * law.dimensions
+    precision = 0.5 / (law.sigma_x * law.sigma_x)
+    best_V = rho * precision / half_d
+    log_w = 0.0
+    top = log_row_density(rho, V, half_d, precision)
+    total = 1.0  # Σ f / e^top
+    j = 0
+    while free < 0 or j < free:
+        room = 1.0 if free < 0 else float(free - j)
+        log_w += law.new_log_weight + np.log(room / (j + 1.0))
+        V_next = V + (j + 1.0) / r
+        # the prior's tail from j+1 on is at most w_{j+1} / (1 − ratio), the ratio falling with j
+        ratio = np.exp(law.new_log_weight) * room / (j + 2.0)
+        if ratio < 1.0:
+            peak = log_row_density(rho, max(V_next, best_V), half_d, precision)
+            if log_w - np.log(1.0 - ratio) + peak < top + np.log(total) + LOST_MASS:
+                break
+        term = log_w + log_row_density(rho, V_next, half_d, precision)
+        if term > top:
+            total = total * np.exp(top - term) + 1.0
+            top = term
+        else:
+            total += np.exp(term - top)
+        j += 1
+    largest = j
+    remaining = rng.random() * total
+    log_w = 0.0
+    for j in range(largest + 1):
+        if j > 0:
+            room = 1.0 if free < 0 else float(free - j + 1)
+            log_w += law.new_log_weight + np.log(room / j)
+        remaining -= np.exp(log_w + log_row_density(rho, V + j / r, half_d, precision) - top)
+        if remaining < 0.0:
+            return j
+    return largest
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def rank_one(S, G, s, h, a, b, c, k):
+    """S += a s sᵀ;  G += b (s hᵀ + h sᵀ) + c s sᵀ, on the leading k × k."""
+    for i in range(k):
+        si = s[i]
+        hi = h[i]
+        s_row = S[i]
+        g_row = G[i]
+        asi = a * si
+        g1 = b * si
+        g2 = b * hi + c * si
+        for j in range(k):
+            s_row[j] += asi * s[j]
+            g_row[j] += g1 * h[j] + g2 * s[j]
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def dot(a, b, k):
+    total = 0.0
+    for i in range(k):
+        total += a[i] * b[i]
+    return total
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def dot_bits(z, b, k):
+    total = 0.0
+    for i in range(k):
+        if z[i]:
+            total += b[i]
+    return total
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def flip(rows, n, x, k, which):
+    """Change bit (n, which) in Z, C and T. C's diagonal is m of all rows, n included."""
+    z = rows.Z[n]
+    sign = -1.0 if z[which] else 1.0
+    if sign > 0.0:
+        z[which] = 1
+    for i in range(k):
+        if z[i]:
+            rows.C[which, i] += sign
+            if i != which:
+                rows.C[i, which] += sign
+    if sign < 0.0:
+        z[which] = 0
+    t = rows.T[which]
+    for c in range(x.shape[0]):
+        t[c] += sign * x[c]
+
+
+@njit(cache=True, nogil=True)
+def leave(rows, z, b, x2, k, r, s, h):
+    """Take a row out of m, S, G and b, where b = μ x on entry; return V, how much it weighed."""
+    times_bits(rows.S, z, k, s)
+    times_bits(rows.G, z, k, h)
+    zb = dot_bits(z, b, k)
+    V = 1.0 / (1.0 - dot_bits(z, s, k))
+    rho = x2 - 2.0 * zb + dot_bits(z, h, k)  # of the residual with the row in: V² times less
+    for i in range(k):
+        h[i] = b[i] - h[i]
+    rank_one(rows.S, rows.G, s, h, V, -V, V * V * rho, k)
+    out = V * (x2 - zb)
+    for i in range(k):
+        b[i] -= out * s[i]
+        if z[i]:
+            rows.m[i] -= 1.0
+            if rows.m[i] == 0.0:  # only this row has it: a new dish, known exactly
+                for j in range(k):
+                    rows.S[i, j] = 0.0
+                    rows.S[j, i] = 0.0
+                    rows.G[i, j] = 0.0
+                    rows.G[j, i] = 0.0
+                rows.S[i, i] = 1.0 / r
+                b[i] = 0.0
+    return V
+
+
+@njit(cache=True, nogil=True)
+def sweep(rng, X, squares, rows, k, law, refresh_every):
+    """One pass over all rows; returns the arrays (grown if need be) and a report."""
+    n_rows = X.shape[0]
+    r = (law.sigma_x / law.sigma_a) ** 2
+    half_d = 0.5 * law.dimensions
+    precision = 0.5 / (law.sigma_x * law.sigma_x)
+    flips = 0
+    refreshes = 1
+    drift = 0.0
+    refresh(rows, k, r)
+    cap = rows.m.shape[0]
+    b = np.zeros(cap)
+    y = np.zeros(cap)
+    s = np.zeros(cap)
+    h = np.zeros(cap)
+    since = 0
+    for n in range(n_rows):
+        x = X[n]
+        x2 = squares[n]
+        z = rows.Z[n]
+        # b = μ x = S (T x), with row n still in
+        dot_rows(rows.T, x, k, y)
+        for i in range(k):
+            b[i] = dot(rows.S[i], y, k)
+        V_left = leave(rows, z, b, x2, k, r, s, h)
+        own = 0
+        for i in range(k):
+            if rows.m[i] == 0.0:
+                own += 1
+        V_left -= own / r
+        # the row's own bits, one by one: s = S z, h = G z, q = z S z, c = z b, g = z G z
+        times_bits(rows.S, z, k, s)
+        times_bits(rows.G, z, k, h)
+        q = dot_bits(z, s, k)
+        c = dot_bits(z, b, k)
+        g = dot_bits(z, h, k)
+        for i in range(k):
+            m = rows.m[i]
+            if m == 0.0:
+                continue
+            sign = -1.0 if z[i] else 1.0
+            q_new = q + 2.0 * sign * s[i] + rows.S[i, i]
+            c_new = c + sign * b[i]
+            g_new = g + 2.0 * sign * h[i] + rows.G[i, i]
+            V_old = 1.0 + q
+            V_new = 1.0 + q_new
+            log_ratio = (
+                -half_d * np.log(V_new / V_old)
+                - precision * ((x2 - 2.0 * c_new + g_new) / V_new - (x2 - 2.0 * c + g) / V_old)
+                + sign * law.log_odds[int(m)]
+            )
+            u = rng.random()
+            if u * (1.0 + np.exp(-log_ratio)) < 1.0:
+                flips += 1
+                flip(rows, n, x, k, i)
+                for j in range(k):
+                    s[j] += sign * rows.S[i, j]
+                    h[j] += sign * rows.G[i, j]
+                q = q_new
+                c = c_new
+                g = g_new
+        # dishes that only this row has
+        free = -1 if law.capacity < 0 else law.capacity - (k - own)
+        rho = max(x2 - 2.0 * c + g, 0.0)
+        new = draw_new_dishes(rng, rho, 1.0 + q - own / r, r, free, law)
+        i = k - 1
+        while own > new:  # drop from the end, so that no column is skipped
+            if rows.m[i] == 0.0:
+                flip(rows, n, x, k, i)
+                drop_feature(rows, k, i)
+                b[i] = b[k - 1]
+                k -= 1
+                own -= 1
+                flips += 1
+            i -= 1
+        if k + new - own > cap:
+            rows = grow(rows, k + new - own)
+            cap = rows.m.shape[0]
+            wider = np.zeros(cap)
+            wider[:k] = b[:k]
+            b = wider
+            y = np.zeros(cap)
+            s = np.zeros(cap)
+            h = np.zeros(cap)
+            z = rows.Z[n]
+        while own < new:
+            rows.m[k] = 0.0
+            rows.T[k] = 0.0
+            for M in (rows.C, rows.S, rows.G):
+                M[k, : k + 1] = 0.0
+                M[: k + 1, k] = 0.0
+            rows.S[k, k] = 1.0 / r
+            b[k] = 0.0
+            k += 1
+            own += 1
+            flip(rows, n, x, k, k - 1)
+            flips += 1
+        # the row returns
+        times_bits(rows.S, z, k, s)
+        times_bits(rows.G, z, k, h)
+        V = 1.0 + dot_bits(z, s, k)
+        rho = x2 - 2.0 * dot_bits(z, b, k) + dot_bits(z, h, k)
+        for i in range(k):
+            h[i] = b[i] - h[i]
+            rows.m[i] += z[i]
+        rank_one(rows.S, rows.G, s, h, -1.0 / V, 1.0 / V, rho / (V * V), k)
+        since += 1
+        # a row's own dishes make V large harmlessly; shared ones do so when columns are nearly equal
+        if since >= refresh_every or max(V - own / r, V_left) > INFLUENTIAL or n == n_rows - 1:
+            drift = max(drift, refresh(rows, k, r))
+            refreshes += 1
+            since = 0
+    return rows, Report(k, flips, refreshes, drift)
+
+
+@njit(cache=True, nogil=True)
+def spectrum(rows, k):
+    """Eigenvalues d of ZᵀZ and squared lengths t of UᵀZᵀX, from which every P(X|Z,σ) follows."""
+    d, U = np.linalg.eigh(rows.C[:k, :k].copy())
+    T = rows.T[:k]
+    projected = U.T @ T
+    t = np.zeros(k)
+    for i in range(k):
+        t[i] = dot(projected[i], projected[i], projected.shape[1])
+    return np.maximum(d, 0.0), t
+
+
+@njit(cache=True, nogil=True)
+def log_evidence(d, t, squares, n, dimensions, sigma_x, sigma_a):
+    """log P(X | Z, σ_x, σ_a) from the spectrum: O(K).
+
+    −ND/2 log 2π − (N−K)D log σ_x − KD log σ_a − D/2 Σ log(d+r) − [tr XᵀX − Σ t/(d+r)] / 2σ_x²
+    """
+    r = (sigma_x / sigma_a) ** 2
+    k = d.shape[0]
+    log_det = 0.0
+    explained = 0.0
+    for i in range(k):
+        log_det += np.log(d[i] + r)
+        explained += t[i] / (d[i] + r)
+    return (
+        -0.5 * n * dimensions * np.log(2.0 * np.pi)
+        - (n - k) * dimensions * np.log(sigma_x)
+        - k * dimensions * np.log(sigma_a)
+        - 0.5 * dimensions * log_det
+        - 0.5 * (squares - explained) / (sigma_x * sigma_x)
+    )

@@ -1,0 +1,58 @@
+"""A model is a prior times a likelihood over the same latent structure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from thali.data import Data
+from thali.likelihoods.base import FeatureLikelihood
+from thali.priors.base import FeaturePrior
+
+
+@dataclass(frozen=True)
+class Model:
+    """Prior × likelihood; refuses parts that speak of different structures."""
+
+    prior: FeaturePrior
+    likelihood: FeatureLikelihood
+
+    def __post_init__(self) -> None:
+        ours = getattr(self.prior, "structure", None)
+        theirs = getattr(self.likelihood, "structure", None)
+        if ours is None or theirs is None:
+            part, name = (self.prior, "prior") if ours is None else (self.likelihood, "likelihood")
+            raise TypeError(
+                f"{name}={part!r} is not a {name}: use one of thali's, such as "
+                f"{'thali.IBP()' if name == 'prior' else 'thali.LinearGaussian()'}."
+            )
+        if ours != theirs:
+            raise ValueError(
+                f"{type(self.prior).__name__} is a prior on {ours} but "
+                f"{type(self.likelihood).__name__} needs {theirs}."
+            )
+
+    def resolve(self, data: Data) -> Model:
+        """The same model with every "auto" replaced by a law scaled to the data."""
+        return Model(self.prior, self.likelihood.resolve(data))
+
+    def start(self, data: Data) -> dict[str, float]:
+        """A number for every hyperparameter to begin from."""
+        return {**self.prior.start(), **self.likelihood.start(data)}
+
+    def at(self, hyper: dict[str, float]) -> Model:
+        """The same model with every hyperparameter a number."""
+        ours = {k: v for k, v in hyper.items() if hasattr(self.prior, k)}
+        theirs = {k: v for k, v in hyper.items() if hasattr(self.likelihood, k)}
+        return Model(self.prior.at(**ours), self.likelihood.at(**theirs))
+
+    def log_joint(self, X: Any, Z: Any) -> float:
+        """Left-ordered log P([Z]) + log P(X | Z), hyperparameters given as numbers.
+
+        >>> import numpy as np
+        >>> from thali import IBP, LinearGaussian
+        >>> model = Model(IBP(alpha=1.0), LinearGaussian(sigma_x=1.0, sigma_a=1.0))
+        >>> round(model.log_joint(np.zeros((1, 1)), np.ones((1, 1))), 4)
+        -2.2655
+        """
+        return self.prior.log_prob(Z) + self.likelihood.log_marginal(X, Z)  # type: ignore[attr-defined]

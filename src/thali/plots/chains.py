@@ -1,0 +1,153 @@
+"""How the walk went: K, alpha, sigma_x, sigma_a and the log joint over sweeps; the posterior of K."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from . import style
+from .reading import SCALARS, check_fitted, kept
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from thali.estimators import LatentFeatures
+
+
+def trace(model: LatentFeatures, axes: Sequence[Axes] | None = None) -> Figure:
+    """K, alpha, sigma_x, sigma_a and the log joint at every sweep of every chain, burn-in shaded.
+
+    `axes` are five axes in that order; without them a new figure is made. Returns the figure.
+    """
+    check_fitted(model)
+    if axes is None:
+        figure = style.new_figure(7.5, 7.0)
+        axes = list(figure.subplots(len(SCALARS), 1, sharex=True))
+    if len(axes) != len(SCALARS):
+        raise ValueError(f"trace draws {len(SCALARS)} panels, one axes each; got {len(axes)}.")
+    for ax, name in zip(axes, SCALARS, strict=True):
+        trace_of(model, name, ax)
+        if ax is not axes[-1] and ax.get_shared_x_axes().joined(ax, axes[-1]):
+            ax.set_xlabel("")
+    _name_chains(model, axes[0])
+    return axes[0].figure
+
+
+def trace_of(model: LatentFeatures, name: str, ax: Axes | None = None) -> Axes:
+    """One scalar of `history_` over the sweeps, one line a chain."""
+    check_fitted(model)
+    ax = style.given_or_new(ax, 4.2, 1.9)
+    symbol, words = SCALARS[name]
+    values = np.atleast_2d(np.asarray(model.history_[name], dtype=float))
+    chains, sweeps = values.shape
+    colours = style.tidy(ax, symbol, words)
+    for c in range(chains):
+        x, y = style.envelope(values[c], most=400)
+        ax.plot(
+            x + 1, y, color=style.CHAINS[c % len(style.CHAINS)], linewidth=0.9, alpha=0.7,
+            marker="o" if sweeps == 1 else None, markersize=4, solid_joinstyle="round",
+        )  # fmt: skip
+    burn_in = min(int(model.burn_in_), sweeps)
+    if burn_in:
+        ax.axvspan(0.5, burn_in + 0.5, color=colours.quiet, alpha=0.11, linewidth=0, zorder=0)
+    ax.set_xlim(0.5, sweeps + 0.5)
+    _frame(ax, values, whole=name == "n_features")
+    _count_sweeps(ax, sweeps)
+    style.label(ax, x="sweep" + (", burn-in shaded" if burn_in else ""))
+    return ax
+
+
+def _frame(ax: Axes, values: np.ndarray, whole: bool) -> None:
+    """Vertical limits that show the walk; the first steps of a far start may leave the frame."""
+    from matplotlib.ticker import MaxNLocator
+
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        return
+    low, high = float(finite.min()), float(finite.max())
+    if values.shape[1] >= 50:
+        settled = values[:, values.shape[1] // 20 :]
+        settled = settled[np.isfinite(settled)]
+        if settled.size:
+            span = float(settled.max() - settled.min())
+            low = max(low, float(settled.min()) - 0.5 * span)
+            high = min(high, float(settled.max()) + 0.5 * span)
+    margin = 0.07 * (high - low) or 0.05 * abs(high) or 0.5
+    ax.set_ylim(low - margin, high + margin)
+    ax.ticklabel_format(axis="y", useOffset=False, style="plain")
+    largest = max(abs(low), abs(high))
+    if 1e5 <= largest or 0 < largest < 1e-3:
+        ax.ticklabel_format(axis="y", style="sci", scilimits=(0, 0), useOffset=False)
+        ax.yaxis.get_offset_text().set(fontsize=8, color=style.inks(ax).quiet)
+    ax.yaxis.set_major_locator(MaxNLocator(4, integer=whole, min_n_ticks=1 if whole else 2))
+
+
+def _count_sweeps(ax: Axes, sweeps: int) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    ax.xaxis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1))
+    if sweeps == 1:
+        ax.set_xticks([1])
+
+
+def _name_chains(model: LatentFeatures, ax: Axes) -> None:
+    chains = len(np.atleast_2d(model.history_["n_features"]))
+    if chains < 2:
+        return
+    quiet = style.inks(ax).quiet
+    handles = ax.get_lines()[-chains:][: len(style.CHAINS)]
+    names = [f"chain {c + 1}" for c in range(len(handles))]
+    legend = ax.legend(
+        handles, names, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=min(chains, 4),
+        frameon=False, fontsize=8, handlelength=1.2, columnspacing=1.0, borderaxespad=0.1,
+    )  # fmt: skip
+    for text in legend.get_texts():
+        text.set_color(quiet)
+    ax.set_title("", loc="right")
+
+
+def feature_count(model: LatentFeatures, ax: Axes | None = None) -> Axes:
+    """Posterior of the number of features: the share of kept sweeps with each K.
+
+    The darker bar holds the number of features of the point estimate `Z_`.
+    """
+    check_fitted(model)
+    ax = style.given_or_new(ax, 4.2, 2.8)
+    values = kept(model, "n_features")
+    counts = values[np.isfinite(values)].astype(int)
+    colours = style.tidy(ax, "Number of features", f"mean {counts.mean():.1f}" if counts.size else "")
+    if not counts.size:
+        return style.say(ax, "Number of features", "No sweep was finished.")
+    low, high = int(counts.min()), int(counts.max())
+    width = max(1, -(-(high - low + 1) // 40))
+    starts = np.arange(low, high + 1, width)
+    share = np.bincount((counts - low) // width, minlength=len(starts)) / counts.size
+    k = int(model.n_features_)
+    chosen = (starts <= k) & (k < starts + width)
+    centres = starts + (width - 1) / 2
+    bars = ax.bar(centres, share, width=0.86 * width, color=style.BLUE, linewidth=0)
+    for bar, is_chosen in zip(bars, chosen, strict=True):
+        bar.set_alpha(1.0 if is_chosen else 0.45)
+    if len(starts) <= 12:
+        for x, s in zip(centres, share, strict=True):
+            if s >= 0.005:
+                ax.annotate(
+                    f"{s:.0%}", (x, s), (0, 2), textcoords="offset points", ha="center",
+                    va="bottom", fontsize=8, color=colours.quiet,
+                )  # fmt: skip
+        ax.set_xticks(starts)
+    else:
+        from matplotlib.ticker import MaxNLocator
+
+        ax.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+    pad = max(0.0, 2.5 - len(starts) * 0.5) * width
+    ax.set_xlim(low - 0.7 * width - pad, starts[-1] + 0.7 * width + pad)
+    ax.set_ylim(0, share.max() * 1.15)
+    ax.set_yticks([])
+    ax.spines["left"].set_visible(False)
+    ax.tick_params(axis="x", length=0)
+    style.label(ax, x="K at each kept sweep; dark: the point estimate")
+    return ax

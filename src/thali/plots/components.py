@@ -1,0 +1,93 @@
+"""What was found: A = E[features | X, Z] as images or stems, and how many rows have each feature."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from . import style, tiles
+from .reading import check_fitted, column_names, image_shape_of, shares
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from thali.estimators import LatentFeatures
+
+
+def frequencies(model: LatentFeatures, ax: Axes | None = None, *, max_features: int = 20) -> Axes:
+    """Posterior mean number of rows with each feature, and their share of all rows."""
+    check_fitted(model)
+    n, k = model.Z_.shape
+    shown = min(k, max_features)
+    ax = style.given_or_new(ax, 4.2, 1.1 + 0.24 * max(shown, 4))
+    title = "Rows with each feature"
+    if k == 0:
+        return style.say(ax, title, style.NO_FEATURES)
+    share = shares(model)[:shown]
+    colours = style.tidy(ax, title, _of(shown, k))
+    y = np.arange(shown)
+    ax.barh(y, share, height=0.72, color=style.BLUE, linewidth=0)
+    for i, s in enumerate(share):
+        rows = s * n
+        words = f"{rows:,.0f}" if rows >= 9.95 else f"{rows:.1f}"
+        ax.annotate(
+            f"{words} · {s:.0%}" if s >= 0.005 else words, (s, i), (4, 0),
+            textcoords="offset points", va="center", fontsize=8 if shown <= 14 else 7,
+            color=colours.quiet,
+        )  # fmt: skip
+    ax.set_yticks(y, [str(i + 1) for i in y])
+    ax.set_ylim(shown - 0.4 + max(0, 3 - shown) * 0.4, -0.6 - max(0, 3 - shown) * 0.4)
+    ax.set_xlim(0, max(share.max(), 1e-3) * 1.32)
+    ax.set_xticks([])
+    ax.spines["bottom"].set_visible(False)
+    ax.tick_params(axis="y", length=0)
+    style.label(ax, x=f"mean number · share of {n:,} row{'s' * (n != 1)}", y="feature")
+    return ax
+
+
+def features(
+    model: LatentFeatures,
+    ax: Axes | None = None,
+    *,
+    image_shape: tuple[int, int] | None = None,
+    max_features: int | None = None,
+) -> Axes:
+    """The rows of `components_`: images if `image_shape` says so, otherwise stems over the columns.
+
+    Without names and with a square number of columns (16 or more) images are taken for granted.
+    At most `max_features` are drawn, the most frequent first (24 images, 10 bands of stems).
+    """
+    check_fitted(model)
+    shape = image_shape_of(model, image_shape)
+    k, d = model.components_.shape
+    shown = min(k, max_features or (24 if shape else 10))
+    if k == 0 or shown == 0:
+        return style.say(style.given_or_new(ax, 4.2, 2.4), "Features", style.NO_FEATURES)
+    A = model.components_[:shown]
+    percent = [f"{s:.0%}" if s >= 0.005 else "<1%" for s in shares(model)[:shown]]
+    if shape is None:
+        names = column_names(model)
+        height = 1.0 + 0.62 * shown + tiles.room_for_names(names, d)
+        ax = style.given_or_new(ax, min(9.0, max(4.2, 2.0 + 0.16 * d)), height)
+        top = np.abs(A).max()
+        style.tidy(ax, "Features", "; ".join(filter(None, [_of(shown, k), f"largest {top:.3g}"])))
+        tiles.draw_bands(ax, A, [f"{i + 1} · {p}" for i, p in enumerate(percent)])
+        tiles.name_columns(ax, names, d)
+        return ax
+    own = ax is None
+    ax = style.given_or_new(ax, 6.4, 1.0 + 1.5 * -(-shown // 6))
+    style.bare(ax, "Features", _of(shown, k))
+    images = A.reshape(shown, *shape)
+    columns = tiles.best_columns(shown, *shape, ax)
+    artist, corners = tiles.draw_images(ax, images, columns, tiles.limits(A))
+    width = min(shape[1], tiles.LARGEST_SIDE)
+    for i, corner in enumerate(corners):
+        tiles.caption(ax, corner, width, f"{i + 1} · {percent[i]}")
+    if own:
+        tiles.colour_bar(ax, artist, "")
+    return ax
+
+
+def _of(shown: int, k: int) -> str:
+    return "" if shown == k else f"the {shown} most frequent of {k}"

@@ -1,0 +1,107 @@
+"""What the pictures read from a fitted model: names, image shapes, kept sweeps, rows worth a look."""
+
+from __future__ import annotations
+
+from math import isqrt, prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from thali.estimators import LatentFeatures
+
+# key in `history_` and `diagnostics_` -> (symbol, words)
+SCALARS = {
+    "n_features": ("K", "number of features"),
+    "alpha": ("α", "how many features to expect"),
+    "sigma_x": ("σₓ", "size of the noise"),
+    "sigma_a": ("σₐ", "size of the features"),
+    "log_joint": ("log joint", "how well it fits"),
+}
+
+
+def check_fitted(model: LatentFeatures) -> None:
+    """Say so in scikit-learn's words when there is nothing to draw yet."""
+    from sklearn.utils.validation import check_is_fitted
+
+    check_is_fitted(model, "Z_")
+
+
+def column_names(model: LatentFeatures) -> list[str] | None:
+    """Names of the D columns, where the data had names."""
+    names = getattr(model, "feature_names_in_", None)
+    return None if names is None else [str(name) for name in names]
+
+
+def row_name(model: LatentFeatures, n: int) -> str:
+    """Name of row n, or its place counted from 1."""
+    names = getattr(model, "row_names_", None)
+    return f"row {n + 1}" if names is None else str(names[n])
+
+
+def image_shape_of(
+    model: LatentFeatures, image_shape: tuple[int, int] | None
+) -> tuple[int, int] | None:
+    """(h, w) when rows are to be drawn as images: asked for, or D a square >= 16 without names."""
+    d = model.components_.shape[1]
+    if image_shape is not None:
+        shape = tuple(int(side) for side in image_shape)
+        if len(shape) != 2 or min(shape) < 1 or prod(shape) != d:
+            raise ValueError(
+                f"image_shape={image_shape!r} does not fit rows of {d} values: "
+                f"give (height, width) with height x width = {d}."
+            )
+        return shape[0], shape[1]
+    side = isqrt(d)
+    if d >= 16 and side * side == d and column_names(model) is None:
+        return side, side
+    return None
+
+
+def kept(model: LatentFeatures, name: str) -> np.ndarray:
+    """(chains, draws) of one scalar after burn-in; every sweep, if a run stopped before its end."""
+    values = np.atleast_2d(np.asarray(model.history_[name], dtype=float))
+    after = values[:, model.burn_in_ :]
+    return after if np.isfinite(after).any() else values
+
+
+def shares(model: LatentFeatures) -> np.ndarray:
+    """(K,) posterior mean share of rows with each feature: mean_n P(z_nk = 1)."""
+    k = model.Z_.shape[1]
+    return np.asarray(model.assignment_probabilities_, dtype=float).mean(axis=0) if k else np.zeros(0)
+
+
+def row_codes(Z: np.ndarray) -> np.ndarray:
+    """One sortable value per row of Z: equal rows equal, rows with the first features first."""
+    packed = np.ascontiguousarray(np.packbits(~np.asarray(Z, dtype=bool), axis=1))
+    return packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
+
+
+def telling_rows(model: LatentFeatures, n_rows: int) -> np.ndarray:
+    """Rows that show most: one for each of the commonest combinations of features.
+
+    When there are fewer combinations than places, the remaining places go to other rows in order.
+    """
+    n = model.Z_.shape[0]
+    n_rows = min(n_rows, n)
+    if model.Z_.shape[1] == 0:
+        return np.arange(n_rows)
+    _, first, count = np.unique(row_codes(model.Z_), return_index=True, return_counts=True)
+    chosen = first[np.lexsort((first, -count))][:n_rows]
+    others = np.setdiff1d(np.arange(min(n, 2 * n_rows)), chosen)[: n_rows - len(chosen)]
+    return np.concatenate([np.sort(chosen), others]).astype(int)
+
+
+def reconstruct(model: LatentFeatures, rows: np.ndarray) -> np.ndarray:
+    """Z_ A + mean_ for some rows only, since all of them may not fit in memory."""
+    return np.asarray(model.Z_[rows], dtype=float) @ model.components_ + model.mean_
+
+
+def data_of(model: LatentFeatures) -> np.ndarray:
+    """The training data, which a picture of rows needs."""
+    X = getattr(model, "X_", None)
+    if X is None:
+        raise ValueError(
+            "This model does not carry its training data (X_), so its rows cannot be drawn: fit it again."
+        )
+    return X

@@ -1,0 +1,148 @@
+"""Which rows have which features (Z with its probabilities), and what the features make of a row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from . import style, tiles
+from .reading import (
+    check_fitted,
+    column_names,
+    data_of,
+    image_shape_of,
+    reconstruct,
+    row_codes,
+    row_name,
+    telling_rows,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from thali.estimators import LatentFeatures
+
+MOST_LINES = 500  # rows of the drawn matrix; more rows of Z are averaged in their sorted order
+MOST_ROW_NAMES = 30
+
+
+def assignments(model: LatentFeatures, ax: Axes | None = None) -> Axes:
+    """P(z_nk = 1) as a matrix: features by frequency, rows sorted so that equal rows touch."""
+    check_fitted(model)
+    n, k = model.Z_.shape
+    ax = style.given_or_new(ax, 4.2, 4.2)
+    title = "Which rows have which features"
+    if k == 0:
+        return style.say(ax, title, style.NO_FEATURES)
+    order = np.argsort(row_codes(model.Z_), kind="stable")
+    starts = style.blocks(n, MOST_LINES)
+    P = np.asarray(model.assignment_probabilities_, dtype=float)[order]
+    if len(starts) < n:
+        P = np.add.reduceat(P, starts, axis=0) / np.diff(np.append(starts, n))[:, None]
+    style.tidy(ax, title)
+    for spine in ax.spines.values():
+        spine.set_visible(True)
+    artist = ax.imshow(
+        P, cmap=style.probability_map(), vmin=0, vmax=1, aspect="auto", interpolation="nearest"
+    )
+    if n <= MOST_ROW_NAMES:
+        names = [style.drawable(row_name(model, i), 16) for i in order]
+        ax.set_yticks(range(n), names, fontsize=8 if n <= 20 else 7, family=style.fonts(names))
+    else:
+        ax.set_yticks([])
+        style.label(ax, y=f"{n:,} rows, sorted by their features")
+    _number_features(ax, k)
+    ax.tick_params(length=0)
+    style.label(ax, x="feature", y=ax.get_ylabel())
+    tiles.colour_bar(ax, artist, "probability")
+    return ax
+
+
+def _number_features(ax: Axes, k: int) -> None:
+    step = next(s for s in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, k) if k / s <= 16)
+    places = [0] + list(range(step - 1, k, step)) if step > 1 else list(range(k))
+    ax.set_xticks(places, [str(p + 1) for p in places])
+    for edge in range(1, k) if k <= 40 else ():
+        ax.axvline(edge - 0.5, color=style.inks(ax).rule, linewidth=0.6)
+
+
+def reconstructions(
+    model: LatentFeatures,
+    ax: Axes | None = None,
+    *,
+    rows: Sequence[int] | None = None,
+    image_shape: tuple[int, int] | None = None,
+) -> Axes:
+    """Rows of the data beside what the model makes of them, Z_ A + mean_.
+
+    `rows` are places counted from 0; without them one row is taken for each of the commonest
+    combinations of features (8 images, 6 bands).
+    """
+    check_fitted(model)
+    shape = image_shape_of(model, image_shape)
+    X = data_of(model)
+    chosen = _checked(model, rows, 8 if shape else 6)
+    data, made = np.asarray(X[chosen], dtype=float), reconstruct(model, chosen)
+    n, d = data.shape
+    if shape is not None:
+        ax = style.given_or_new(ax, 1.0 + 0.95 * n, 1.2 + 2.9 * shape[0] / shape[1])
+        style.bare(ax, "Reconstructions")
+        _image_rows(ax, model, chosen, data, made, shape)
+        return ax
+    names = column_names(model)
+    height = 1.0 + 0.62 * n + tiles.room_for_names(names, d)
+    ax = style.given_or_new(ax, min(9.0, max(4.2, 2.0 + 0.16 * d)), height)
+    style.tidy(ax, "Reconstructions", "grey: data · blue: reconstruction")
+    words = [style.drawable(_row_words(model, i), 26) for i in chosen]
+    tiles.draw_bands(ax, made, words, data)
+    tiles.name_columns(ax, names, d)
+    return ax
+
+
+def _checked(model: LatentFeatures, rows: Sequence[int] | None, most: int) -> np.ndarray:
+    n = model.Z_.shape[0]
+    if rows is None:
+        return telling_rows(model, most)
+    chosen = np.atleast_1d(np.asarray(rows))
+    if chosen.ndim != 1 or not chosen.size or not np.issubdtype(chosen.dtype, np.integer):
+        raise ValueError(f"rows must be a list of places from 0 to {n - 1}, not {rows!r}.")
+    if chosen.min() < 0 or chosen.max() >= n:
+        raise ValueError(f"rows must lie between 0 and {n - 1}: the model was fitted to {n} rows.")
+    return chosen
+
+
+def _row_words(model: LatentFeatures, n: int) -> str:
+    present = np.flatnonzero(model.Z_[n]) + 1
+    listed = ", ".join(map(str, present[:4])) + (", …" if len(present) > 4 else "")
+    return f"{style.plain(row_name(model, n), 14)}: {listed or 'none'}"
+
+
+def _image_rows(
+    ax: Axes,
+    model: LatentFeatures,
+    chosen: np.ndarray,
+    data: np.ndarray,
+    made: np.ndarray,
+    shape: tuple[int, int],
+) -> None:
+    """Three lines of tiles: the data, the reconstruction, what is left over."""
+    n = len(chosen)
+    images = np.concatenate([data, made, data - made]).reshape(3 * n, *shape)
+    _, corners = tiles.draw_images(ax, images, n, tiles.limits(images))
+    width = min(shape[1], tiles.LARGEST_SIDE)
+    height = min(shape[0], tiles.LARGEST_SIDE)
+    names = [style.drawable(row_name(model, i), 10) for i in chosen]
+    for name, corner in zip(names, corners, strict=False):
+        tiles.caption(ax, corner, width, name, family=style.fonts(names), fontsize=7.5)
+    for i, corner in zip(chosen, corners[n:], strict=False):
+        present = np.flatnonzero(model.Z_[i]) + 1
+        words = " + ".join(map(str, present)) if len(present) <= 4 else f"{len(present)} features"
+        tiles.caption(ax, corner, width, words or "none", fontsize=7.5)
+    for line, words in enumerate(("data", "reconstruction", "left over")):
+        ax.annotate(
+            words, (corners[line * n][0] - 0.5, corners[line * n][1] + height / 2), (-6, 0),
+            textcoords="offset points", ha="right", va="center", rotation=90, fontsize=8,
+            color=style.inks(ax).ink, annotation_clip=False,
+        )  # fmt: skip

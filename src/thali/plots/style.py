@@ -1,0 +1,235 @@
+"""How every picture looks: one palette, one hand for axes, names made safe to draw.
+
+Colours are Okabe and Ito's, told apart by colour-blind eyes. Both colour maps fade to
+transparent at zero, so that a picture reads on white and on dark paper alike:
+`p in [0, 1] -> blue at opacity p` and `v in [-1, 1] -> vermillion | blue at opacity |v|`.
+Nothing here touches pyplot, the backend or rcParams.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure
+
+BLUE = "#2078b4"
+VERMILLION = "#d55e00"
+CHAINS = (BLUE, "#e08a00", "#009e73", "#c2609a", "#5a4fcf", "#56a8d9", "#8c6d31", "#7f7f7f")
+
+
+class Inks(NamedTuple):
+    """The neutral colours of a picture: text, quiet text, hairlines, paper."""
+
+    ink: str
+    quiet: str
+    rule: str
+    paper: str
+
+
+ON_WHITE = Inks("#1c2733", "#5b6875", "#d5dbe1", "#ffffff")
+ON_DARK = Inks("#e8ecf0", "#a3afbb", "#3c4650", "#14181d")
+
+
+def inks(ax: Axes) -> Inks:
+    """The inks that can be read on the paper of `ax`, also when its figure is somebody else's."""
+    from matplotlib.colors import to_rgba
+
+    for colour in (ax.get_facecolor(), ax.figure.get_facecolor()):
+        r, g, b, opacity = to_rgba(colour)
+        if opacity > 0.5:
+            return ON_WHITE if 0.299 * r + 0.587 * g + 0.114 * b > 0.5 else ON_DARK
+    return ON_WHITE
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of its own (inches), known to no backend; notebooks show it as a picture."""
+    from .canvas import Picture
+
+    figure: Figure = Picture(
+        figsize=(width, height), dpi=120, layout="constrained", facecolor=ON_WHITE.paper
+    )
+    figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)
+    return figure
+
+
+def given_or_new(ax: Axes | None, width: float, height: float) -> Axes:
+    """`ax` itself, or the only axes of a new figure."""
+    if ax is not None:
+        return ax
+    figure = new_figure(width, height)
+    return figure.add_subplot(facecolor=ON_WHITE.paper)
+
+
+def tidy(ax: Axes, title: str = "", note: str = "") -> Inks:
+    """Axes with two hairline spines, small quiet ticks, and a title with a quiet remark."""
+    colours = inks(ax)
+    for side, spine in ax.spines.items():
+        spine.set_visible(side in ("left", "bottom"))
+        spine.set_color(colours.rule)
+        spine.set_linewidth(0.8)
+    ax.tick_params(
+        length=3, width=0.8, color=colours.rule, labelcolor=colours.quiet, labelsize=8, which="both"
+    )
+    ax.grid(False)
+    if title:
+        ax.set_title(title, loc="left", fontsize=10, fontweight="bold", color=colours.ink, pad=8)
+    if note:
+        ax.set_title(note, loc="right", fontsize=8, color=colours.quiet, pad=8)
+    return colours
+
+
+def label(ax: Axes, x: str = "", y: str = "") -> None:
+    """Axis labels in quiet ink."""
+    quiet = inks(ax).quiet
+    ax.set_xlabel(x, fontsize=8.5, color=quiet)
+    ax.set_ylabel(y, fontsize=8.5, color=quiet)
+
+
+def bare(ax: Axes, title: str = "", note: str = "") -> Inks:
+    """Axes without spines and ticks: paper for images."""
+    colours = tidy(ax, title, note)
+    for spine in ax.spines.values():
+        spine.set_visible(False)
+    ax.set_xticks([])
+    ax.set_yticks([])
+    return colours
+
+
+def say(ax: Axes, title: str, sentence: str) -> Axes:
+    """A panel that has nothing to draw says why."""
+    colours = bare(ax, title)
+    ax.text(
+        0.5, 0.5, sentence, transform=ax.transAxes, ha="center", va="center",
+        fontsize=9, color=colours.quiet, wrap=True,
+    )  # fmt: skip
+    return ax
+
+
+NO_FEATURES = "No features: noise alone\nexplains these data best."
+
+
+def probability_map() -> Colormap:
+    """p -> blue at opacity p."""
+    return _fading(np.linspace(0, 1, 256), BLUE, BLUE, "thali_probability")
+
+
+def signed_map() -> Colormap:
+    """v -> vermillion below zero, transparent at zero, blue above."""
+    return _fading(np.linspace(-1, 1, 255), VERMILLION, BLUE, "thali_signed")
+
+
+def _fading(values: np.ndarray, below: str, above: str, name: str) -> Colormap:
+    from matplotlib.colors import ListedColormap, to_rgb
+
+    table = np.empty((len(values), 4))
+    table[:, :3] = np.where(values[:, None] < 0, to_rgb(below), to_rgb(above))
+    # An exponent below 1 keeps faint values visible on white.
+    table[:, 3] = np.abs(values) ** 0.85
+    return ListedColormap(table, name=name)
+
+
+def plain(text: Any, longest: int = 24) -> str:
+    """A name from the data as one short line: control characters out, `…` where it was cut.
+
+    `longest` counts Latin letters; Chinese, Japanese and Korean ones are twice as wide.
+
+    >>> plain("a\\nvery   long name", 10)
+    'a very lo…'
+    """
+    text = str(text)[: 8 * longest]  # a cell may hold a book
+    kept = "".join(" " if c.isspace() else c for c in text if c.isspace() or not _control(c))
+    line = " ".join(kept.split()) or "·"
+    if width_of(line) <= longest:
+        return line
+    while line and width_of(line) > longest - 1:
+        line = line[:-1]
+    return line.rstrip() + "…"
+
+
+def width_of(line: str) -> int:
+    """Width of a line in Latin letters."""
+    return len(line) + sum(unicodedata.east_asian_width(c) in "WF" for c in line)
+
+
+def _control(character: str) -> bool:
+    # Cc: control, Cs: lone surrogate, Co and Cn: no agreed meaning. Joiners (Cf) shape words: kept.
+    return unicodedata.category(character) in ("Cc", "Cs", "Co", "Cn")
+
+
+def drawable(text: Any, longest: int = 24) -> str:
+    """`plain`, with the dollar signs kept from starting a formula."""
+    return plain(text, longest).replace("$", r"\$")
+
+
+def fonts(texts: list[str]) -> list[str]:
+    """Installed font families that together have a glyph for every character of `texts`."""
+    families = ["DejaVu Sans"]
+    missing = frozenset("".join(texts)) - _glyphs_of_default("".join(sorted(set("".join(texts)))))
+    return families + list(_covering(missing)) if missing else families
+
+
+@lru_cache(maxsize=64)
+def _glyphs_of_default(characters: str) -> frozenset[str]:
+    from matplotlib.font_manager import findfont
+    from matplotlib.ft2font import FT2Font
+
+    font = FT2Font(findfont("DejaVu Sans"))
+    return frozenset(c for c in characters if c.isspace() or font.get_char_index(ord(c)))
+
+
+@lru_cache(maxsize=64)
+def _covering(missing: frozenset[str]) -> tuple[str, ...]:
+    """Families picked greedily; opening fonts is slow, so regular weights only, Noto first."""
+    from matplotlib.font_manager import fontManager
+    from matplotlib.ft2font import FT2Font
+
+    found: list[str] = []
+    entries = [f for f in fontManager.ttflist if f.style == "normal" and f.weight in (400, "normal")]
+    for entry in sorted(entries, key=lambda f: ("Sans" not in f.name, "Noto" not in f.name, f.name)):
+        if not missing:
+            break
+        try:
+            font = FT2Font(entry.fname)
+        except (OSError, RuntimeError):
+            continue
+        covered = frozenset(c for c in missing if font.get_char_index(ord(c)))
+        if covered:
+            found.append(entry.name)
+            missing -= covered
+    return tuple(dict.fromkeys(found))
+
+
+def blocks(length: int, most: int) -> np.ndarray:
+    """Starts of at most `most` nearly equal blocks of `range(length)`.
+
+    >>> blocks(10, 4).tolist()
+    [0, 2, 5, 7]
+    """
+    return (np.arange(min(length, most)) * length) // min(length, most)
+
+
+def envelope(values: np.ndarray, most: int = 800) -> tuple[np.ndarray, np.ndarray]:
+    """Positions and values of a long series, thinned so that every peak and dip stays.
+
+    >>> x, y = envelope(np.eye(1, 10_000, 4_321)[0], most=100)
+    >>> len(x) <= 200, float(y.max())
+    (True, 1.0)
+    """
+    values = np.asarray(values, dtype=float)
+    if len(values) <= 2 * most:
+        return np.arange(len(values)), values
+    starts = blocks(len(values), most)
+    spans = zip(starts, np.append(starts[1:], len(values)), strict=True)
+    keep: list[int] = []
+    for a, b in spans:
+        part = values[a:b]
+        if np.isfinite(part).any():
+            keep.extend(sorted({a + int(np.nanargmin(part)), a + int(np.nanargmax(part))}))
+    return np.array(keep, dtype=int), values[keep]

@@ -1,0 +1,8 @@
+"""Priors on binary feature matrices, each a table of potentials (one file a prior)."""
+
+from thali.priors.base import PredictsRow, Sequential, Truncates
+from thali.priors.beta_bernoulli import BetaBernoulli
+from thali.priors.ibp import IBP
+from thali.priors.two_parameter_ibp import TwoParameterIBP
+
+__all__ = ["IBP", "BetaBernoulli", "PredictsRow", "Sequential", "Truncates", "TwoParameterIBP"]

@@ -1,0 +1,66 @@
+"""What a feature prior can do, as small abstract classes without code.
+
+An engine names the capabilities it needs; a prior declares those it has by inheriting them.
+Every exchangeable feature prior here has the form
+
+    log P([Z]) = Σ_k λ_{m_k} − Σ_h log K_h! + const,
+
+so a Gibbs kernel needs only the differences λ_{m+1} − λ_m and the weight e^{λ_1} of a new dish.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Self
+
+import numpy as np
+
+from thali.structures import FeatureCounts, FeatureTables
+
+
+class FeaturePrior(ABC):
+    """A law of binary matrices up to the order of their columns."""
+
+    structure = "features"
+
+    @abstractmethod
+    def at(self, **numbers: float) -> Self:
+        """The same prior with hyperparameters fixed at numbers."""
+
+    @abstractmethod
+    def start(self) -> dict[str, float]:
+        """A number for every hyperparameter: the fixed one, or the centre of its law."""
+
+    @abstractmethod
+    def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
+        """Draw Z with n rows, left-ordered, hyperparameters drawn from their laws first."""
+
+    @abstractmethod
+    def log_prob_counts(self, counts: FeatureCounts) -> float:
+        """Left-ordered log P([Z]) from m_k and K_h."""
+
+    @abstractmethod
+    def log_prob(self, Z: Any) -> float:
+        """Left-ordered log P([Z])."""
+
+    @abstractmethod
+    def resample(
+        self, rng: np.random.Generator, hyper: dict[str, float], counts: FeatureCounts
+    ) -> None:
+        """Update the inferred hyperparameters in ``hyper`` given [Z], in place."""
+
+
+class PredictsRow(FeaturePrior):
+    """Gives the law of one row given all others, as tables (Gibbs samplers need it)."""
+
+    @abstractmethod
+    def tables(self, n: int) -> FeatureTables:
+        """Log odds by count, and the weight of new dishes, for a row among n."""
+
+
+class Sequential(FeaturePrior):
+    """Consistent in n: the first rows of a larger draw follow the same law (filters, search)."""
+
+
+class Truncates(FeaturePrior):
+    """Has a finite number of sticks or features, or a bound for cutting them (variational)."""

@@ -1,0 +1,87 @@
+r"""The finite Beta-Bernoulli prior: K features, π_k ~ Beta(α/K, 1), z_nk ~ Bernoulli(π_k).
+
+    P(Z) = ∏_k (α/K) Γ(m_k + α/K) Γ(N − m_k + 1) / Γ(N + 1 + α/K)
+    P([Z]) = K! / (K_0! ∏_h K_h!) · P(Z),   K_0 the empty columns
+
+Only columns in use are stored: given the others, a row takes each of the unused ones with odds
+(α/K)/N, so the number of new dishes is binomial, and the same kernel serves as for the IBP,
+with room for K dishes. As K → ∞ it becomes the IBP.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from scipy.special import gammaln
+
+from thali.hyperparameters import Gamma, Law, as_number, check_hyperparameter, slice_step
+from thali.priors.base import PredictsRow, Sequential, Truncates
+from thali.settings import Settings, whole_number
+from thali.structures import FeatureCounts, FeatureTables, feature_counts, left_order
+
+
+@dataclass(frozen=True)
+class BetaBernoulli(Settings, PredictsRow, Sequential, Truncates):
+    """At most ``n_features`` features, each with its own Beta(alpha / n_features, 1) frequency.
+
+    >>> import numpy as np
+    >>> BetaBernoulli(alpha=3.0, n_features=4).sample(np.random.default_rng(0), 6).shape[1] <= 4
+    True
+    """
+
+    alpha: float | Law = Gamma(1.0, 1.0)
+    n_features: int = 10
+
+    def __post_init__(self) -> None:
+        check_hyperparameter("BetaBernoulli", "alpha", self.alpha)
+        whole_number("BetaBernoulli", "n_features", self.n_features, 1)
+
+    def at(self, **numbers: float) -> Self:
+        return self.replace(**numbers)
+
+    def start(self) -> dict[str, float]:
+        return {"alpha": self.alpha.mean() if isinstance(self.alpha, Law) else float(self.alpha)}
+
+    def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
+        n = whole_number("BetaBernoulli.sample", "n", n, 1)
+        alpha = self.alpha.sample(rng) if isinstance(self.alpha, Law) else self.alpha
+        frequency = rng.beta(alpha / self.n_features, 1.0, self.n_features)
+        return left_order(rng.random((n, self.n_features)) < frequency)
+
+    def tables(self, n: int) -> FeatureTables:
+        a = as_number("BetaBernoulli", "alpha", self.alpha) / self.n_features
+        m = np.arange(n, dtype=float)
+        return FeatureTables(np.log(m + a) - np.log(n - m), float(np.log(a / n)), self.n_features)
+
+    def log_prob(self, Z: Any) -> float:
+        return self.log_prob_counts(feature_counts(Z))
+
+    def log_prob_counts(self, counts: FeatureCounts) -> float:
+        k = self.n_features
+        a = as_number("BetaBernoulli", "alpha", self.alpha) / k
+        n, m = counts.n, counts.column_sums
+        empty = k - len(m)
+        if empty < 0:
+            return -np.inf
+        return float(
+            gammaln(k + 1.0)
+            - gammaln(empty + 1.0)
+            - gammaln(counts.multiplicities + 1.0).sum()
+            + k * (np.log(a) - gammaln(n + 1.0 + a))
+            + (gammaln(m + a) + gammaln(n - m + 1.0)).sum()
+            + empty * (gammaln(a) + gammaln(n + 1.0))
+        )
+
+    def resample(
+        self, rng: np.random.Generator, hyper: dict[str, float], counts: FeatureCounts
+    ) -> None:
+        law = self.alpha
+        if isinstance(law, Law):
+            hyper["alpha"] = slice_step(
+                rng,
+                hyper["alpha"],
+                lambda a: law.log_density(a) + self.at(alpha=a).log_prob_counts(counts),
+                width=1.0,
+            )

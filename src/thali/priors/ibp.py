@@ -1,0 +1,107 @@
+r"""The Indian buffet process (Griffiths and Ghahramani 2005).
+
+    log P([Z]) = K₊ log α − Σ_h log K_h! − α H_N + Σ_k [log (N−m_k)! + log (m_k−1)! − log N!]
+
+Row n takes dish k with probability m_{−n,k}/N and Poisson(α/N) new dishes, given all others.
+α ~ Gamma(a, b) is conjugate: α | Z ~ Gamma(a + K₊, b + H_N).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from scipy.special import gammaln
+
+from thali.hyperparameters import Gamma, Law, as_number, check_hyperparameter, slice_step
+from thali.priors.base import PredictsRow, Sequential
+from thali.settings import Settings, whole_number
+from thali.structures import FeatureCounts, FeatureTables, feature_counts, left_order
+
+
+@dataclass(frozen=True)
+class IBP(Settings, PredictsRow, Sequential):
+    """The Indian buffet process with mass ``alpha`` (a number, or a law to infer it).
+
+    >>> import numpy as np
+    >>> Z = IBP(alpha=2.0).sample(np.random.default_rng(0), 5)
+    >>> Z.shape[0]
+    5
+    >>> round(IBP(alpha=2.0).log_prob(np.ones((1, 1))), 4)  # Poisson(2) at 1
+    -1.3069
+    """
+
+    alpha: float | Law = Gamma(1.0, 1.0)
+
+    def __post_init__(self) -> None:
+        check_hyperparameter("IBP", "alpha", self.alpha)
+
+    def at(self, **numbers: float) -> Self:
+        return self.replace(**numbers)
+
+    def start(self) -> dict[str, float]:
+        return {"alpha": self.alpha.mean() if isinstance(self.alpha, Law) else float(self.alpha)}
+
+    def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
+        n = whole_number("IBP.sample", "n", n, 1)
+        alpha = self.alpha.sample(rng) if isinstance(self.alpha, Law) else self.alpha
+        return buffet(rng, n, alpha, 1.0)
+
+    def tables(self, n: int) -> FeatureTables:
+        alpha = as_number("IBP", "alpha", self.alpha)
+        m = np.arange(n, dtype=float)
+        with np.errstate(divide="ignore"):
+            return FeatureTables(np.log(m) - np.log(n - m), float(np.log(alpha / n)), -1)
+
+    def log_prob(self, Z: Any) -> float:
+        return self.log_prob_counts(feature_counts(Z))
+
+    def log_prob_counts(self, counts: FeatureCounts) -> float:
+        alpha = as_number("IBP", "alpha", self.alpha)
+        n, m = counts.n, counts.column_sums
+        return float(
+            len(m) * np.log(alpha)
+            - gammaln(counts.multiplicities + 1.0).sum()
+            - alpha * harmonic(n, 1.0)
+            + (gammaln(n - m + 1.0) + gammaln(m)).sum()
+            - len(m) * gammaln(n + 1.0)
+        )
+
+    def resample(
+        self, rng: np.random.Generator, hyper: dict[str, float], counts: FeatureCounts
+    ) -> None:
+        if isinstance(self.alpha, Law):
+            k, rate = len(counts.column_sums), harmonic(counts.n, 1.0)
+            hyper["alpha"] = resample_mass(rng, self.alpha, hyper["alpha"], k, rate)
+
+
+def harmonic(n: int, beta: float) -> float:
+    """Σ_{i=1..n} β/(β+i−1): the harmonic number H_n when β = 1."""
+    return float((beta / (beta + np.arange(n))).sum())
+
+
+def buffet(rng: np.random.Generator, n: int, alpha: float, beta: float) -> np.ndarray:
+    """Seat n customers: old dishes m_k/(β+i−1), new ones Poisson(αβ/(β+i−1)); left-ordered."""
+    taken: list[np.ndarray] = []
+    sums = np.zeros(0)
+    for i in range(n):
+        old = rng.random(len(sums)) < sums / (beta + i)
+        new = rng.poisson(alpha * beta / (beta + i))
+        taken.append(np.concatenate([old, np.ones(new, bool)]))
+        sums = np.concatenate([sums + old, np.ones(new)])
+    Z = np.zeros((n, len(sums)), bool)
+    for i, row in enumerate(taken):
+        Z[i, : len(row)] = row
+    return left_order(Z)
+
+
+def resample_mass(
+    rng: np.random.Generator, law: Law, alpha: float, k: int, rate: float
+) -> float:
+    """Draw α given that P(Z | α) ∝ α^k e^{−α·rate}: conjugate under a gamma law, else by slice."""
+    if isinstance(law, Gamma):
+        return float(rng.gamma(law.shape + k, 1.0 / (law.rate + rate)))
+    return slice_step(
+        rng, alpha, lambda a: law.log_density(a) + k * np.log(a) - a * rate, width=1.0
+    )

@@ -1,0 +1,99 @@
+r"""The two-parameter Indian buffet process: α dishes a head, β decides how they are shared.
+
+    log P([Z]) = K₊ log αβ − Σ_h log K_h! − α Σ_i β/(β+i−1) + Σ_k log Γ(m_k)Γ(N−m_k+β)/Γ(N+β)
+
+Row n takes dish k with probability m_{−n,k}/(β+N−1) and Poisson(αβ/(β+N−1)) new dishes.
+β = 1 is the one-parameter process; a large β shares dishes less.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from scipy.special import gammaln
+
+from thali.hyperparameters import Gamma, Law, as_number, check_hyperparameter, slice_step
+from thali.priors.base import PredictsRow, Sequential
+from thali.priors.ibp import buffet, harmonic, resample_mass
+from thali.settings import Settings, whole_number
+from thali.structures import FeatureCounts, FeatureTables, feature_counts
+
+
+@dataclass(frozen=True)
+class TwoParameterIBP(Settings, PredictsRow, Sequential):
+    """The Indian buffet process with mass ``alpha`` and sharing ``beta``.
+
+    >>> import numpy as np
+    >>> Z = np.array([[1, 0], [1, 1]])
+    >>> a = TwoParameterIBP(alpha=2.0, beta=1.0).log_prob(Z)
+    >>> from thali import IBP
+    >>> bool(np.isclose(a, IBP(alpha=2.0).log_prob(Z)))
+    True
+    """
+
+    alpha: float | Law = Gamma(1.0, 1.0)
+    beta: float | Law = 1.0
+
+    def __post_init__(self) -> None:
+        check_hyperparameter("TwoParameterIBP", "alpha", self.alpha)
+        check_hyperparameter("TwoParameterIBP", "beta", self.beta)
+
+    def at(self, **numbers: float) -> Self:
+        return self.replace(**numbers)
+
+    def start(self) -> dict[str, float]:
+        return {
+            name: value.mean() if isinstance(value, Law) else float(value)
+            for name, value in (("alpha", self.alpha), ("beta", self.beta))
+        }
+
+    def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
+        n = whole_number("TwoParameterIBP.sample", "n", n, 1)
+        alpha = self.alpha.sample(rng) if isinstance(self.alpha, Law) else self.alpha
+        beta = self.beta.sample(rng) if isinstance(self.beta, Law) else self.beta
+        return buffet(rng, n, alpha, beta)
+
+    def tables(self, n: int) -> FeatureTables:
+        alpha, beta = self._numbers()
+        m = np.arange(n, dtype=float)
+        with np.errstate(divide="ignore"):
+            log_odds = np.log(m) - np.log(beta + n - 1.0 - m)
+        return FeatureTables(log_odds, float(np.log(alpha * beta / (beta + n - 1.0))), -1)
+
+    def log_prob(self, Z: Any) -> float:
+        return self.log_prob_counts(feature_counts(Z))
+
+    def log_prob_counts(self, counts: FeatureCounts) -> float:
+        alpha, beta = self._numbers()
+        n, m = counts.n, counts.column_sums
+        return float(
+            len(m) * np.log(alpha * beta)
+            - gammaln(counts.multiplicities + 1.0).sum()
+            - alpha * harmonic(n, beta)
+            + (gammaln(m) + gammaln(n - m + beta)).sum()
+            - len(m) * gammaln(n + beta)
+        )
+
+    def resample(
+        self, rng: np.random.Generator, hyper: dict[str, float], counts: FeatureCounts
+    ) -> None:
+        if isinstance(self.alpha, Law):
+            k, rate = len(counts.column_sums), harmonic(counts.n, hyper["beta"])
+            hyper["alpha"] = resample_mass(rng, self.alpha, hyper["alpha"], k, rate)
+        law = self.beta
+        if isinstance(law, Law):
+            alpha = hyper["alpha"]
+            hyper["beta"] = slice_step(
+                rng,
+                hyper["beta"],
+                lambda b: law.log_density(b) + self.at(alpha=alpha, beta=b).log_prob_counts(counts),
+                width=1.0,
+            )
+
+    def _numbers(self) -> tuple[float, float]:
+        return (
+            as_number("TwoParameterIBP", "alpha", self.alpha),
+            as_number("TwoParameterIBP", "beta", self.beta),
+        )

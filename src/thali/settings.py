@@ -1,0 +1,51 @@
+"""Settings: frozen dataclasses that scikit-learn can read, clone and replace.
+
+A prior, a likelihood or an engine is a value: it never changes after it is made.
+``get_params`` lets ``clone`` and ``GridSearchCV`` look inside; a new value comes from ``replace``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from typing import Any, Self
+
+
+class Settings:
+    """Base of every frozen dataclass of settings (no state, no template methods)."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the fields by name, as scikit-learn expects."""
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed; unknown names are refused with a suggestion."""
+        names = [f.name for f in dataclasses.fields(self)]  # type: ignore[arg-type]
+        for name in changes:
+            if name not in names:
+                near = difflib.get_close_matches(name, names, n=1)
+                hint = f" Did you mean {near[0]!r}?" if near else ""
+                raise ValueError(
+                    f"{type(self).__name__} has no setting {name!r}; it has {', '.join(names)}.{hint}"
+                )
+        return dataclasses.replace(self, **changes)  # type: ignore[type-var]
+
+
+def positive_number(owner: str, name: str, value: Any) -> float:
+    """Return ``value`` as a float, or say which setting must be a positive finite number."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{owner}: {name} must be a positive number, not {value!r}.") from None
+    if not 0.0 < number < float("inf"):
+        raise ValueError(f"{owner}: {name} must be positive and finite, not {value!r}.")
+    return number
+
+
+def whole_number(owner: str, name: str, value: Any, least: int) -> int:
+    """Return ``value`` as an int of at least ``least``, or say what is wrong."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{owner}: {name} must be a whole number, not {value!r}.")
+    if value.__index__() < least:
+        raise ValueError(f"{owner}: {name} must be at least {least}, not {value!r}.")
+    return value.__index__()

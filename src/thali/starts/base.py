@@ -1,0 +1,38 @@
+"""The start itself, and the check of an engine's ``init`` setting."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+NAMES = ("race", "ica", "prior", "empty")
+
+
+@dataclass(frozen=True)
+class Start:
+    """Z, a number for every hyperparameter, and for how many sweeps the scales stay put."""
+
+    name: str
+    Z: np.ndarray
+    hyper: dict[str, float]
+    hold_sigma: int = 0
+
+
+def check_init(owner: str, init: Any) -> None:
+    """Refuse an ``init`` that is neither a known name, nor a matrix, nor a fitted model."""
+    if isinstance(init, str):
+        if init not in NAMES:
+            near = difflib.get_close_matches(init, NAMES, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ValueError(
+                f"{owner}: init={init!r} is not a start; use one of {', '.join(NAMES)}, "
+                f"a matrix Z, or a fitted model.{hint}"
+            )
+    elif not hasattr(init, "Z_") and np.ndim(init) != 2:
+        raise TypeError(
+            f"{owner}: init must be one of {', '.join(NAMES)}, a 0/1 matrix with a row for each "
+            f"row of X, or a fitted model; not {type(init).__name__}."
+        )

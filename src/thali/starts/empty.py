@@ -1,0 +1,18 @@
+"""The empty start: no feature at all, and the noise scale held while the first are born."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from thali.data import Data
+from thali.model import Model
+from thali.starts.base import Start
+from thali.starts.ica import noise_scale
+
+HOLD = 10  # sweeps before σ is sampled: with no features yet, noise would explain everything
+
+
+def empty_start(rng: np.random.Generator, model: Model, data: Data) -> Start:
+    """No features; σ_x from the bulk of the singular values."""
+    hyper = model.start(data)
+    return Start("empty", np.zeros((data.n, 0), bool), noise_scale(model, data, hyper), HOLD)

@@ -1,0 +1,39 @@
+"""A given start: a matrix Z, or another fitted model's answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from thali.data import Data
+from thali.model import Model
+from thali.starts.base import Start
+from thali.starts.ica import fitted_scales
+from thali.structures import as_binary_matrix
+
+
+def given_start(init: Any, model: Model, data: Data) -> Start:
+    """Z as given; scales from a fitted model, or from the least-squares residual of Z."""
+    hyper = model.start(data)
+    name = "given Z"
+    if hasattr(init, "Z_"):
+        name = "another model"
+        known = {k: float(getattr(init, f"{k}_")) for k in hyper if hasattr(init, f"{k}_")}
+        fixed = model.at(hyper)  # numbers that the model fixes stay as they are
+        for key, value in known.items():
+            owner = model.prior if hasattr(fixed.prior, key) else model.likelihood
+            if not isinstance(getattr(owner, key), int | float):
+                hyper[key] = value
+        Z = as_binary_matrix(init.Z_, n=data.n)
+    else:
+        Z = as_binary_matrix(init, n=data.n)
+        hyper = fitted_scales(model, data, Z, hyper)
+    capacity = model.at(hyper).prior.tables(data.n).capacity  # type: ignore[attr-defined]
+    used = int(Z.any(axis=0).sum())
+    if 0 <= capacity < used:
+        raise ValueError(
+            f"init has {used} features but the prior allows at most {capacity}; "
+            "raise n_features or give fewer columns."
+        )
+    return Start(name, np.ascontiguousarray(Z), hyper)

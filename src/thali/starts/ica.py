@@ -1,0 +1,204 @@
+r"""A start that lands near the truth: independent component analysis of the column space.
+
+The columns of Z are independent and far from Gaussian, and they span the signal's column space.
+So: the rank by the optimal hard threshold for singular values (Gavish and Donoho 2014, noise
+unknown); FastICA on the scores; each source split in two (two means); each column turned the way
+that needs no intercept; then least squares for A and single flips of bits, in turn, until nothing
+changes; columns that the log joint rejects are dropped.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from scipy.integrate import quad
+from scipy.optimize import brentq
+
+from thali.data import Data
+from thali.hyperparameters import Law
+from thali.model import Model
+from thali.starts.base import Start
+
+LARGEST_RANK = 100
+ROUNDS = 50  # of least squares and flips; a handful suffices
+
+
+def ica_start(rng: np.random.Generator, model: Model, data: Data) -> Start:
+    """Z by independent component analysis, scales from its residual."""
+    hyper = noise_scale(model, data, model.start(data))
+    rank = min(signal_rank(data), largest_rank(model, data))
+    Z = np.zeros((data.n, 0), bool)
+    if rank and data.n >= 4:
+        centred = data.reduced - data.reduced.mean(axis=0)
+        U, s = leading_vectors(rng, centred, rank)
+        Z = split_in_two(independent_sources(rng, U * s))
+        Z = orient(Z, data.reduced)
+        Z = alternate(Z, data.reduced)
+        Z = drop_rejected(model, data, Z, hyper)
+    return Start("ica", Z, fitted_scales(model, data, Z, hyper))
+
+
+def largest_rank(model: Model, data: Data) -> int:
+    """As many features as the prior allows and as the data could tell apart."""
+    capacity = model.at(model.start(data)).prior.tables(data.n).capacity  # type: ignore[attr-defined]
+    return min(LARGEST_RANK, data.n // 4, capacity if capacity >= 0 else LARGEST_RANK)
+
+
+def leading_vectors(
+    rng: np.random.Generator, X: np.ndarray, rank: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The leading left singular vectors and values of X."""
+    from sklearn.utils.extmath import randomized_svd
+
+    if min(X.shape) <= 600:
+        U, s, _ = np.linalg.svd(X, full_matrices=False)
+        return U[:, :rank], s[:rank]
+    seed = int(rng.integers(2**31))
+    U, s, _ = randomized_svd(X, rank, n_iter=4, random_state=seed)
+    return U, s
+
+
+def signal_rank(data: Data) -> int:
+    """Singular values of the centred data above 2.858 medians (for a square matrix), and so on.
+
+    ω(β) ≈ 0.56β³ − 0.95β² + 1.82β + 1.43, β the aspect ratio: Gavish and Donoho, eq. 4.
+    """
+    s = data.singular_values
+    if len(s) < 3 or s[0] == 0.0:
+        return len(s) if len(s) and s[0] > 0.0 else 0
+    beta = min(data.reduced.shape) / max(data.n, data.d)
+    omega = ((0.56 * beta - 0.95) * beta + 1.82) * beta + 1.43
+    return int((s > max(omega * np.median(s), 1e-10 * s[0])).sum())
+
+
+def noise_scale(model: Model, data: Data, hyper: dict[str, float]) -> dict[str, float]:
+    """σ_x from the median singular value, which features hardly touch, and σ_a from the rest."""
+    s = data.singular_values
+    total = data.mean_square
+    if total == 0.0:
+        return hyper
+    share = 0.25
+    if len(s) >= 4:
+        beta = min(data.n, data.d) / max(data.n, data.d)
+        variance = np.median(s) ** 2 / (max(data.n, data.d) * marchenko_pastur_median(beta))
+        share = float(np.clip(variance / total, 1e-4, 1.0))
+    numbers = {
+        "sigma_x": float(np.sqrt(share * total)),
+        "sigma_a": float(np.sqrt(max(1.0 - share, 0.1) * total)),
+    }
+    return {**hyper, **inferred_only(model, numbers)}
+
+
+def fitted_scales(
+    model: Model, data: Data, Z: np.ndarray, hyper: dict[str, float]
+) -> dict[str, float]:
+    """σ_x from the residual of least squares on Z, σ_a from the size of its features."""
+    k = int(Z.any(axis=0).sum())
+    if k == 0 or k >= data.n or data.mean_square == 0.0:
+        return noise_scale(model, data, hyper)
+    bits = Z.astype(float)
+    A = np.linalg.lstsq(bits, data.reduced, rcond=None)[0]
+    left = np.square(data.reduced - bits @ A).sum() / ((data.n - k) * data.d)
+    numbers = {
+        "sigma_x": float(np.sqrt(max(left, 1e-4 * data.mean_square))),
+        "sigma_a": float(np.sqrt(np.square(A).sum() / (k * data.d))),
+    }
+    return {**hyper, **inferred_only(model, numbers)}
+
+
+def inferred_only(model: Model, numbers: dict[str, float]) -> dict[str, float]:
+    """The numbers whose hyperparameters have laws; fixed ones are not to be moved."""
+    return {k: v for k, v in numbers.items() if isinstance(getattr(model.likelihood, k), Law)}
+
+
+def marchenko_pastur_median(beta: float) -> float:
+    """The median of the Marchenko–Pastur law with aspect ratio β ≤ 1 (squared values / n)."""
+    low, high = (1.0 - np.sqrt(beta)) ** 2, (1.0 + np.sqrt(beta)) ** 2
+
+    def below(x: float) -> float:
+        # x = centre − half·cos θ turns the square-root ends into something smooth
+        half, centre = 0.5 * (high - low), 0.5 * (high + low)
+        top = np.arccos(np.clip((centre - x) / half, -1.0, 1.0))
+        return quad(
+            lambda u: (half * np.sin(u)) ** 2
+            / (2.0 * np.pi * beta * max(centre - half * np.cos(u), 1e-300)),
+            0.0,
+            top,
+        )[0]
+
+    return float(brentq(lambda x: below(x) - 0.5, low, high))
+
+
+def independent_sources(rng: np.random.Generator, scores: np.ndarray) -> np.ndarray:
+    """FastICA's sources; "cube" finds two-valued sources best, "logcosh" never overflows."""
+    from sklearn.decomposition import FastICA
+    from sklearn.exceptions import ConvergenceWarning
+
+    for fun in ("cube", "logcosh"):
+        seed = int(rng.integers(2**31))
+        ica = FastICA(fun=fun, whiten="unit-variance", max_iter=500, random_state=seed)
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            warnings.simplefilter("ignore", RuntimeWarning)
+            try:
+                sources = ica.fit_transform(scores)
+            except (np.linalg.LinAlgError, ValueError):
+                continue
+        if np.isfinite(sources).all():
+            return sources
+    return scores
+
+
+def split_in_two(sources: np.ndarray) -> np.ndarray:
+    """Two means in one dimension, for each source: the cut with the least squares within."""
+    ordered = np.sort(sources, axis=0)
+    n = len(ordered)
+    below = np.arange(1, n)[:, None]
+    left = np.cumsum(ordered, axis=0)[:-1]
+    right = ordered.sum(axis=0) - left
+    between = left**2 / below + right**2 / (n - below)
+    cut = between.argmax(axis=0)
+    columns = np.arange(sources.shape[1])
+    threshold = 0.5 * (ordered[cut, columns] + ordered[cut + 1, columns])
+    return sources > threshold
+
+
+def orient(Z: np.ndarray, X: np.ndarray) -> np.ndarray:
+    """Flip columns so that no intercept is left: b ≈ −Σ f_k a_k, flip where f_k rounds to 1."""
+    design = np.column_stack([np.ones(len(Z)), Z])
+    coefficients = np.linalg.lstsq(design, X, rcond=None)[0]
+    b, A = coefficients[0], coefficients[1:]
+    f = np.linalg.lstsq(A.T, -b, rcond=None)[0]
+    return Z ^ (f > 0.5)
+
+
+def alternate(Z: np.ndarray, X: np.ndarray) -> np.ndarray:
+    """Least squares for A, then the best single flips of each row, until nothing changes."""
+    from thali.kernels.row_fits import flip_rows
+
+    bits = np.ascontiguousarray(Z, dtype=np.uint8)
+    for _ in range(ROUNDS):
+        bits = np.ascontiguousarray(bits[:, bits.any(axis=0)])
+        if bits.shape[1] == 0:
+            break
+        A = np.linalg.lstsq(bits.astype(float), X, rcond=None)[0]
+        if flip_rows(bits, X @ A.T, A @ A.T, np.zeros(len(A))) == 0:
+            break
+    return bits.astype(bool)
+
+
+def drop_rejected(
+    model: Model, data: Data, Z: np.ndarray, hyper: dict[str, float]
+) -> np.ndarray:
+    """Drop, one at a time, the column whose loss raises the log joint the most."""
+    fixed = model.at(fitted_scales(model, data, Z, hyper))
+    best = fixed.log_joint(data.reduced, Z)
+    while Z.shape[1]:
+        without = [np.delete(Z, k, axis=1) for k in range(Z.shape[1])]
+        values = [fixed.log_joint(data.reduced, candidate) for candidate in without]
+        if max(values) <= best:
+            break
+        best = max(values)
+        Z = without[int(np.argmax(values))]
+    return Z

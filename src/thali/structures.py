@@ -1,0 +1,86 @@
+"""The latent structure: binary feature matrices up to the order of their columns.
+
+Two matrices with the same columns in another order describe the same features. Their
+equivalence class [Z] is what a prior gives a probability to; it is determined by the column sums
+m_k and the multiplicities K_h of equal columns (the histories h).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class FeatureTables(NamedTuple):
+    """All that a Gibbs kernel needs to know of a feature prior on n rows.
+
+    ``log_odds[m]`` is log P(z=1) − log P(z=0) when m ≥ 1 of the other n−1 rows have the dish.
+    j new dishes have weight exp(j·new_log_weight) / j! when ``capacity`` is −1, and
+    C(capacity − K, j) · exp(j·new_log_weight) when at most ``capacity`` dishes exist and the
+    other rows use K of them.
+    """
+
+    log_odds: np.ndarray
+    new_log_weight: float
+    capacity: int
+
+
+class FeatureCounts(NamedTuple):
+    """The sufficient statistics of [Z] for an exchangeable prior: n, m_k and K_h."""
+
+    n: int
+    column_sums: np.ndarray
+    multiplicities: np.ndarray
+
+
+def as_binary_matrix(Z: Any, *, n: int | None = None) -> np.ndarray:
+    """Return Z as a C-ordered boolean matrix, or say what is wrong with it.
+
+    >>> as_binary_matrix([[1, 0], [0, 1]]).dtype
+    dtype('bool')
+    """
+    array = np.asarray(Z)
+    if array.ndim != 2:
+        raise ValueError(f"Z must be a matrix (rows x features), not an array of {array.ndim} dimensions.")
+    if n is not None and array.shape[0] != n:
+        raise ValueError(f"Z has {array.shape[0]} rows but the data have {n}.")
+    if array.dtype != bool:
+        if array.dtype.kind not in "iuf" or not np.isin(array, (0, 1)).all():
+            raise ValueError("Z must contain only 0 and 1 (or False and True).")
+        array = array.astype(bool)
+    return np.ascontiguousarray(array)
+
+
+def left_order(Z: Any) -> np.ndarray:
+    """Return the left-ordered form: empty columns dropped, the rest by history, largest first.
+
+    >>> left_order([[0, 1, 0], [1, 1, 0]]).astype(int)
+    array([[1, 0],
+           [1, 1]])
+    """
+    Z = as_binary_matrix(Z)
+    Z = Z[:, Z.any(axis=0)]
+    order = np.lexsort(~Z[::-1]) if Z.shape[1] else np.zeros(0, int)
+    return np.ascontiguousarray(Z[:, order])
+
+
+def feature_counts(Z: Any) -> FeatureCounts:
+    """Count column sums and equal columns of Z, empty columns left out."""
+    Z = as_binary_matrix(Z)
+    Z = Z[:, Z.any(axis=0)]
+    packed = np.packbits(Z, axis=0).T
+    _, multiplicities = np.unique(packed, axis=0, return_counts=True)
+    if Z.shape[1] == 0:
+        multiplicities = np.zeros(0, np.int64)
+    return FeatureCounts(Z.shape[0], Z.sum(axis=0), multiplicities)
+
+
+def counts_from_gram(n: int, gram: np.ndarray) -> FeatureCounts:
+    """The same from ZᵀZ alone: columns k and l are equal just when (ZᵀZ)_kl = m_k = m_l."""
+    sums = np.diagonal(gram)
+    equal = (gram == sums[:, None]) & (gram == sums[None, :])
+    # a column in a group of size c adds 1/c to the number of groups of that size
+    size = equal.sum(axis=1)
+    first = equal.argmax(axis=1) == np.arange(len(size))
+    return FeatureCounts(n, sums, size[first])

@@ -1,0 +1,138 @@
+"""NPY and NPZ: a matrix saved by NumPy, read without pickle."""
+
+from __future__ import annotations
+
+import difflib
+import zipfile
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from thali.tables.table import Table, brief, choose_columns
+
+__all__ = ["read_npy", "read_npz"]
+
+T = TypeVar("T")
+Head = tuple[tuple[int, ...], np.dtype[Any]]
+# what NumPy and zipfile raise when the bytes are not what they should be
+DAMAGE = (ValueError, EOFError, TypeError, SyntaxError, NotImplementedError, RuntimeError, KeyError)
+
+
+def _from_array(
+    file: Path, where: str, array: NDArray[Any], columns: Sequence[str] | None
+) -> Table:
+    """Check that an array is a table of real numbers, and keep the chosen columns."""
+    if array.dtype.kind not in "biuf":
+        kind = {"c": "complex numbers", "U": "text", "S": "text", "M": "dates"}.get(
+            array.dtype.kind, f"entries of type {array.dtype}"
+        )
+        raise ValueError(f"{where} holds {kind}; save it as real numbers.")
+    if array.ndim != 2:
+        rest = int(np.prod(array.shape[1:])) if array.ndim > 2 else 1
+        shape = f"({array.shape[0]}, {rest})" if array.ndim else "(rows, columns)"
+        raise ValueError(
+            f"{where} has {array.ndim} dimension{'s' * (array.ndim != 1)} {array.shape}; "
+            f"a table has rows and columns: reshape it to {shape}."
+        )
+    if columns is not None:
+        array = array[:, choose_columns(file, None, array.shape[1], columns, 0)]
+    return Table(np.ascontiguousarray(array, dtype=np.float64), None, None)
+
+
+def _array_header(stream: Any) -> Head:
+    """Read shape and dtype of an .npy stream without its data."""
+    version = np.lib.format.read_magic(stream)
+    read = np.lib.format.read_array_header_1_0
+    if version > (1, 0):
+        read = np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(stream)
+    return shape, dtype
+
+
+def _refuse_pickle(where: str, dtype: np.dtype[Any]) -> None:
+    if dtype.hasobject:
+        raise ValueError(
+            f"{where} holds Python objects, which thali does not unpickle; save plain numbers "
+            "(array.astype(float))."
+        )
+
+
+def read_npy(file: Path, columns: Sequence[str] | None) -> Table:
+    try:
+        with file.open("rb") as stream:
+            shape, dtype = _array_header(stream)
+            there = file.stat().st_size - stream.tell()
+    except DAMAGE as error:
+        raise ValueError(
+            f"{file} is not a NumPy file, or a damaged one ({brief(error)}); save it again with "
+            "numpy.save."
+        ) from None
+    _refuse_pickle(str(file), dtype)
+    promised = dtype.itemsize * int(np.prod(shape, dtype=object))
+    if there < promised:
+        raise ValueError(
+            f"{file} is half-written: it holds {there:,} of the {promised:,} bytes that its "
+            "header promises; save it again."
+        )
+    return _from_array(file, str(file), np.load(file, allow_pickle=False), columns)
+
+
+def read_npz(file: Path, member: str | None, columns: Sequence[str] | None) -> Table:
+    heads = _unzip(file, _heads)
+    name = _pick(file, heads, member)
+    _refuse_pickle(f"{file}:{name}", heads[name][1])
+
+    def read(archive: zipfile.ZipFile) -> NDArray[Any]:
+        with archive.open(f"{name}.npy") as stream:
+            return np.lib.format.read_array(stream, allow_pickle=False)
+
+    return _from_array(file, f"{file}:{name}", _unzip(file, read), columns)
+
+
+def _heads(archive: zipfile.ZipFile) -> dict[str, Head]:
+    """Shape and dtype of every array in an archive."""
+    heads = {}
+    for name in archive.namelist():
+        if name.endswith(".npy"):
+            with archive.open(name) as stream:
+                heads[name.removesuffix(".npy")] = _array_header(stream)
+    return heads
+
+
+def _unzip(file: Path, read: Callable[[zipfile.ZipFile], T]) -> T:
+    """Read something from an archive; every way in which it can be broken gives one sentence."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return read(archive)
+    except (zipfile.BadZipFile, zlib.error, *DAMAGE) as error:
+        raise ValueError(
+            f"{file} is not an .npz file, or a half-written one ({brief(error)}); save it again "
+            "with numpy.savez."
+        ) from None
+
+
+def _pick(file: Path, heads: dict[str, Head], member: str | None) -> str:
+    """Return the name of the array that is meant: the one asked for, or the only matrix."""
+    if member in heads:
+        return member
+    if {"data", "indices", "indptr"} <= {name.rsplit("_", 1)[-1] for name in heads}:
+        raise ValueError(
+            f"{file} holds a sparse matrix (data, indices, indptr); thali reads dense ones: "
+            "save matrix.toarray() with numpy.save."
+        )
+    listed = ", ".join(f"{name} {shape}" for name, (shape, _) in heads.items()) or "none"
+    if member is not None:
+        near = difflib.get_close_matches(member, list(heads), n=1)
+        hint = f"did you mean {file}:{near[0]}?" if near else f"its arrays: {listed}."
+        raise ValueError(f"{file} has no array {member!r}; {hint}")
+    matrices = [
+        name for name, (shape, dtype) in heads.items() if len(shape) == 2 and dtype.kind in "biuf"
+    ]
+    if len(heads) == 1 or len(matrices) == 1:
+        return (matrices or list(heads))[0]
+    count = f"{len(matrices)} matrices" if matrices else "no matrix"
+    raise ValueError(f"{file} holds {count}; choose an array as {file}:NAME. Its arrays: {listed}.")

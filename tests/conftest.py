@@ -1,0 +1,50 @@
+"""Fixtures for every test: one seed, fixed by default and settable from outside.
+
+``THALI_TEST_SEED=7 pytest`` runs the same tests on other random numbers; each test derives its own
+stream from the seed and its name, so that no two statistical tests share draws.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import zlib
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+DEFAULT_SEED = 20150430
+
+
+def seed_of(name: str) -> int:
+    """The seed of the test called ``name``: from THALI_TEST_SEED if set, else a fixed one."""
+    base = int(os.environ.get("THALI_TEST_SEED", DEFAULT_SEED))
+    return int(np.random.SeedSequence([base, zlib.crc32(name.encode())]).generate_state(1)[0] >> 1)
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """A seed for this test: the same in every run unless THALI_TEST_SEED says otherwise."""
+    return seed_of(request.node.name)
+
+
+@pytest.fixture
+def rng(seed: int) -> np.random.Generator:
+    """A generator seeded by `seed`."""
+    return np.random.default_rng(seed)
+
+
+@pytest.fixture(scope="session")
+def textbook() -> ModuleType:
+    """The textbook sampler of ``benchmarks/textbook.py``, which is not part of the package."""
+    path = Path(__file__).parents[1] / "benchmarks" / "textbook.py"
+    spec = importlib.util.spec_from_file_location("thali_textbook", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up by name
+    spec.loader.exec_module(module)
+    return module

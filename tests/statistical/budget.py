@@ -1,0 +1,108 @@
+"""One failure budget for the whole suite, and the p-values that draw on it.
+
+If the library is right, the whole suite, slow tests included, raises a false alarm on a new seed
+with probability at most ``BUDGET``.  Each test draws its share: the budget is divided evenly among
+the ``TESTS`` statistical tests (Bonferroni), and a test's share evenly among its p-values.
+A test that must catch a broken sampler uses the very same threshold.
+
+P-values of means of Markov chains are from batch means: a chain is cut into batches so long that
+their means are nearly independent and nearly normal, and (grand mean − truth) is compared with
+their spread by Student's t.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+BUDGET = 1e-3
+TESTS = {  # family -> how many tests judge p-values in it; each family asserts its number
+    "priors": 18,
+    "linear_gaussian": 2,
+    "oracles": 6,
+    "enumeration": 46,
+    "prior_recovery": 9,
+    "geweke": 4,
+}
+SHARE = BUDGET / sum(TESTS.values())
+
+
+def threshold(n_p_values: int) -> float:
+    """The p-value below which one of a test's ``n_p_values`` is an alarm."""
+    return SHARE / n_p_values
+
+
+def alarms(p_values: Mapping[str, float]) -> dict[str, float]:
+    """Those p-values that a right program gives too rarely to believe."""
+    for name, p in p_values.items():
+        assert 0.0 <= p <= 1.0, f"{name}: {p} is not a p-value"
+    return {name: p for name, p in p_values.items() if p < threshold(len(p_values))}
+
+
+def judge(family: str, p_values: Mapping[str, float]) -> None:
+    """Fail, with the offending p-values, when a test's share of the budget is overspent."""
+    assert family in TESTS
+    assert p_values
+    found = alarms(p_values)
+    assert not found, f"below {threshold(len(p_values)):.1e}: {found}"
+
+
+def batch_means(series: NDArray, n_batches: int) -> NDArray[np.float64]:
+    """(chains, draws) -> about n_batches means of consecutive stretches, none across chains."""
+    series = np.atleast_2d(np.asarray(series, dtype=np.float64))
+    chains, draws = series.shape
+    per_chain = max(n_batches // chains, 2)
+    length = draws // per_chain
+    assert length >= 20, "batches of fewer than 20 draws are not nearly independent"
+    return series[:, : per_chain * length].reshape(chains * per_chain, length).mean(axis=1)
+
+
+def p_value_of_mean(series: NDArray, truth: float, n_batches: int = 50) -> float:
+    """Two-sided p-value that the chains' mean is ``truth``, by batch means and Student's t.
+
+    A constant series is judged exactly: it agrees with the truth, or it does not.
+    """
+    means = batch_means(series, n_batches)
+    spread = means.std(ddof=1) / np.sqrt(len(means))
+    error = means.mean() - truth
+    if spread <= 1e-12 * max(1.0, abs(truth)):
+        return 1.0 if abs(error) <= 1e-9 * max(1.0, abs(truth)) else 0.0
+    return float(2.0 * stats.t.sf(abs(error) / spread, len(means) - 1))
+
+
+def p_value_of_difference(a: NDArray, b: NDArray, n_batches: int = 50) -> float:
+    """Two-sided p-value that two chains (or independent samples) have the same mean (Welch)."""
+    return float(
+        stats.ttest_ind(batch_means(a, n_batches), batch_means(b, n_batches), equal_var=False)[1]
+    )
+
+
+def p_value_of_counts(observed: NDArray, probabilities: NDArray, at_least: float = 10.0) -> float:
+    """Chi-square p-value that independent draws have these probabilities; rare cells are pooled.
+
+    ``observed`` may have one more cell than ``probabilities``: the draws in none of them.
+    """
+    observed = np.asarray(observed, dtype=np.float64)
+    p = np.asarray(probabilities, dtype=np.float64)
+    if len(observed) == len(p) + 1:
+        p = np.append(p, max(1.0 - p.sum(), 0.0))
+    assert len(observed) == len(p)
+    expected = p * observed.sum()
+    rare = expected < at_least
+    cells = [(observed[~rare], expected[~rare])]
+    if rare.any():
+        cells.append((observed[rare].sum(keepdims=True), expected[rare].sum(keepdims=True)))
+    found = np.concatenate([c[0] for c in cells])
+    hoped = np.concatenate([c[1] for c in cells])
+    if hoped[-1] < at_least and len(hoped) > 1:  # the pool itself is rare: into the largest cell
+        top = int(hoped[:-1].argmax())
+        found[top] += found[-1]
+        hoped[top] += hoped[-1]
+        found, hoped = found[:-1], hoped[:-1]
+    if len(hoped) == 1:
+        return 1.0
+    statistic = float(((found - hoped) ** 2 / hoped).sum())
+    return float(stats.chi2.sf(statistic, len(hoped) - 1))
