@@ -163,7 +163,8 @@ def compared(data: datasets.Dataset, as_paper: Fit, default: Fit) -> list[str]:
     return [
         "| | as in the paper | library's defaults |",
         "|---|---:|---:|",
-        row("chains × sweeps", [" × ".join(map(str, f.model.history_["alpha"].shape)) for f in fits]),
+        row("chains × sweeps",
+            [" × ".join(map(str, f.model.history_["alpha"].shape)) for f in fits]),
         row("features in the point estimate", [str(f.model.n_features_) for f in fits]),
         row("mode, mean of K", [f"{m}, {k.mean():.2f}" for m, k in zip(modes, kept, strict=True)]),
         row("least correlation with a planted feature",

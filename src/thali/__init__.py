@@ -3,10 +3,13 @@
 An unknown number of overlapping binary features, found in a data matrix, and how sure we are.
 """
 
+from thali import datasets, evaluation
 from thali.engines import CollapsedGibbs
+from thali.estimators import LatentFeatures
 from thali.hyperparameters import Gamma, InverseGamma
 from thali.likelihoods import LinearGaussian
 from thali.priors import IBP, BetaBernoulli, TwoParameterIBP
+from thali.saving import load
 
 __version__ = "0.1.0"
 
@@ -16,6 +19,10 @@ __all__ = [
     "CollapsedGibbs",
     "Gamma",
     "InverseGamma",
+    "LatentFeatures",
     "LinearGaussian",
     "TwoParameterIBP",
+    "datasets",
+    "evaluation",
+    "load",
 ]

@@ -25,7 +25,7 @@ TESTS = {  # family -> how many tests judge p-values in it; each family asserts 
     "oracles": 6,
     "enumeration": 46,
     "prior_recovery": 9,
-    "geweke": 4,
+    "geweke": 8,
 }
 SHARE = BUDGET / sum(TESTS.values())
 

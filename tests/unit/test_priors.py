@@ -210,7 +210,7 @@ def test_alpha_given_z_has_the_mean_that_quadrature_gives(name, seed):
     rng = np.random.default_rng(seed)
     hyper = inferred.start()
     series = []
-    for _ in range(8000):
+    for _ in range(3000):
         inferred.resample(rng, hyper, feature_counts(Z))
         series.append(hyper["alpha"])
     judge("priors", {"alpha": p_value_of_mean(np.array(series), wanted)})

@@ -197,20 +197,20 @@ def log_row_density(rho, V, half_d, precision):
 
 
 @njit(cache=True, nogil=True)
-def draw_new_dishes(rng, rho, V, r, free, law):
-    """Draw j, the number of dishes only this row has, given its other bits.
+def new_dish_mass(rho, V, r, free, law):
+    """Σ_j f(j) over the numbers j of dishes that only this row has, as (top, total, last j).
 
-    f(j) = w_j N(x; zμ, σ_x²(V + j/r) I), w_j = e^{j·new_log_weight}/j! or with C(free, j).
-    The likelihood rises in V up to V* = ρ/Dσ_x² and then falls, so beyond any j the mass left out
-    is at most the prior's tail times its largest remaining value; summing stops when that is
-    below rounding.
+    f(j) = w_j N(x; zμ, σ_x²(V + j/r) I), w_j = e^{j·new_log_weight}/j! or with C(free, j); the sum
+    is e^top · total. The density rises in V up to V* = ρ/Dσ_x² and then falls, so beyond any j
+    the mass left out is at most the prior's tail times its largest remaining value; summing stops
+    when that is below rounding.
     """
     half_d = 0.5 * law.dimensions
     precision = 0.5 / (law.sigma_x * law.sigma_x)
     best_V = rho * precision / half_d
     log_w = 0.0
     top = log_row_density(rho, V, half_d, precision)
-    total = 1.0  # Σ f / e^top
+    total = 1.0
     j = 0
     while free < 0 or j < free:
         room = 1.0 if free < 0 else float(free - j)
@@ -229,7 +229,15 @@ def draw_new_dishes(rng, rho, V, r, free, law):
         else:
             total += np.exp(term - top)
         j += 1
-    largest = j
+    return top, total, j
+
+
+@njit(cache=True, nogil=True)
+def draw_new_dishes(rng, rho, V, r, free, law):
+    """Draw j, the number of dishes only this row has, given its other bits."""
+    half_d = 0.5 * law.dimensions
+    precision = 0.5 / (law.sigma_x * law.sigma_x)
+    top, total, largest = new_dish_mass(rho, V, r, free, law)
     remaining = rng.random() * total
     log_w = 0.0
     for j in range(largest + 1):

@@ -45,7 +45,7 @@ def trace_of(model: LatentFeatures, name: str, ax: Axes | None = None) -> Axes:
     chains, sweeps = values.shape
     colours = style.tidy(ax, symbol, words)
     for c in range(chains):
-        x, y = style.envelope(values[c], most=400)
+        x, y = style.envelope(values[c], most=int(80 * style.inches(ax)[0]) + 1)
         ax.plot(
             x + 1, y, color=style.CHAINS[c % len(style.CHAINS)], linewidth=0.9, alpha=0.7,
             marker="o" if sweeps == 1 else None, markersize=4, solid_joinstyle="round",
@@ -82,7 +82,7 @@ def _frame(ax: Axes, values: np.ndarray, whole: bool) -> None:
     if 1e5 <= largest or 0 < largest < 1e-3:
         ax.ticklabel_format(axis="y", style="sci", scilimits=(0, 0), useOffset=False)
         ax.yaxis.get_offset_text().set(fontsize=8, color=style.inks(ax).quiet)
-    ax.yaxis.set_major_locator(MaxNLocator(4, integer=whole, min_n_ticks=1 if whole else 2))
+    ax.yaxis.set_major_locator(MaxNLocator(4, integer=whole, min_n_ticks=1, steps=[1, 2, 2.5, 5, 10]))
 
 
 def _count_sweeps(ax: Axes, sweeps: int) -> None:
@@ -137,7 +137,7 @@ def feature_count(model: LatentFeatures, ax: Axes | None = None) -> Axes:
                 ax.annotate(
                     f"{s:.0%}", (x, s), (0, 2), textcoords="offset points", ha="center",
                     va="bottom", fontsize=8, color=colours.quiet,
-                )  # fmt: skip
+                ).set_in_layout(False)  # fmt: skip
         ax.set_xticks(starts)
     else:
         from matplotlib.ticker import MaxNLocator

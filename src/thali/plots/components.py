@@ -28,17 +28,17 @@ def frequencies(model: LatentFeatures, ax: Axes | None = None, *, max_features: 
     colours = style.tidy(ax, title, _of(shown, k))
     y = np.arange(shown)
     ax.barh(y, share, height=0.72, color=style.BLUE, linewidth=0)
+    words = [_amount(s, n) for s in share]
     for i, s in enumerate(share):
-        rows = s * n
-        words = f"{rows:,.0f}" if rows >= 9.95 else f"{rows:.1f}"
         ax.annotate(
-            f"{words} · {s:.0%}" if s >= 0.005 else words, (s, i), (4, 0),
-            textcoords="offset points", va="center", fontsize=8 if shown <= 14 else 7,
-            color=colours.quiet,
-        )  # fmt: skip
+            words[i], (s, i), (4, 0), textcoords="offset points", va="center",
+            fontsize=8 if shown <= 14 else 7, color=colours.quiet,
+        ).set_in_layout(False)  # fmt: skip
     ax.set_yticks(y, [str(i + 1) for i in y])
     ax.set_ylim(shown - 0.4 + max(0, 3 - shown) * 0.4, -0.6 - max(0, 3 - shown) * 0.4)
-    ax.set_xlim(0, max(share.max(), 1e-3) * 1.32)
+    # Room for the words: their share of the width is not the bars'.
+    room = min(0.6, (0.07 * max(map(len, words)) + 0.1) / (0.8 * style.inches(ax)[0]))
+    ax.set_xlim(0, max(share.max(), 1e-3) / (1 - room))
     ax.set_xticks([])
     ax.spines["bottom"].set_visible(False)
     ax.tick_params(axis="y", length=0)
@@ -87,6 +87,12 @@ def features(
     if own:
         tiles.colour_bar(ax, artist, "")
     return ax
+
+
+def _amount(share: float, n: int) -> str:
+    rows = share * n
+    number = f"{rows:,.0f}" if rows >= 9.95 or rows == round(rows) else f"{rows:.1f}"
+    return f"{number} · {share:.0%}" if share >= 0.005 else number
 
 
 def _of(shown: int, k: int) -> str:

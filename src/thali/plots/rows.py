@@ -61,8 +61,7 @@ def assignments(model: LatentFeatures, ax: Axes | None = None) -> Axes:
 
 
 def _number_features(ax: Axes, k: int) -> None:
-    step = next(s for s in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, k) if k / s <= 16)
-    places = [0] + list(range(step - 1, k, step)) if step > 1 else list(range(k))
+    places = style.ticks(k, 16)
     ax.set_xticks(places, [str(p + 1) for p in places])
     for edge in range(1, k) if k <= 40 else ():
         ax.axvline(edge - 0.5, color=style.inks(ax).rule, linewidth=0.6)
@@ -95,7 +94,7 @@ def reconstructions(
     height = 1.0 + 0.62 * n + tiles.room_for_names(names, d)
     ax = style.given_or_new(ax, min(9.0, max(4.2, 2.0 + 0.16 * d)), height)
     style.tidy(ax, "Reconstructions", "grey: data · blue: reconstruction")
-    words = [style.drawable(_row_words(model, i), 26) for i in chosen]
+    words = [style.drawable(_row_words(model, i), 40) for i in chosen]
     tiles.draw_bands(ax, made, words, data)
     tiles.name_columns(ax, names, d)
     return ax
@@ -115,7 +114,7 @@ def _checked(model: LatentFeatures, rows: Sequence[int] | None, most: int) -> np
 
 def _row_words(model: LatentFeatures, n: int) -> str:
     present = np.flatnonzero(model.Z_[n]) + 1
-    listed = ", ".join(map(str, present[:4])) + (", …" if len(present) > 4 else "")
+    listed = " ".join(map(str, present[:4])) + (f" +{len(present) - 4}" if len(present) > 4 else "")
     return f"{style.plain(row_name(model, n), 14)}: {listed or 'none'}"
 
 
@@ -140,7 +139,7 @@ def _image_rows(
         present = np.flatnonzero(model.Z_[i]) + 1
         words = " + ".join(map(str, present)) if len(present) <= 4 else f"{len(present)} features"
         tiles.caption(ax, corner, width, words or "none", fontsize=7.5)
-    for line, words in enumerate(("data", "reconstruction", "left over")):
+    for line, words in enumerate(("data", "rebuilt", "left over")):
         ax.annotate(
             words, (corners[line * n][0] - 0.5, corners[line * n][1] + height / 2), (-6, 0),
             textcoords="offset points", ha="right", va="center", rotation=90, fontsize=8,

@@ -21,13 +21,19 @@ def overview(model: LatentFeatures, *, image_shape: tuple[int, int] | None = Non
     check_fitted(model)
     image_shape_of(model, image_shape)  # a wrong shape is refused before anything is drawn
     figure = style.new_figure(11.0, 9.6)
-    grid = figure.add_gridspec(3, 6, height_ratios=[1.15, 1.35, 0.75])
-    panels = {
-        "features": grid[0, :4], "frequencies": grid[0, 4:],
-        "assignments": grid[1, :2], "reconstructions": grid[1, 2:],
-        "count": grid[2, :2], "k": grid[2, 2:4], "fit": grid[2, 4:],
-    }  # fmt: skip
-    axes = {name: figure.add_subplot(place) for name, place in panels.items()}
+    # One subfigure a line: long names in one line do not push the others.
+    top, middle, bottom = figure.subfigures(3, 1, height_ratios=[1.15, 1.35, 0.8])
+    axes = dict(
+        zip(("features", "frequencies"), top.subplots(1, 2, width_ratios=[2, 1]), strict=True)
+    )
+    axes.update(
+        zip(
+            ("assignments", "reconstructions"),
+            middle.subplots(1, 2, width_ratios=[1, 2]),
+            strict=True,
+        )
+    )
+    axes.update(zip(("count", "k", "fit"), bottom.subplots(1, 3), strict=True))
     features(
         model, axes["features"], image_shape=image_shape,
         max_features=None if image_shape_of(model, image_shape) else 5,

@@ -78,11 +78,39 @@ def tidy(ax: Axes, title: str = "", note: str = "") -> Inks:
         length=3, width=0.8, color=colours.rule, labelcolor=colours.quiet, labelsize=8, which="both"
     )
     ax.grid(False)
+    below = bool(note) and not _fit_one_line(ax, title, note)
     if title:
-        ax.set_title(title, loc="left", fontsize=10, fontweight="bold", color=colours.ink, pad=8)
-    if note:
+        pad = 20 if below else 8
+        ax.set_title(title, loc="left", fontsize=10, fontweight="bold", color=colours.ink, pad=pad)
+    if note and below:
+        ax.annotate(
+            note, (0, 1), (0, 6), xycoords="axes fraction", textcoords="offset points",
+            fontsize=8, color=colours.quiet,
+        ).set_in_layout(False)  # fmt: skip
+    elif note:
         ax.set_title(note, loc="right", fontsize=8, color=colours.quiet, pad=8)
     return colours
+
+
+def inches(ax: Axes) -> tuple[float, float]:
+    """Width and height of the axes, about: the layout is settled only when the figure is drawn."""
+    box, figure = ax.get_position(), ax.figure
+    return figure.bbox.width * box.width / figure.dpi, figure.bbox.height * box.height / figure.dpi
+
+
+def _fit_one_line(ax: Axes, title: str, note: str) -> bool:
+    return 0.09 * len(title) + 0.065 * len(note) + 0.2 < 0.85 * inches(ax)[0]
+
+
+def ticks(n: int, most: int) -> list[int]:
+    """Places (from 0) of at most about `most` of n things, at round numbers counted from 1.
+
+    >>> ticks(4, 10), ticks(100, 5)
+    ([0, 1, 2, 3], [0, 19, 39, 59, 79, 99])
+    """
+    steps = (m * 10**e for e in range(12) for m in (1, 2, 5))
+    step = next(s for s in steps if n / s <= most)
+    return ([0] if step > 2 else []) + list(range(step - 1, n, step))
 
 
 def label(ax: Axes, x: str = "", y: str = "") -> None:

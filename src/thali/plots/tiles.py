@@ -75,8 +75,7 @@ def draw_images(
 
 def best_columns(n: int, h: int, w: int, ax: Axes) -> int:
     """Tiles a line for which the tiles come out largest in the axes."""
-    box = ax.get_position()
-    wide, tall = ax.figure.bbox.width * box.width, ax.figure.bbox.height * box.height
+    wide, tall = style.inches(ax)
 
     def scale(columns: int) -> float:
         return min(wide / (columns * 1.12 * w), tall / (ceil(n / columns) * 1.3 * h))
@@ -92,7 +91,7 @@ def caption(ax: Axes, corner: np.ndarray, width: int, text: str, **kwargs: Any) 
     ax.annotate(
         text, (corner[0] + (width - 1) / 2, corner[1] - 0.5), (0, 2.5),
         textcoords="offset points", va="bottom", annotation_clip=False, **options,
-    )  # fmt: skip
+    ).set_in_layout(False)  # fmt: skip
 
 
 def colour_bar(ax: Axes, artist: Any, words: str) -> None:
@@ -101,6 +100,7 @@ def colour_bar(ax: Axes, artist: Any, words: str) -> None:
 
     colours = style.inks(ax)
     bar = ax.figure.colorbar(artist, ax=ax, fraction=0.04, pad=0.02, shrink=0.6, aspect=18)
+    bar.solids.set_rasterized(True)  # else 256 rectangles with seams between them
     bar.outline.set_edgecolor(colours.rule)
     bar.outline.set_linewidth(0.8)
     bar.ax.tick_params(length=0, labelsize=7.5, labelcolor=colours.quiet)
@@ -178,11 +178,9 @@ def _two_lines(ax: Axes, y: np.ndarray, data: np.ndarray, base: float) -> None:
 
 def name_columns(ax: Axes, names: Sequence[str] | None, d: int) -> None:
     """Column names below the bands; a few of them, evenly spread, when there are many."""
-    from matplotlib.ticker import MaxNLocator
-
     if names is None:
-        ax.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
-        ax.xaxis.set_major_formatter(lambda x, _: f"{round(x) + 1}" if 0 <= x <= d - 1 else "")
+        places = style.ticks(d, 10)
+        ax.set_xticks(places, [str(p + 1) for p in places])
         style.label(ax, x="column")
         return
     shown = np.arange(d) if d <= MOST_NAMES else np.unique(np.linspace(0, d - 1, 12).astype(int))

@@ -1,16 +1,17 @@
 """The race: short runs from several starts, and the log joint decides.
 
 No single start wins on every data set. Each contender runs for a short while; chains then begin
-from where the best contenders ended, the best one first, each chain from another where several
-are good.
+from where the best contenders ended, each chain from another where several are good.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from thali.starts.base import Start
+
+BEHIND = 0.002  # a contender further behind than this share of the best log joint drops out
 
 
 class Finish(NamedTuple):
@@ -20,18 +21,9 @@ class Finish(NamedTuple):
     log_joint: float
 
 
-def race(
-    contenders: Sequence[Start], short_run: Callable[[int, Start], Finish], chains: int
-) -> list[Start]:
-    """Run each contender, rank them, and give each chain a start.
-
-    Chains take the contenders in order of rank; a contender that ended further below the best
-    than the best gained on the middle of the field is left behind, and the good ones are used again.
-    """
-    finishes = sorted(
-        (short_run(i, start) for i, start in enumerate(contenders)),
-        key=lambda finish: -finish.log_joint,
-    )
-    best = finishes[0].log_joint
-    good = [f for f in finishes if best - f.log_joint <= 0.002 * abs(best)] or finishes[:1]
-    return [good[i % len(good)].start for i in range(chains)]
+def race(finishes: Sequence[Finish], chains: int) -> list[Start]:
+    """Rank the contenders and give each chain a start: the best first, then the other good ones."""
+    ranked = sorted(finishes, key=lambda finish: -finish.log_joint)
+    best = ranked[0].log_joint
+    good = [f.start for f in ranked if best - f.log_joint <= BEHIND * abs(best)] or [ranked[0].start]
+    return [good[i % len(good)] for i in range(chains)]

@@ -18,7 +18,7 @@ from thali.tables.arrow import read_parquet
 from thali.tables.table import Table, refuse_repeats
 from thali.tables.text import read_text
 
-__all__ = ["Table", "read_table"]
+__all__ = ["Table", "check_file", "read_table"]
 
 
 def read_table(
@@ -62,7 +62,7 @@ def read_table(
         ".npz": lambda: read_npz(file, member, columns),
         ".parquet": lambda: read_parquet(file, columns),
     }
-    _check_file(file)
+    check_file(file)
     if suffix not in readers:
         raise ValueError(
             f"{file} ends in {suffix or 'nothing'!r}; thali reads .csv, .tsv, .npy, .npz and "
@@ -75,10 +75,10 @@ def read_table(
     return _transposed(file, table) if transpose else table
 
 
-def _check_file(file: Path) -> None:
-    """Refuse what cannot be opened, or is empty."""
+def check_file(file: Path, what: str = "a data file") -> None:
+    """Refuse a file that cannot be opened, or is empty."""
     if file.is_dir():
-        raise IsADirectoryError(f"{file} is a folder; give a data file.")
+        raise IsADirectoryError(f"{file} is a folder; give {what}.")
     if not file.exists():
         folder = file.parent if file.parent.is_dir() else None
         near = difflib.get_close_matches(file.name, os.listdir(folder) if folder else [], n=1)
@@ -92,7 +92,7 @@ def _check_file(file: Path) -> None:
             f"{file} cannot be read ({error.strerror}); check who may read it."
         ) from None
     if empty:
-        raise ValueError(f"{file} is empty (0 bytes); write the data again.")
+        raise ValueError(f"{file} is empty (0 bytes); write it again.")
 
 
 def _transposed(file: Path, table: Table) -> Table:

@@ -1,0 +1,53 @@
+"""From names to parts: "ibp", "collapsed_gibbs", "auto" become priors, likelihoods and engines."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+from thali.data import Data
+from thali.engines import CollapsedGibbs
+from thali.engines.base import check_capabilities
+from thali.likelihoods import LinearGaussian
+from thali.model import Model
+from thali.priors import IBP, BetaBernoulli, TwoParameterIBP
+
+PRIORS = {"ibp": IBP, "two_parameter_ibp": TwoParameterIBP, "beta_bernoulli": BetaBernoulli}
+LIKELIHOODS = {"linear_gaussian": LinearGaussian}
+ENGINES = {"collapsed_gibbs": CollapsedGibbs}
+
+AUTO_WORK = 4e11  # multiply-adds that "auto" is willing to spend on one chain: minutes, not hours
+
+
+def named(what: str, value: Any, table: dict[str, type]) -> Any:
+    """The part itself, or the one that a name such as "two-parameter-ibp" stands for."""
+    if not isinstance(value, str):
+        return value
+    key = value.lower().replace("-", "_")
+    if key not in table:
+        near = difflib.get_close_matches(key, table, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"{what}={value!r} is not known; use one of {', '.join(table)}.{hint}")
+    return table[key]()
+
+
+def choose_engine(engine: Any, data: Data | None) -> Any:
+    """The engine itself or by name; "auto" is CollapsedGibbs with sweeps that suit the size."""
+    if engine != "auto" if isinstance(engine, str) else True:
+        return named("engine", engine, ENGINES)
+    if data is None:
+        return CollapsedGibbs()
+    k = 20  # a guess of the features to come
+    work = data.n * (k * min(data.n, data.d) + 8 * k * k)
+    sweeps = int(min(1000, max(100, AUTO_WORK / work)))
+    return CollapsedGibbs(sweeps=sweeps)
+
+
+def check_engine(engine: Any, model: Model) -> None:
+    """Refuse an object that is no engine, and a combination that is not valid."""
+    if not hasattr(engine, "step"):
+        raise TypeError(
+            f"engine={engine!r} is not an engine: use one of thali's, such as "
+            "thali.CollapsedGibbs(), or a name such as 'collapsed_gibbs'."
+        )
+    check_capabilities(engine, model, tuple(ENGINES.values()))

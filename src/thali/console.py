@@ -1,0 +1,91 @@
+"""A fitted model in a terminal: its facts, its diagnostics and its features, as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from thali.evaluation import match_features
+from thali.outputs import summary_of
+
+__all__ = ["print_matching", "print_summary"]
+
+
+def print_matching(model: Any, truth: np.ndarray, names: Sequence[str]) -> None:
+    """Print each feature beside the planted one that it matches best."""
+    matching = match_features(truth, model.components_)
+    partner = dict(zip(matching.pairs[:, 1], matching.pairs[:, 0], strict=True))
+    correlation = dict(zip(matching.pairs[:, 1], matching.correlations, strict=True))
+    table = Table("feature", "image", "correlation", "rows having it")
+    _right(table, 2)
+    for k in range(model.n_features_):
+        table.add_row(
+            str(k + 1),
+            names[partner[k]] if k in partner else "none of them",
+            f"{correlation[k]:.3f}" if k in partner else "",
+            str(int(model.Z_[:, k].sum())),
+        )
+    _print(table)
+    if len(matching.unmatched_truth):
+        missed = ", ".join(names[i] for i in matching.unmatched_truth)
+        print(f"Not found: {missed}. More sweeps may help: --sweeps.")
+
+
+def print_summary(model: Any) -> None:
+    """Print what a model is, how sure it is, and how frequent its features are."""
+    _print(_facts(model))
+    _print(_diagnostics(model))
+    if model.n_features_:
+        _print(_frequencies(model))
+
+
+def _print(table: Table) -> None:
+    Console(highlight=False).print(table)
+
+
+def _right(table: Table, first: int) -> None:
+    """Justify numbers to the right, from a column on."""
+    for column in table.columns[first:]:
+        column.justify = "right"
+
+
+def _facts(model: Any) -> Table:
+    n, k = model.Z_.shape
+    summary = summary_of(model)
+    facts = {
+        "data": f"{n} rows x {model.n_features_in_} columns",
+        "features": str(k),
+        "log joint": f"{model.log_joint_:,.2f}",
+        **{key: str(summary[key]) for key in ("prior", "likelihood", "engine", "seed")},
+        "starts": ", ".join(model.starts_),
+        "seconds": f"{model.seconds_:,.1f}",
+        "stopped": str(model.stopped_),
+    }
+    table = Table("", "", show_header=False)
+    for key, value in facts.items():
+        table.add_row(key, value)
+    return table
+
+
+def _diagnostics(model: Any) -> Table:
+    table = Table("", "posterior mean", "R-hat", "effective draws")
+    _right(table, 1)
+    for name, values in model.diagnostics_.items():
+        mean = float(model.posterior_.posterior[name].mean())
+        table.add_row(name, *(f"{x:,.4g}" for x in (mean, values["rhat"], values["ess"])))
+    return table
+
+
+def _frequencies(model: Any, at_most: int = 20) -> Table:
+    title = None if model.n_features_ <= at_most else f"the {at_most} most frequent features"
+    table = Table("feature", "rows having it", "share", "size", title=title)
+    _right(table, 0)
+    for k in range(min(at_most, model.n_features_)):
+        count = int(model.Z_[:, k].sum())
+        size = float(np.linalg.norm(model.components_[k]))
+        table.add_row(str(k + 1), str(count), f"{count / len(model.Z_):.0%}", f"{size:.3g}")
+    return table

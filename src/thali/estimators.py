@@ -1,0 +1,331 @@
+"""The door for people: ``LatentFeatures``, a scikit-learn transformer around model, engine and run.
+
+    data = validated X;  model = prior × likelihood;  trace = run(engine);  results ← trace
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
+
+from thali import predictive
+from thali.choices import LIKELIHOODS, PRIORS, check_engine, choose_engine, named
+from thali.data import Data, refuse_sparse
+from thali.model import Model
+from thali.point_estimate import point_estimate, spaced
+from thali.point_estimate import LARGEST as MOST_DRAWS
+from thali.run import run
+from thali.settings import Settings
+from thali.structures import as_binary_matrix
+from thali.trace import Draw, Trace
+
+SCALARS = ("n_features", "alpha", "sigma_x", "sigma_a", "log_joint")
+
+
+class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Find an unknown number of overlapping binary features in a data matrix.
+
+    Parameters
+    ----------
+    prior : "ibp", "two_parameter_ibp", "beta_bernoulli", or a prior such as ``thali.IBP(alpha=2)``
+    likelihood : "linear_gaussian", or a likelihood such as ``thali.LinearGaussian(sigma_x=0.5)``
+    engine : "auto", "collapsed_gibbs", or an engine such as ``thali.CollapsedGibbs(sweeps=500)``
+    center : subtract the column means first (the model has no intercept)
+    random_state : int, RandomState or None
+    progress : "auto" (on a terminal or in a notebook), True or False
+
+    Attributes
+    ----------
+    Z_ : (N, K) bool, the point estimate: least expected Hamming distance after matching columns
+    assignment_probabilities_ : (N, K), share of draws in which each row has each feature
+    components_ : (K, D), the features: E[A | X, Z_]
+    n_features_ : K of Z_
+    log_joint_ : left-ordered log P(X, [Z_]) at the posterior means of the hyperparameters
+    posterior_ : ArviZ inference data of the label-free scalars
+    best_ : the draw with the highest log joint
+
+    Examples
+    --------
+    >>> import thali
+    >>> X = thali.datasets.images(n=40, random_state=0).X
+    >>> engine = thali.CollapsedGibbs(sweeps=40, chains=2)
+    >>> model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
+    >>> model.Z_.shape == (40, model.n_features_)
+    True
+    """
+
+    def __init__(
+        self,
+        prior: Any = "ibp",
+        likelihood: Any = "linear_gaussian",
+        engine: Any = "auto",
+        *,
+        center: bool = False,
+        random_state: Any = None,
+        progress: bool | str = "auto",
+    ) -> None:
+        self.prior = prior
+        self.likelihood = likelihood
+        self.engine = engine
+        self.center = center
+        self.random_state = random_state
+        self.progress = progress
+
+    # fitting
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        checkpoint: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+        time_budget: float | None = None,
+    ) -> Self:
+        """Fit to X (rows are observations). ``y`` is ignored.
+
+        ``checkpoint`` names a file written every few seconds; ``resume=True`` goes on from it and
+        ends with the same draws as a run never stopped. ``time_budget`` stops after so many
+        seconds; Ctrl-C stops at once; both keep what was computed.
+        """
+        X, self.row_names_ = self._validated(X, reset=True), row_names(X)
+        self.mean_ = X.mean(axis=0) if self.center else np.zeros(X.shape[1])
+        data = Data.validate(X - self.mean_ if self.center else X)
+        model = Model(
+            named("prior", self.prior, PRIORS), named("likelihood", self.likelihood, LIKELIHOODS)
+        ).resolve(data)
+        engine = choose_engine(self.engine, data)
+        check_engine(engine, model)
+        if time_budget is not None and not time_budget > 0:
+            raise ValueError(f"time_budget must be a positive number of seconds, not {time_budget}.")
+        self.seed_ = seed_from(self.random_state)
+        trace = run(
+            self.seed_,
+            model,
+            engine,
+            data,
+            progress=self.progress,
+            checkpoint=checkpoint,
+            resume=resume,
+            time_budget=time_budget,
+        )
+        return self._settle(data, model, engine, trace)
+
+    def _settle(self, data: Data, model: Model, engine: Any, trace: Trace) -> Self:
+        """Everything the trace says, as attributes."""
+        for name in ("posterior_", "best_", "diagnostics_"):
+            self.__dict__.pop(name, None)
+        self._data, self._model, self._trace = data, model, trace
+        self.prior_, self.likelihood_, self.engine_ = model.prior, model.likelihood, engine
+        self.X_ = data.X + self.mean_ if self.center else data.X
+        picked = trace.pick(spaced(len(trace), MOST_DRAWS))
+        estimate = point_estimate(
+            [Z for Z, _ in picked], np.array([scalars["log_joint"] for _, scalars in picked])
+        )
+        self.Z_ = estimate.Z
+        self.assignment_probabilities_ = estimate.probabilities
+        self.n_features_ = estimate.Z.shape[1]
+        kept = trace.kept()
+        self._hyper = {
+            name: float(values.mean())
+            for name, values in kept.items()
+            if name not in ("n_features", "log_joint")
+        }
+        for name, value in self._hyper.items():
+            setattr(self, f"{name}_", value)
+        fixed = model.at(self._hyper)
+        self.log_joint_ = fixed.log_joint(data.X, self.Z_)
+        self.components_ = fixed.likelihood.features(data.X, self.Z_)  # type: ignore[attr-defined]
+        self.history_ = trace.history()
+        self.burn_in_ = min(trace.burn_in, self.history_["n_features"].shape[1])
+        self.starts_, self.stopped_ = trace.starts, trace.stopped
+        self.seconds_, self.drift_ = trace.seconds, trace.drift
+        self._n_features_out = self.n_features_
+        return self
+
+    # results
+
+    @cached_property
+    def posterior_(self) -> Any:
+        """ArviZ inference data: n_features, alpha, sigma_x, sigma_a, log_joint; chain × draw."""
+        check_is_fitted(self)
+        return self._trace.to_arviz()
+
+    @cached_property
+    def diagnostics_(self) -> dict[str, dict[str, float]]:
+        """R-hat and bulk effective sample size of each label-free scalar (NaN where undefined)."""
+        import warnings
+
+        import arviz
+
+        check_is_fitted(self)
+        found = {}
+        for name, values in self._trace.kept().items():
+            rhat = ess = float("nan")
+            if values.shape[1] >= 4 and np.ptp(values) > 0:
+                with warnings.catch_warnings(), np.errstate(all="ignore"):
+                    warnings.simplefilter("ignore")
+                    ess = float(arviz.ess(values))
+                    if values.shape[0] > 1:
+                        rhat = float(arviz.rhat(values))
+            found[name] = {"rhat": rhat, "ess": ess}
+        return found
+
+    def draws(self) -> Iterator[Draw]:
+        """Every kept draw; its features A are drawn given the rest, the same at every call."""
+        check_is_fitted(self)
+        for index in range(len(self._trace)):
+            yield self._draw(index)
+
+    @cached_property
+    def best_(self) -> Draw:
+        """The kept draw with the highest log joint."""
+        check_is_fitted(self)
+        return self._draw(int(np.argmax(self._trace.log_joints())))
+
+    def _draw(self, index: int) -> Draw:
+        ((Z, scalars),) = self._trace.pick([index])
+        hyper = {name: scalars[name] for name in self._hyper}
+        rng = np.random.default_rng(np.random.SeedSequence((self.seed_, index)))
+        A = self._model.at(hyper).likelihood.draw_features(rng, self._data.X, Z)  # type: ignore[attr-defined]
+        scales = (hyper["alpha"], hyper["sigma_x"], hyper["sigma_a"])
+        return Draw(Z, A, *scales, scalars["log_joint"])
+
+    # new data
+
+    def transform(self, X: Any) -> np.ndarray:
+        """The features of each row, (n, K) of 0 and 1: those with probability above one half.
+
+        Rows are taken as new ones, independent of each other, given Z_ and the training data.
+        """
+        return (self.predict_probabilities(X) > 0.5).astype(float)
+
+    def predict_probabilities(self, X: Any) -> np.ndarray:
+        """P(row has feature k) for rows of X taken as new ones, (n, K)."""
+        check_is_fitted(self)
+        X = self._validated(X, reset=False) - self.mean_
+        return predictive.rows(self._model.at(self._hyper), self._data, self.Z_, X)[0]
+
+    def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> np.ndarray:
+        """Fit to X, then ``transform`` it."""
+        return self.fit(X, y, **fit_params).transform(X)
+
+    def inverse_transform(self, Z: Any) -> np.ndarray:
+        """The data that assignments Z (n, K) stand for: Z @ components_ + mean_."""
+        check_is_fitted(self)
+        Z = as_binary_matrix(Z)
+        if Z.shape[1] != self.n_features_:
+            raise ValueError(f"Z has {Z.shape[1]} columns but the model {self.n_features_} features.")
+        return Z @ self.components_ + self.mean_
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean log predictive density of the rows of X, averaged over draws (log-mean-exp).
+
+        Each row's sum over its bits is exact up to 12 features and a lower bound beyond.
+        """
+        check_is_fitted(self)
+        X = self._validated(X, reset=False) - self.mean_
+        picked = self._trace.pick(spaced(len(self._trace), predictive.SCORE_DRAWS))
+        logs = []
+        for Z, scalars in picked:
+            hyper = {name: scalars[name] for name in self._hyper}
+            logs.append(predictive.rows(self._model.at(hyper), self._data, Z, X)[1])
+        stacked = np.array(logs)
+        return float((np.logaddexp.reduce(stacked, axis=0) - np.log(len(stacked))).mean())
+
+    # pictures and files
+
+    def plot(self, **options: Any) -> Any:
+        """One figure with the most useful pictures; returns a matplotlib Figure."""
+        from thali import plots
+
+        check_is_fitted(self)
+        return plots.overview(self, **options)
+
+    def report(self, path: str | os.PathLike[str], **options: Any) -> Path:
+        """Write a self-contained HTML report and return its path."""
+        from thali.report import write_report
+
+        check_is_fitted(self)
+        return write_report(self, path, **options)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save to one file that ``thali.load`` opens: arrays and JSON, no pickle."""
+        from thali.saving import save
+
+        check_is_fitted(self)
+        save(self, path)
+
+    # scikit-learn's conventions
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters by name; ``deep`` also lists those of prior, likelihood and engine."""
+        params = super().get_params(deep=False)
+        if deep:
+            for name in ("prior", "likelihood", "engine"):
+                part = self._part(name)
+                if isinstance(part, Settings):
+                    params |= {f"{name}__{k}": v for k, v in part.get_params().items()}
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; ``prior__alpha=2.0`` replaces the prior by one with that alpha."""
+        plain = {key: value for key, value in params.items() if "__" not in key}
+        super().set_params(**plain)
+        nested: dict[str, dict[str, Any]] = {}
+        for key, value in params.items():
+            if "__" in key:
+                owner, _, name = key.partition("__")
+                nested.setdefault(owner, {})[name] = value
+        for owner, changes in nested.items():
+            if owner not in ("prior", "likelihood", "engine"):
+                raise ValueError(
+                    f"Invalid parameter {owner!r} for estimator {type(self).__name__}; nested "
+                    "parameters belong to prior, likelihood or engine."
+                )
+            setattr(self, owner, self._part(owner).replace(**changes))
+        return self
+
+    def _part(self, name: str) -> Any:
+        """The prior, likelihood or engine that a parameter stands for."""
+        value = getattr(self, name)
+        if name == "engine":
+            return choose_engine(value, None)
+        return named(name, value, PRIORS if name == "prior" else LIKELIHOODS)
+
+    def _validated(self, X: Any, *, reset: bool) -> np.ndarray:
+        refuse_sparse(X)
+        if np.ndim(X) == 2 and np.asarray(X).dtype.kind in "USO":
+            from thali.data import refuse_text
+
+            refuse_text(np.asarray(X))
+        X = validate_data(
+            self, X, reset=reset, dtype=np.float64, order="C", ensure_all_finite=False
+        )
+        return Data.validate(X).X
+
+
+def seed_from(random_state: Any) -> int:
+    """One whole number that fixes the run: the given int, or one drawn from the given source."""
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31))
+    if isinstance(random_state, int | np.integer) and random_state >= 0:
+        return int(random_state)
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1)[0])
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def row_names(X: Any) -> list[str] | None:
+    """The index of a data frame as text, unless it is just 0, 1, 2, …"""
+    index = getattr(X, "index", None)
+    if index is None or callable(index) or type(index).__name__ == "RangeIndex":
+        return None
+    return [str(name) for name in index]

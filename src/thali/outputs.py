@@ -1,0 +1,117 @@
+"""What a run leaves in its folder, whole or not at all.
+
+    model.thali       the fitted model
+    features.csv      E[A | X, Z], K×D: a row for each feature
+    assignments.csv   Z, N×K: a row's name, then 0 or 1 for each feature
+    summary.json      n_features, log_joint, engine, prior, likelihood, seed, seconds, rhat, ess
+    report.html       the report
+
+The files are written into a folder of their own and moved into place when all are complete.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+__all__ = ["CHECKPOINT", "FILES", "claim_folder", "summary_of", "write_outputs"]
+
+FILES = ("model.thali", "features.csv", "assignments.csv", "summary.json", "report.html")
+CHECKPOINT = "checkpoint.thali"
+
+
+@contextmanager
+def claim_folder(folder: Path) -> Iterator[None]:
+    """Make the output folder, and take it away again if the run ends in an error."""
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(f"--out {folder} is a file; name a folder.")
+    for name in FILES:
+        if (folder / name).is_dir():
+            raise IsADirectoryError(f"{folder / name} is a folder where a file must go; remove it.")
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        except OSError as error:
+            raise type(error)(
+                f"--out {folder}: cannot write there ({error.strerror}); name another folder."
+            ) from None
+        yield
+    except BaseException:
+        for path in made:
+            with suppress(OSError):  # not empty: something else lives there now
+                path.rmdir()
+        raise
+
+
+def write_outputs(model: Any, folder: Path, image_shape: tuple[int, int] | None = None) -> None:
+    """Write every file beside the folder, then move them in."""
+    staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=_staging_parent(folder)))
+    try:
+        model.save(staging / "model.thali")
+        _write_features(model, staging / "features.csv")
+        _write_assignments(model, staging / "assignments.csv")
+        (staging / "summary.json").write_text(
+            json.dumps(summary_of(model), indent=2, allow_nan=False) + "\n", encoding="utf-8"
+        )
+        model.report(staging / "report.html", image_shape=image_shape)
+        for name in FILES:
+            os.replace(staging / name, folder / name)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _staging_parent(folder: Path) -> Path:
+    """Beside the folder, or in it where a move from beside would cross file systems."""
+    folder = folder.resolve()
+    same = os.stat(folder).st_dev == os.stat(folder.parent).st_dev
+    return folder.parent if same and os.access(folder.parent, os.W_OK) else folder
+
+
+def summary_of(model: Any) -> dict[str, Any]:
+    """The run in nine entries; a number that does not exist is None."""
+    return {
+        "n_features": int(model.n_features_),
+        "log_joint": _finite(model.log_joint_),
+        "engine": repr(model.engine_),
+        "prior": repr(model.prior_),
+        "likelihood": repr(model.likelihood_),
+        "seed": int(model.seed_),
+        "seconds": _finite(model.seconds_),
+        "rhat": {name: _finite(value["rhat"]) for name, value in model.diagnostics_.items()},
+        "ess": {name: _finite(value["ess"]) for name, value in model.diagnostics_.items()},
+    }
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _write_features(model: Any, path: Path) -> None:
+    names = getattr(model, "feature_names_in_", None)
+    if names is None:
+        names = [f"column_{j + 1}" for j in range(model.components_.shape[1])]
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(names)
+        writer.writerows(model.components_.tolist())
+
+
+def _write_assignments(model: Any, path: Path) -> None:
+    n, k = model.Z_.shape
+    rows = model.row_names_ if model.row_names_ is not None else range(1, n + 1)
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["row", *(f"feature_{j + 1}" for j in range(k))])
+        for name, bits in zip(rows, model.Z_.astype(int).tolist(), strict=True):
+            writer.writerow([name, *bits])

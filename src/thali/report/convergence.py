@@ -1,0 +1,119 @@
+"""Did the chains come to agree? R-hat near 1, enough independent draws, said in plain words.
+
+R-hat compares the spread between chains with the spread within; 1.01 and 100 effective draws a
+chain are the limits of Vehtari et al. (2021).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from thali.plots.reading import SCALARS, kept
+
+from .markup import plural
+
+if TYPE_CHECKING:
+    from thali.estimators import LatentFeatures
+
+GOOD_RHAT, FAIR_RHAT = 1.01, 1.05
+ESS_PER_CHAIN = 100
+FEW_DRAWS = 50
+
+
+class Scalar(NamedTuple):
+    """One line of the table of convergence."""
+
+    name: str
+    level: str  # "good", "fair", "poor", "fixed" or "unknown"
+    rhat: float
+    ess: float
+    mean: float
+    low: float
+    high: float
+
+
+class Verdict(NamedTuple):
+    """The answer in a word ("good", "fair", "poor", "unknown"), a headline and what to do."""
+
+    level: str
+    headline: str
+    advice: str
+
+
+def scalars(model: LatentFeatures) -> list[Scalar]:
+    """The five recorded scalars with their diagnostics, posterior mean and 90% interval."""
+    return [_scalar(model, name) for name in SCALARS]
+
+
+def _scalar(model: LatentFeatures, name: str) -> Scalar:
+    values = kept(model, name)
+    finite = values[np.isfinite(values)]
+    entry = model.diagnostics_.get(name, {})
+    rhat, ess = float(entry.get("rhat", np.nan)), float(entry.get("ess", np.nan))
+    if not finite.size:
+        return Scalar(name, "unknown", rhat, ess, np.nan, np.nan, np.nan)
+    low, high = np.quantile(finite, [0.05, 0.95])
+    level = _level(values, rhat, ess)
+    return Scalar(name, level, rhat, ess, float(finite.mean()), float(low), float(high))
+
+
+def _level(values: np.ndarray, rhat: float, ess: float) -> str:
+    chains = len(values)
+    if np.nanmax(values) == np.nanmin(values):
+        return "fixed"
+    within = np.nanmax(values, axis=1) - np.nanmin(values, axis=1)
+    if chains > 1 and not within.any():
+        return "poor"  # each chain sits still, in a place of its own; R-hat divides by zero there
+    if np.isnan(rhat) or chains < 2:
+        return "unknown"
+    if rhat <= GOOD_RHAT and not ess < ESS_PER_CHAIN * chains:
+        return "good"
+    return "fair" if rhat <= FAIR_RHAT else "poor"
+
+
+def verdict(model: LatentFeatures) -> Verdict:
+    """One plain judgement over all scalars."""
+    lines = scalars(model)
+    chains, draws = kept(model, "n_features").shape
+    by_level = {level: [s for s in lines if s.level == level] for level in ("poor", "fair", "good")}
+    if chains < 2:
+        return Verdict(
+            "unknown",
+            "One chain cannot vouch for itself.",
+            "R-hat compares chains: run two or more to see whether they come to agree.",
+        )
+    if draws < FEW_DRAWS:
+        return Verdict(
+            "unknown",
+            f"Too few draws to judge ({plural(draws, 'sweep')} a chain after burn-in).",
+            "Run more sweeps before you rely on the probabilities.",
+        )
+    if by_level["poor"]:
+        return Verdict(
+            "poor",
+            "The chains do not agree yet.",
+            f"They differ in {_names(by_level['poor'])}. Run more sweeps; until then take the "
+            "features as one good explanation among several, and the probabilities with care.",
+        )
+    if by_level["fair"]:
+        return Verdict(
+            "fair",
+            "The chains nearly agree.",
+            f"More sweeps would settle {_names(by_level['fair'])}; "
+            "the main features are unlikely to change.",
+        )
+    if by_level["good"]:
+        return Verdict(
+            "good",
+            "The chains agree.",
+            "Started from different places they tell the same story: R-hat is at most "
+            f"{GOOD_RHAT} and there are enough independent draws.",
+        )
+    return Verdict("unknown", "Nothing varied, so there is nothing to compare.", "")
+
+
+def _names(lines: list[Scalar]) -> str:
+    words = [SCALARS[s.name][0] for s in lines]
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]

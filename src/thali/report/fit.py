@@ -1,0 +1,41 @@
+"""How well Z A + mean explains the rows: residuals in blocks, since Z A may not fit in memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from thali.plots.reading import reconstruct
+
+if TYPE_CHECKING:
+    from thali.estimators import LatentFeatures
+
+BLOCK = 2**22  # entries of X looked at in one go
+
+
+class Fit(NamedTuple):
+    """What the features explain."""
+
+    explained: float  # 1 - |X - ZA - mean|² / |X - mean|²
+    left_over: float  # root mean square of X - ZA - mean
+    worst: int  # row with the largest residual
+
+
+def fit_of(model: LatentFeatures) -> Fit:
+    """Residual sums of squares over all rows."""
+    X = model.X_
+    n, d = X.shape
+    residual = np.empty(n)
+    total = 0.0
+    # Squares of numbers near 1e200 overflow: measure in units of the largest entry.
+    unit = float(max(abs(X.max()), abs(X.min()))) or 1.0
+    step = max(1, BLOCK // d)
+    for start in range(0, n, step):
+        rows = np.arange(start, min(start + step, n))
+        block = np.asarray(X[rows], dtype=float)
+        residual[rows] = np.square((block - reconstruct(model, rows)) / unit).sum(axis=1)
+        total += float(np.square((block - model.mean_) / unit).sum())
+    left = float(residual.sum())
+    explained = 1.0 - left / total if total > 0 else float("nan")
+    return Fit(explained, unit * float(np.sqrt(left / (n * d))), int(residual.argmax()))

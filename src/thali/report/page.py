@@ -1,0 +1,96 @@
+"""The report: sections put into one page, and the page put on disk all at once."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import TYPE_CHECKING
+
+from thali.plots.reading import check_fitted, image_shape_of
+from thali.plots.style import plain
+
+from . import sections
+from .markup import Markup, esc, join, tag
+from .pictures import drawing
+
+if TYPE_CHECKING:
+    from thali.estimators import LatentFeatures
+
+
+def write_report(
+    model: LatentFeatures,
+    path: str | os.PathLike[str],
+    *,
+    title: str | None = None,
+    image_shape: tuple[int, int] | None = None,
+) -> Path:
+    """Write what `model` found to `path`: one HTML file that needs nothing else, online or off.
+
+    `image_shape=(height, width)` draws rows as images. An existing file is replaced only when the
+    new one is complete.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, thali
+    >>> X = np.random.default_rng(0).normal(size=(8, 3))
+    >>> engine = thali.CollapsedGibbs(sweeps=20, chains=2)
+    >>> model = thali.LatentFeatures(engine=engine, random_state=0, progress=False).fit(X)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = write_report(model, f"{folder}/report.html", title="Noise")
+    ...     "<h1>Noise</h1>" in path.read_text(encoding="utf-8")
+    True
+    """
+    check_fitted(model)
+    path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder: give the name of a file, such as report.html.")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"The folder {path.parent} does not exist: make it first.")
+    _write(path, page(model, title, image_shape))
+    return path
+
+
+def page(
+    model: LatentFeatures, title: str | None = None, image_shape: tuple[int, int] | None = None
+) -> str:
+    """The whole page as text."""
+    shape = image_shape_of(model, image_shape)
+    parts = {
+        "summary": ("Summary", sections.summary),
+        "convergence": ("Convergence", sections.convergence),
+        "features": ("Features", sections.features),
+        "assignments": ("Assignments", sections.assignments),
+        "reconstructions": ("Reconstructions", sections.reconstructions),
+        "reading": ("How to read this", sections.reading),
+    }
+    with drawing():
+        body = join(write(model, id_, words, shape) for id_, (words, write) in parts.items())
+    template = Template(_shipped("template.html"))
+    return template.substitute(
+        title=esc(plain(title, 200) if title else "Latent features"),
+        style=Markup(_shipped("style.css")),
+        lede=sections.lede(model),
+        nav=join(tag("a", words, href=f"#{id_}") for id_, (words, _) in parts.items()),
+        sections=body,
+        footer=sections.footer(),
+    )
+
+
+def _shipped(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _write(path: Path, text: str) -> None:
+    """A file beside the target, then one move: readers see the old page or the new one."""
+    # `open` gives the permissions the user asks of new files, which `tempfile` would narrow.
+    beside = path.with_name(f".{path.name[:100]}.{uuid.uuid4().hex}")
+    try:
+        with open(beside, "x", encoding="utf-8", errors="replace", newline="\n") as file:
+            file.write(text)
+        os.replace(beside, path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,103 @@
+"""Pictures inside the page: matplotlib figures as inline SVG, images as PNG of their own pixels.
+
+SVG text stays text, so the browser's fonts draw every script; colours become the page's CSS
+variables, so one picture serves light and dark. Namespaces and metadata go: a report has no address
+of anything outside itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BytesIO, StringIO
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from thali.plots import style, tiles
+
+from .markup import Markup, esc, tag
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# colour in the drawing -> CSS variable of the page
+VARIABLES = {
+    style.ON_WHITE.ink: "ink",
+    style.ON_WHITE.quiet: "quiet",
+    style.ON_WHITE.rule: "rule",
+    style.ON_WHITE.paper: "paper",
+    style.VERMILLION: "vermillion",
+    style.BLUE: "blue",
+    **{colour: f"chain{c + 1}" for c, colour in enumerate(style.CHAINS) if c > 0},
+}
+
+
+@contextmanager
+def drawing() -> Iterator[None]:
+    """Matplotlib's own defaults while the report is drawn, whatever the user's settings are."""
+    import matplotlib.style
+
+    options = {"svg.fonttype": "none", "svg.hashsalt": "thali", "savefig.bbox": None}
+    with matplotlib.style.context(["default", options]), warnings.catch_warnings():
+        # The browser finds the glyphs that matplotlib's fonts lack.
+        warnings.filterwarnings("ignore", message="(?s).*[Gg]lyph.*")
+        yield
+
+
+def svg(ax: Axes, name: str, words: str, wide: bool = False) -> Markup:
+    """The figure of `ax` as inline SVG; `words` are read to those who cannot see it.
+
+    A wide picture keeps its size and scrolls in its own box, so that it can be read on a phone.
+    """
+    figure = ax.get_figure(root=True) if hasattr(ax, "get_figure") else ax.figure
+    figure.set_facecolor("none")
+    for each in figure.axes:
+        each.set_facecolor("none")
+    buffer = StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    drawn = _inline(buffer.getvalue(), name, words)
+    if not wide:
+        return tag("figure", drawn)
+    pixels = round(figure.get_figwidth() * 96)
+    box = tag("figure", drawn, style=f"min-width:min({pixels}px, 60rem);max-width:{pixels}px")
+    return tag("div", box, class_="scroll", tabindex="0", role="region", aria_label=words)
+
+
+def _inline(text: str, name: str, words: str) -> Markup:
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
+    text = re.sub(r"<!--.*?-->\s*", "", text, flags=re.DOTALL)
+    text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
+    text = text.replace("xlink:href", "href")
+    # Ids must be unique in the page: keep those that are pointed at, under the picture's name.
+    used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', text))
+    text = re.sub(
+        r'\sid="([^"]*)"', lambda m: f' id="{name}-{m[1]}"' if m[1] in used else "", text
+    )
+    text = re.sub(r'(url\(#|href="#)([^")]+)', rf"\g<1>{name}-\g<2>", text)
+    for colour, variable in VARIABLES.items():
+        text = re.sub(re.escape(colour) + r"\b", f"var(--{variable})", text, flags=re.IGNORECASE)
+    head = f'<svg role="img" aria-label="{esc(words)}"'
+    # Points, not inches, are what the CSS scales; the page sets the width.
+    text = re.sub(r'^<svg[^>]*?(viewBox="[^"]*")[^>]*>', rf"{head} \g<1>>", text)
+    return Markup(text.strip())
+
+
+def png(image: np.ndarray, bounds: tuple[float, float], words: str) -> Markup:
+    """An (h, w) array as an `<img>` of h x w pixels; the page enlarges it without blurring."""
+    from matplotlib.image import imsave
+
+    low, high = bounds
+    scaled = np.clip((tiles.shrink(image[None])[0] - low) / (high - low), 0, 1)
+    colour_map: Any = style.signed_map() if low < 0 else style.probability_map()
+    buffer = BytesIO()
+    imsave(buffer, colour_map(scaled), format="png", metadata={"Software": None})
+    code = base64.b64encode(buffer.getvalue()).decode("ascii")
+    h, w = scaled.shape
+    return Markup(
+        f'<img src="data:image/png;base64,{code}" width="{w}" height="{h}" alt="{esc(words)}">'
+    )

@@ -1,0 +1,364 @@
+"""The one loop: it drives every engine's steps, in several chains, on as many threads as cores.
+
+Kernels release the interpreter's lock, so chains run side by side. A chain is its own generator,
+state and record, so neither the number of threads nor a stop and resume changes any draw.
+Ctrl-C and a time budget stop at the end of a step and keep what was computed; a checkpoint holds
+every chain at some step of its own, and resuming goes on from there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from thali import storage
+from thali.data import Data
+from thali.model import Model
+from thali.progress import Progress
+from thali.starts import NAMED, Start, given_start, race
+from thali.starts.race import Finish
+from thali.trace import ChainTrace, Trace, freeze_chain, thaw_chain
+
+SLICE = 0.1  # seconds a thread stays with one chain before it turns to the one furthest behind
+CHECKPOINT_EVERY = 3.0  # seconds, or twenty times what writing takes if that is longer
+CONTENDERS = ("ica", "empty", "prior", "ica")
+
+
+@dataclass
+class Chain:
+    """A generator, a state and a record; ``saved`` is its last snapshot."""
+
+    index: int
+    rng: np.random.Generator
+    state: Any
+    trace: ChainTrace = field(default_factory=ChainTrace)
+    saved: tuple[dict[str, np.ndarray], dict[str, Any]] | None = None
+
+    def snapshot(self, engine: Any) -> None:
+        """Everything needed to go on from here."""
+        arrays, numbers = engine.freeze(self.state)
+        steps, draws = len(self.trace.scalars), len(self.trace.kept_Z)
+        meta = {
+            "numbers": numbers,
+            "rng": self.rng.bit_generator.state,
+            "steps": steps,
+            "draws": draws,
+            "names": self.trace.names,
+            "drift": self.trace.drift,
+        }
+        self.saved = arrays, meta
+
+
+def run(
+    seed: int,
+    model: Model,
+    engine: Any,
+    data: Data,
+    *,
+    progress: bool | str = "auto",
+    checkpoint: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    time_budget: float | None = None,
+) -> Trace:
+    """Run every chain of ``engine`` on ``model`` and ``data`` and return their trace."""
+    loop = _Loop(seed, model, engine, data, checkpoint, time_budget)
+    with Progress(progress, engine.sweeps * engine.chains) as bar, _one_blas_thread():
+        loop.begin(bar, resume)
+        loop.drive(bar)
+    return loop.finish()
+
+
+class _Loop:
+    """The state of one run; split from ``run`` so that each phase fits a screen."""
+
+    def __init__(
+        self,
+        seed: int,
+        model: Model,
+        engine: Any,
+        data: Data,
+        checkpoint: str | os.PathLike[str] | None,
+        time_budget: float | None,
+    ) -> None:
+        self.seed, self.model, self.engine, self.data = seed, model, engine, data
+        self.checkpoint = None if checkpoint is None else Path(checkpoint)
+        self.began = time.monotonic()
+        self.earlier = 0.0  # seconds spent before a resume
+        self.deadline = np.inf if time_budget is None else self.began + time_budget
+        self.stop = threading.Event()
+        self.stopped = "finished"
+        self.starts: list[str] = []
+        self.chains: list[Chain] = []
+        self.lock = threading.Lock()
+        self.waiting: list[Chain] = []
+        self.wanted: set[int] = set()
+        self.failure: BaseException | None = None
+
+    # beginning
+
+    def begin(self, bar: Progress, resume: bool) -> None:
+        if self.checkpoint is not None and not self.checkpoint.parent.is_dir():
+            raise FileNotFoundError(
+                f"Cannot write the checkpoint {self.checkpoint}: its folder does not exist."
+            )
+        if resume:
+            if self.checkpoint is None:
+                raise ValueError("resume=True needs checkpoint=path, the file to resume from.")
+            if self.checkpoint.exists():
+                self._resume()
+                return
+        sequences = np.random.SeedSequence(self.seed).spawn(self.engine.chains + 1)
+        starts = self._starts(sequences[-1], bar)
+        self.starts = [start.name for start in starts]
+        for index, start in enumerate(starts):
+            rng = np.random.default_rng(sequences[index])
+            state = self.engine.begin(rng, self.model, self.data, start)
+            self.chains.append(Chain(index, rng, state))
+
+    def _starts(self, sequence: np.random.SeedSequence, bar: Progress) -> list[Start]:
+        """A start for each chain, as the engine's ``init`` says."""
+        init, chains = self.engine.init, self.engine.chains
+        if not isinstance(init, str):
+            return [given_start(init, self.model, self.data)] * chains
+        names = CONTENDERS if init == "race" else (init,) * chains
+        generators = [np.random.default_rng(s) for s in sequence.spawn(len(names))]
+        self.data.singular_values  # noqa: B018 computed once, before threads need it
+        self.data.squares  # noqa: B018
+        if init == "empty":
+            return [NAMED[init](generators[0], self.model, self.data)] * chains
+        jobs = [
+            lambda name=name, rng=rng: NAMED[name](rng, self.model, self.data)
+            for name, rng in zip(names, generators, strict=True)
+        ]
+        starts = self._in_threads(jobs, bar, "finding starts")
+        if init != "race":
+            return starts
+        finishes = self._in_threads(
+            [
+                lambda start=start, rng=rng: self._short_run(start, rng)
+                for start, rng in zip(starts, generators, strict=True)
+            ],
+            bar,
+            "racing starts",
+        )
+        return race(finishes, chains)
+
+    def _short_run(self, start: Start, rng: np.random.Generator) -> Finish:
+        """A contender's run: where it ended, and the best log joint of its second half."""
+        engine, model, data = self.engine, self.model, self.data
+        state = engine.begin(rng, model, data, start)
+        sweeps = max(5, min(60, engine.sweeps // 5))
+        log_joint = -np.inf
+        for sweep in range(sweeps):
+            if self.stop.is_set():
+                break
+            info = engine.step(rng, model, data, state)
+            if 2 * sweep >= sweeps:
+                log_joint = max(log_joint, info.log_joint)
+        ended = Start(start.name, state.Z, dict(state.hyper))
+        return Finish(ended, log_joint)
+
+    def _in_threads(self, jobs: list[Callable[[], Any]], bar: Progress, what: str) -> list[Any]:
+        """Run jobs side by side, results in order; a stop lets each end at its next step."""
+        with ThreadPoolExecutor(min(len(jobs), _cores())) as pool:
+            futures = [pool.submit(job) for job in jobs]
+            try:
+                while not all(f.done() for f in futures):
+                    bar.say(what)
+                    if time.monotonic() > self.deadline:
+                        self._halt("time budget")
+                    time.sleep(0.005)
+            except KeyboardInterrupt:
+                self._halt("interrupted")
+            return [f.result() for f in futures]
+
+    # running
+
+    def drive(self, bar: Progress) -> None:
+        """Let threads take turns on the chains until all are done or a stop is asked for."""
+        self.waiting = [chain for chain in self.chains if not self._done(chain)]
+        threads = [
+            threading.Thread(target=self._work, daemon=True)
+            for _ in range(min(len(self.waiting), _cores()))
+        ]
+        for thread in threads:
+            thread.start()
+        next_save = time.monotonic() + min(1.0, CHECKPOINT_EVERY)
+        try:
+            while any(thread.is_alive() for thread in threads):
+                threads[0].join(0.02) if threads[0].is_alive() else time.sleep(0.005)
+                bar.update([chain.trace for chain in self.chains])
+                if time.monotonic() > self.deadline:
+                    self._halt("time budget")
+                if self.checkpoint is not None and time.monotonic() > next_save:
+                    next_save = self._save_when_ready(next_save)
+        except KeyboardInterrupt:
+            self._halt("interrupted")
+        for thread in threads:
+            thread.join()
+        if self.failure is not None:
+            raise self.failure
+        if self.checkpoint is not None and self.stopped != "finished":
+            for chain in self.chains:
+                chain.snapshot(self.engine)
+            self._save()
+
+    def _work(self) -> None:
+        """A thread's life: take the chain furthest behind, work on it for a while, put it back."""
+        try:
+            while not self.stop.is_set():
+                with self.lock:
+                    if not self.waiting:
+                        return
+                    chain = min(self.waiting, key=lambda c: len(c.trace.scalars))
+                    self.waiting.remove(chain)
+                self._advance(chain)
+                with self.lock:
+                    if chain.index in self.wanted:
+                        chain.snapshot(self.engine)
+                        self.wanted.discard(chain.index)
+                    if not self._done(chain):
+                        self.waiting.append(chain)
+        except BaseException as error:
+            self.failure = error
+            self.stop.set()
+
+    def _advance(self, chain: Chain) -> None:
+        engine, until = self.engine, time.monotonic() + SLICE
+        while not self._done(chain):
+            info = engine.step(chain.rng, self.model, self.data, chain.state)
+            chain.trace.record(info)
+            step = len(chain.trace.scalars) - 1 - engine.burned
+            if step >= 0 and step % engine.thin == 0:
+                chain.trace.keep(chain.state.Z)
+            if self.stop.is_set() or time.monotonic() > until:
+                return
+
+    def _done(self, chain: Chain) -> bool:
+        return len(chain.trace.scalars) >= self.engine.sweeps
+
+    def _halt(self, why: str) -> None:
+        if not self.stop.is_set():
+            self.stopped = why
+            self.stop.set()
+
+    # checkpoints
+
+    def _save_when_ready(self, due: float) -> float:
+        """Ask each chain for a snapshot; write once all have answered. Returns the next due time."""
+        with self.lock:
+            if not self.wanted:
+                self.wanted = {chain.index for chain in self.chains}
+            idle = {c.index for c in self.waiting} | {
+                c.index for c in self.chains if self._done(c)
+            }
+            for index in self.wanted & idle:
+                self.chains[index].snapshot(self.engine)
+                self.wanted.discard(index)
+            if self.wanted:
+                return due
+        began = time.monotonic()
+        self._save()
+        took = time.monotonic() - began
+        return time.monotonic() + max(CHECKPOINT_EVERY, 20.0 * took)
+
+    def _save(self) -> None:
+        arrays: dict[str, np.ndarray] = {}
+        metas = []
+        for chain in self.chains:
+            if chain.saved is None:
+                return
+            state, meta = chain.saved
+            arrays |= {f"state{chain.index}_{name}": value for name, value in state.items()}
+            arrays |= freeze_chain(
+                chain.trace, self.data.n, meta["steps"], meta["draws"], f"chain{chain.index}"
+            )
+            metas.append(meta)
+        whole = {
+            "fingerprint": self._fingerprint(),
+            "chains": metas,
+            "starts": self.starts,
+            "seconds": self._seconds(),
+        }
+        assert self.checkpoint is not None
+        storage.write(self.checkpoint, "checkpoint", arrays, whole)
+
+    def _resume(self) -> None:
+        assert self.checkpoint is not None
+        arrays, meta = storage.read(self.checkpoint, "checkpoint")
+        for what, value in self._fingerprint().items():
+            if meta["fingerprint"].get(what) != value:
+                raise ValueError(
+                    f"The checkpoint {self.checkpoint} belongs to another run: {what} differs. "
+                    "Resume with the same data, settings and seed, or choose another file."
+                )
+        self.starts, self.earlier = meta["starts"], meta["seconds"]
+        for index, saved in enumerate(meta["chains"]):
+            rng = np.random.default_rng()
+            rng.bit_generator.state = saved["rng"]
+            prefix = f"state{index}_"
+            state_arrays = {
+                name.removeprefix(prefix): value
+                for name, value in arrays.items()
+                if name.startswith(prefix)
+            }
+            state = self.engine.thaw(self.data, state_arrays, saved["numbers"])
+            trace = thaw_chain(arrays, f"chain{index}", saved["names"], saved["drift"])
+            self.chains.append(Chain(index, rng, state, trace))
+
+    def _fingerprint(self) -> dict[str, str]:
+        digest = hashlib.sha256(np.ascontiguousarray(self.data.X)).hexdigest()
+        engine = {k: v for k, v in self.engine.get_params().items() if isinstance(v, int | str)}
+        return {
+            "the data": f"{self.data.X.shape} {digest}",
+            "the model": f"{self.model.prior} {self.model.likelihood}",
+            "the engine": f"{type(self.engine).__name__} {engine}",
+            "the seed": str(self.seed),
+        }
+
+    # ending
+
+    def finish(self) -> Trace:
+        """The trace; a run stopped before its first kept draw keeps where each chain stands."""
+        if not any(chain.trace.kept_Z for chain in self.chains):
+            for chain in self.chains:
+                if not chain.trace.scalars:
+                    chain.trace.record(
+                        self.engine.step(chain.rng, self.model, self.data, chain.state)
+                    )
+                chain.trace.keep(chain.state.Z)
+        chains = [chain.trace for chain in self.chains if chain.trace.kept_Z]
+        return Trace(
+            self.data.n,
+            chains,
+            self.engine.burned,
+            self.engine.kind,
+            self.starts,
+            self.stopped,
+            self._seconds(),
+        )
+
+    def _seconds(self) -> float:
+        return self.earlier + time.monotonic() - self.began
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0)) or 1
+    return os.cpu_count() or 1
+
+
+def _one_blas_thread() -> Any:
+    """Chains already fill the cores; BLAS threads of their own would only get in the way."""
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(limits=1, user_api="blas")

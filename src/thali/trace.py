@@ -1,0 +1,188 @@
+"""The trace: what a run recorded, chain by chain.
+
+Scalars (K, log joint, hyperparameters) are kept of every step, burn-in included; Z only of the
+draws that are kept, packed eight rows to a byte. Label-free scalars go to ArviZ; Z stays ragged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from thali.engines.base import Info
+
+
+class Draw(NamedTuple):
+    """One draw of the posterior; A is drawn given the rest."""
+
+    Z: np.ndarray
+    A: np.ndarray
+    alpha: float
+    sigma_x: float
+    sigma_a: float
+    log_joint: float
+
+
+@dataclass
+class ChainTrace:
+    """One chain's record: a row of scalars for each step, and the kept Z."""
+
+    names: list[str] = field(default_factory=list)
+    scalars: list[tuple[float, ...]] = field(default_factory=list)
+    kept_at: list[int] = field(default_factory=list)
+    kept_Z: list[np.ndarray] = field(default_factory=list)
+    drift: float = 0.0
+
+    def record(self, info: Info) -> None:
+        """Note the scalars of a step."""
+        if not self.names:
+            self.names = ["n_features", "log_joint", *info.hyper]
+        self.scalars.append((float(info.n_features), info.log_joint, *info.hyper.values()))
+        self.drift = max(self.drift, info.drift)
+
+    def keep(self, Z: np.ndarray) -> None:
+        """Keep the Z of the step just recorded."""
+        self.kept_at.append(len(self.scalars) - 1)
+        self.kept_Z.append(np.packbits(Z, axis=0))
+
+
+@dataclass
+class Trace:
+    """All chains of a run, and how it ended."""
+
+    n: int
+    chains: list[ChainTrace]
+    burn_in: int
+    kind: str = "draws"
+    starts: list[str] = field(default_factory=list)
+    stopped: str = "finished"
+    seconds: float = 0.0
+
+    @property
+    def names(self) -> list[str]:
+        return self.chains[0].names
+
+    @property
+    def drift(self) -> float:
+        """The largest relative error that refreshing found in the maintained arrays."""
+        return max(chain.drift for chain in self.chains)
+
+    def history(self) -> dict[str, np.ndarray]:
+        """Every scalar of every step: name → (chains, steps), cut to the shortest chain."""
+        steps = min(len(chain.scalars) for chain in self.chains)
+        table = np.array([chain.scalars[:steps] for chain in self.chains])
+        table = table.reshape(len(self.chains), steps, len(self.names))
+        return {name: table[:, :, i] for i, name in enumerate(self.names)}
+
+    def kept(self) -> dict[str, np.ndarray]:
+        """The scalars of the kept draws: name → (chains, draws), cut to the shortest chain."""
+        draws = min(len(chain.kept_at) for chain in self.chains)
+        table = np.array(
+            [[chain.scalars[i] for i in chain.kept_at[:draws]] for chain in self.chains]
+        ).reshape(len(self.chains), draws, len(self.names))
+        return {name: table[:, :, i] for i, name in enumerate(self.names)}
+
+    def __len__(self) -> int:
+        return sum(len(chain.kept_Z) for chain in self.chains)
+
+    def matrices(self) -> Iterator[tuple[np.ndarray, dict[str, float]]]:
+        """Every kept Z with its scalars, chain after chain."""
+        for chain in self.chains:
+            for at, packed in zip(chain.kept_at, chain.kept_Z, strict=True):
+                yield self._unpack(packed), dict(zip(chain.names, chain.scalars[at], strict=True))
+
+    def pick(self, indices: Any) -> list[tuple[np.ndarray, dict[str, float]]]:
+        """Some of ``matrices()`` by position."""
+        flat = [(c, i) for c, chain in enumerate(self.chains) for i in range(len(chain.kept_Z))]
+        found = []
+        for index in indices:
+            c, i = flat[index]
+            chain = self.chains[c]
+            scalars = dict(zip(chain.names, chain.scalars[chain.kept_at[i]], strict=True))
+            found.append((self._unpack(chain.kept_Z[i]), scalars))
+        return found
+
+    def log_joints(self) -> np.ndarray:
+        """The log joint of every kept draw, in the order of ``matrices()``."""
+        return np.array([c.scalars[i][1] for c in self.chains for i in c.kept_at])
+
+    def _unpack(self, packed: np.ndarray) -> np.ndarray:
+        return np.unpackbits(packed, axis=0, count=self.n).astype(bool)
+
+    def to_arviz(self) -> Any:
+        """The kept scalars as ArviZ inference data, dims chain × draw."""
+        import arviz
+
+        if self.kind != "draws":
+            raise ValueError(f"This result is {self.kind}, not draws; it has no ArviZ posterior.")
+        kept = self.kept()
+        kept["n_features"] = kept["n_features"].astype(int)
+        return arviz.from_dict(posterior=kept)
+
+    # plain arrays and values, for files
+
+    def freeze(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """All of the trace as arrays and JSON-able values."""
+        arrays: dict[str, np.ndarray] = {}
+        for c, chain in enumerate(self.chains):
+            arrays |= freeze_chain(chain, self.n, len(chain.scalars), len(chain.kept_Z), f"chain{c}")
+        meta = {
+            "n": self.n,
+            "burn_in": self.burn_in,
+            "kind_of_result": self.kind,
+            "starts": self.starts,
+            "stopped": self.stopped,
+            "seconds": self.seconds,
+            "names": self.names,
+            "drift": [chain.drift for chain in self.chains],
+        }
+        return arrays, meta
+
+    @classmethod
+    def thaw(cls, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> Trace:
+        """The trace that ``freeze`` saved."""
+        chains = [
+            thaw_chain(arrays, f"chain{c}", meta["names"], drift)
+            for c, drift in enumerate(meta["drift"])
+        ]
+        return cls(
+            meta["n"],
+            chains,
+            meta["burn_in"],
+            meta["kind_of_result"],
+            meta["starts"],
+            meta["stopped"],
+            meta["seconds"],
+        )
+
+
+def freeze_chain(
+    chain: ChainTrace, n: int, steps: int, draws: int, prefix: str
+) -> dict[str, np.ndarray]:
+    """The first ``steps`` records and ``draws`` matrices of a chain as arrays."""
+    kept = chain.kept_Z[:draws]
+    joined = np.concatenate(kept, axis=1) if kept else np.zeros((-(-n // 8), 0), np.uint8)
+    return {
+        f"{prefix}_scalars": np.array(chain.scalars[:steps], float).reshape(steps, -1),
+        f"{prefix}_kept_at": np.array(chain.kept_at[:draws], np.int64),
+        f"{prefix}_kept_k": np.array([z.shape[1] for z in kept], np.int64),
+        f"{prefix}_kept_Z": joined,
+    }
+
+
+def thaw_chain(
+    arrays: dict[str, np.ndarray], prefix: str, names: list[str], drift: float
+) -> ChainTrace:
+    """The chain that ``freeze_chain`` saved."""
+    ends = np.cumsum(arrays[f"{prefix}_kept_k"])
+    joined = arrays[f"{prefix}_kept_Z"]
+    return ChainTrace(
+        list(names),
+        [tuple(row) for row in arrays[f"{prefix}_scalars"].tolist()],
+        arrays[f"{prefix}_kept_at"].tolist(),
+        [joined[:, a:b] for a, b in zip(np.r_[0, ends[:-1]], ends, strict=True)] if len(ends) else [],
+        drift,
+    )

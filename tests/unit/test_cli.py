@@ -1,0 +1,414 @@
+"""The command line: what it writes, what it says, and what it leaves behind when it fails."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import thali
+from thali import datasets
+from thali.cli import run
+from thali.outputs import FILES
+from thali.tables import read_table
+
+SHORT = ["--sweeps", "20", "--chains", "2"]
+SUMMARY = ["n_features", "log_joint", "engine", "prior", "likelihood", "seed", "seconds"]
+SUMMARY += ["rhat", "ess"]
+
+
+def command(*arguments: object, **options) -> subprocess.Popen:
+    """Start `thali` in a process of its own."""
+    code = "from thali.cli import main; main()"
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(os.listdir(folder))
+
+
+@pytest.fixture(scope="module")
+def X() -> np.ndarray:
+    return datasets.images(n=30, random_state=1).X
+
+
+@pytest.fixture(scope="module")
+def plates(X, tmp_path_factory) -> Path:
+    """A CSV file with names for rows and columns."""
+    path = tmp_path_factory.mktemp("data") / "plates.csv"
+    with path.open("w", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["plate", *(f"pixel {j}" for j in range(36))])
+        writer.writerows([f"plate {i}", *row] for i, row in enumerate(X.tolist()))
+    return path
+
+
+@pytest.fixture(scope="module")
+def fitted(plates, tmp_path_factory) -> Path:
+    """The folder of one short run."""
+    out = tmp_path_factory.mktemp("run") / "deep" / "out"
+    arguments = ["fit", str(plates), *SHORT, "--seed", "3", "--out", str(out), "--quiet"]
+    assert run(arguments) == 0
+    return out
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+# --------------------------------------------------------------------------------- what is written
+
+
+def test_fit_writes_five_files_and_nothing_else(fitted):
+    assert names(fitted) == sorted(FILES)
+    assert names(fitted.parent) == ["out"]  # nothing is left beside the folder
+
+
+def test_the_summary_is_valid_json_with_the_stated_keys(fitted):
+    def refuse(constant):
+        raise AssertionError(f"{constant} is not JSON")
+
+    summary = json.loads((fitted / "summary.json").read_text(), parse_constant=refuse)
+    model = thali.load(fitted / "model.thali")
+    assert list(summary) == SUMMARY
+    assert summary["seed"] == 3
+    assert summary["n_features"] == model.n_features_
+    assert summary["log_joint"] == model.log_joint_
+    assert summary["prior"] == repr(model.prior_)
+    assert set(summary["rhat"]) == {"n_features", "alpha", "sigma_x", "sigma_a", "log_joint"}
+    assert set(summary["ess"]) == set(summary["rhat"])
+
+
+def test_the_tables_hold_the_model_under_the_names_of_the_file(fitted, plates):
+    model = thali.load(fitted / "model.thali")
+    table = read_table(plates)
+    features = read_table(fitted / "features.csv")
+    assert features.column_names == table.column_names
+    assert features.row_names is None
+    np.testing.assert_array_equal(features.values, model.components_)
+    assignments = read_table(fitted / "assignments.csv")
+    assert assignments.row_names == table.row_names
+    assert assignments.column_names == [f"feature_{k + 1}" for k in range(model.n_features_)]
+    np.testing.assert_array_equal(assignments.values, model.Z_)
+    np.testing.assert_array_equal(model.X_, table.values)
+
+
+def test_the_report_is_whole(fitted):
+    text = (fitted / "report.html").read_text(encoding="utf-8")
+    assert text.rstrip().endswith("</html>")
+
+
+def test_a_file_without_names_gets_numbers(X, tmp_path):
+    np.save("x.npy", X)
+    assert run(["fit", "x.npy", *SHORT, "--seed", "3", "-q", "--out", "out"]) == 0
+    assert read_table("out/features.csv").column_names[:2] == ["column_1", "column_2"]
+    assert read_table("out/assignments.csv").row_names[:2] == ["1", "2"]
+
+
+def test_the_same_seed_gives_the_same_files(fitted, plates):
+    assert run(["fit", str(plates), *SHORT, "--seed", "3", "--out", "again", "--quiet"]) == 0
+    for name in ("features.csv", "assignments.csv"):
+        assert Path("again", name).read_bytes() == (fitted / name).read_bytes()
+
+
+def test_a_second_run_replaces_the_files_and_leaves_others_alone(fitted, plates, capsys):
+    Path("out").mkdir()
+    Path("out", "notes.txt").write_text("mine")
+    Path("out", "summary.json").write_text("old")
+    assert run(["fit", str(plates), *SHORT, "--seed", "3", "--out", "out"]) == 0
+    assert names(Path("out")) == sorted([*FILES, "notes.txt"])
+    assert Path("out", "summary.json").read_text() != "old"
+
+
+def test_options_reach_the_model(plates):
+    options = {
+        "--prior": "two-parameter-ibp", "--alpha": 1.5, "--beta": 2, "--sigma-x": 0.5,
+        "--sigma-a": 0.4, "--engine": "collapsed-gibbs", "--sweeps": 9, "--burn-in": 3,
+        "--thin": 2, "--chains": 1, "--init": "empty", "--seed": 7,
+        "--columns": "pixel 3,pixel 1,pixel 2", "--out": "out",
+    }  # fmt: skip
+    arguments = [str(part) for pair in options.items() for part in pair]
+    assert run(["fit", str(plates), *arguments, "--center", "--quiet"]) == 0
+    model = thali.load("out/model.thali")
+    assert model.prior_ == thali.TwoParameterIBP(alpha=1.5, beta=2.0)
+    assert (model.likelihood_.sigma_x, model.likelihood_.sigma_a) == (0.5, 0.4)
+    engine = model.engine_
+    assert (engine.sweeps, engine.burn_in, engine.thin, engine.chains) == (9, 3, 2, 1)
+    assert list(model.feature_names_in_) == ["pixel 3", "pixel 1", "pixel 2"]
+    assert model.seed_ == 7
+    columns = read_table(plates, columns=["pixel 3", "pixel 1", "pixel 2"]).values
+    np.testing.assert_allclose(model.mean_, columns.mean(axis=0))
+    assert model.starts_ == ["empty"]
+
+
+def test_beta_bernoulli_keeps_to_its_number_of_features(plates):
+    arguments = ["--prior", "beta-bernoulli", "--features", "2", "--out", "out", "--quiet"]
+    assert run(["fit", str(plates), *SHORT, *arguments]) == 0
+    assert thali.load("out/model.thali").n_features_ <= 2
+
+
+def test_transpose_fits_the_columns(plates):
+    assert run(["fit", str(plates), *SHORT, "--transpose", "--out", "out", "--quiet"]) == 0
+    model = thali.load("out/model.thali")
+    assert model.Z_.shape[0] == 36
+    assert model.row_names_[:2] == ["pixel 0", "pixel 1"]
+    assert model.feature_names_in_[0] == "plate 0"
+
+
+def test_a_run_can_start_from_a_model_or_a_table(fitted, plates):
+    for k, start in enumerate((fitted / "model.thali", fitted / "assignments.csv")):
+        arguments = ["--init", str(start), "--out", f"out{k}", "--quiet"]
+        assert run(["fit", str(plates), *SHORT, *arguments]) == 0
+
+
+def test_the_defaults_are_those_of_the_library(plates, tmp_path):
+    import inspect
+
+    from thali.cli import fit
+
+    defaults = {k: p.default for k, p in inspect.signature(fit).parameters.items()}
+    engine = thali.CollapsedGibbs()
+    for name in ("sweeps", "burn_in", "thin", "chains", "init"):
+        assert defaults[name] == getattr(engine, name)
+
+
+# ------------------------------------------------------------------------------------ what is said
+
+
+def test_a_run_without_seed_draws_one_and_says_it(plates, capsys):
+    assert run(["fit", str(plates), *SHORT, "--out", "a"]) == 0
+    said = capsys.readouterr().out
+    seed = re.search(r"--seed (\d+) repeats this run", said).group(1)
+    assert json.loads(Path("a/summary.json").read_text())["seed"] == int(seed)
+    assert run(["fit", str(plates), *SHORT, "--out", "b", "--seed", seed]) == 0
+    assert Path("a/assignments.csv").read_bytes() == Path("b/assignments.csv").read_bytes()
+
+
+def test_a_run_says_what_it_read_and_where_to_look(plates, capsys):
+    assert run(["fit", str(plates), *SHORT, "--out", "out"]) == 0
+    said = capsys.readouterr().out
+    assert "30 x 36, named rows, named columns" in said
+    assert "engine: CollapsedGibbs (chosen by auto)" in said
+    assert "open out/report.html" in said
+
+
+def test_quiet_says_nothing(plates, capfd):
+    assert run(["fit", str(plates), *SHORT, "--out", "out", "--quiet"]) == 0
+    assert capfd.readouterr() == ("", "")
+
+
+def test_show_summarises_a_model(fitted, capsys):
+    assert run(["show", str(fitted / "model.thali")]) == 0
+    said = capsys.readouterr().out
+    for words in ("30 rows x 36 columns", "IBP(alpha=Gamma", "R-hat", "sigma_x", "rows having it"):
+        assert words in said
+
+
+def test_report_writes_a_report_again(fitted, capsys):
+    model = str(fitted / "model.thali")
+    assert run(["report", model]) == 0
+    assert run(["report", model, "--out", "images.html", "--image-shape", "6x6"]) == 0
+    assert names(Path()) == ["images.html", "report.html"]
+    assert "Open images.html in a browser." in capsys.readouterr().out
+
+
+def test_version_and_help(capsys):
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"thali {thali.__version__}\n"
+    assert run(["--help"]) == 0
+    assert all(name in capsys.readouterr().out for name in ("demo", "fit", "show", "report"))
+
+
+def test_help_loads_nothing_heavy():
+    code = (
+        "import sys; from thali.cli import run; run(['fit', '--help'])\n"
+        "heavy = {'numba', 'arviz', 'matplotlib', 'pandas', 'pyarrow'} & set(sys.modules)\n"
+        "sys.exit(str(heavy) if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_demo_finds_the_four_images(capsys):
+    assert run(["demo", "--sweeps", "200"]) == 0
+    said = capsys.readouterr().out
+    rows = re.findall(r"│ +\d+ +│ +(cross|box|stair|T) +│ +([\d.]+) +│ +\d+ +│", said)
+    assert sorted(name for name, _ in rows) == ["T", "box", "cross", "stair"]
+    assert all(float(correlation) > 0.95 for _, correlation in rows)
+    assert "Open demo/report.html in a browser." in said
+    assert names(Path("demo")) == sorted(FILES)
+
+
+# --------------------------------------------------------------------------------- what goes wrong
+
+MISTAKES = {
+    "command": (["fti"], "No such command 'fti'. Did you mean 'fit'?"),
+    "no data": (["fit"], "Missing argument"),
+    "option": (["fit", "DATA", "--sweep", "9"], "--sweeps"),
+    "number": (["fit", "DATA", "--sweeps", "many"], "--sweeps"),
+    "fraction": (["fit", "DATA", "--sweeps", "1.5"], "--sweeps"),
+    "no sweeps": (["fit", "DATA", "--sweeps", "0"], "--sweeps"),
+    "no chains": (["fit", "DATA", "--chains", "0"], "--chains"),
+    "prior": (["fit", "DATA", "--prior", "ipb"], "'two-parameter-ibp'"),
+    "likelihood": (["fit", "DATA", "--likelihood", "gaussian"], "'linear-gaussian'"),
+    "engine": (["fit", "DATA", "--engine", "gibbs"], "'collapsed-gibbs'"),
+    "start": (["fit", "DATA", "--init", "rase"], "Did you mean 'race'?"),
+    "alpha": (["fit", "DATA", "--alpha", "-1"], "alpha must be positive and finite, not -1.0"),
+    "sigma": (["fit", "DATA", "--sigma-x", "0"], "sigma_x must be positive and finite, not 0.0"),
+    "beta": (["fit", "DATA", "--beta", "1"], "--beta belongs to --prior two-parameter-ibp"),
+    "features": (
+        ["fit", "DATA", "--features", "5"],
+        "--features belongs to --prior beta-bernoulli",
+    ),
+    "no features": (
+        ["fit", "DATA", "--prior", "beta-bernoulli", "--features", "0"],
+        "n_features must be at least 1, not 0",
+    ),
+    "burn-in": (["fit", "DATA", "--sweeps", "9", "--burn-in", "9"], "leaves nothing of 9 sweeps"),
+    "seed": (["fit", "DATA", "--seed", "-1"], "--seed"),
+    "time": (["fit", "DATA", "--time-budget", "-1"], "--time-budget"),
+    "column": (["fit", "DATA", "--columns", "pixel1"], "did you mean 'pixel 1'"),
+    "no columns": (["fit", "DATA", "--columns", ""], "no columns are chosen"),
+    "shape": (["fit", "DATA", "--image-shape", "6by6"], "is not HEIGHTxWIDTH"),
+    "wrong shape": (["fit", "DATA", "--image-shape", "6x7"], "needs 42 columns; the table has 36"),
+    "file": (["fit", "nowhere.csv"], "there is no file nowhere.csv"),
+    "folder": (["fit", "."], "is a folder; give a data file"),
+    "model": (["show", "nowhere.thali"], "there is no file nowhere.thali"),
+    "model folder": (["show", "."], "is a folder; give a saved model"),
+    "no model": (["show", "DATA"], "not a thali model"),
+    "out is a file": (["fit", "DATA", "--out", "DATA"], "is a file; name a folder"),
+    "out below a file": (["fit", "DATA", "--out", "DATA/out"], "cannot write there"),
+    "out of reach": (["fit", "DATA", "--out", "/proc/thali/out"], "cannot write there"),
+    "report to a folder": (["report", "MODEL", "--out", "."], "is a folder; name a file"),
+    "report nowhere": (["report", "MODEL", "--out", "a/b.html"], "there is no folder a"),
+    "report shape": (["report", "MODEL", "--image-shape", "6x7"], "36"),
+    "start of other size": (["fit", "DATA", "--init", "MODEL", "--transpose"], "rows"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "words"), MISTAKES.values(), ids=MISTAKES.keys())
+def test_a_mistake_gets_one_line_and_leaves_nothing(arguments, words, plates, fitted, capsys):
+    places = {"DATA": str(plates), "MODEL": str(fitted / "model.thali")}
+    arguments = [re.sub("^(DATA|MODEL)", lambda m: places[m[0]], part) for part in arguments]
+    assert run(arguments) == 2
+    complaint = capsys.readouterr().err
+    assert complaint.startswith("error: ")
+    assert complaint.count("\n") == 1
+    assert words in complaint
+    assert names(Path()) == []
+
+
+def test_missing_entries_are_located_by_name(tmp_path, capsys):
+    text = "plate,rice,dal\nMonday,1,NA\nTuesday,,2\nFriday,3,4\n"
+    Path("plates.csv").write_text(text)
+    assert run(["fit", "plates.csv"]) == 2
+    assert capsys.readouterr().err == (
+        "error: plates.csv: 2 of 6 entries are missing (first: row 'Monday', column 'dal'; "
+        "row 'Tuesday', column 'rice'). Missing entries are not supported by this engine: "
+        "drop those rows or columns, or fill them in first.\n"
+    )
+    Path("n.csv").write_text("1,2\n3,inf\n")
+    assert run(["fit", "n.csv"]) == 2
+    assert "1 of 4 entries are infinite (first: row 2, column 2)" in capsys.readouterr().err
+    assert names(Path()) == ["n.csv", "plates.csv"]
+
+
+def test_a_failing_run_puts_back_what_it_found(plates, capsys):
+    Path("out").mkdir()
+    Path("out/checkpoint.thali").write_text("an unfinished run")
+    Path("nan.csv").write_text("1,2\n3,\n")
+    assert run(["fit", "nan.csv", "--out", "out"]) == 2
+    assert run(["fit", str(plates), "--resume", "--out", "out"]) == 2
+    assert Path("out/checkpoint.thali").read_text() == "an unfinished run"
+    assert names(Path("out")) == ["checkpoint.thali"]
+
+
+def test_results_that_cannot_be_written_are_not_half_written(plates):
+    def small_files_only():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000))
+
+    process = command(
+        "fit", plates, *SHORT, "--out", "out", "--quiet",
+        preexec_fn=small_files_only, env={**os.environ, "NUMBA_DISABLE_JIT": "0"},
+    )  # fmt: skip
+    _, complaint = process.communicate(timeout=300)
+    assert process.returncode == 1, complaint
+    assert "File too large" in complaint
+    assert "--resume" in complaint
+    assert set(names(Path())) <= {"out"}
+    assert not set(names(Path("out"))) & set(FILES)
+
+
+# --------------------------------------------------------------------------- stopping and resuming
+
+
+def wait_for(path: Path, process: subprocess.Popen, seconds: float = 200) -> None:
+    end = time.monotonic() + seconds
+    while not path.exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end, f"{path} did not appear"
+        time.sleep(0.02)
+
+
+def test_ctrl_c_keeps_what_was_computed(plates):
+    process = command("fit", plates, "--sweeps", 10**7, "--out", "out")
+    wait_for(Path("out/checkpoint.thali"), process)
+    process.send_signal(signal.SIGINT)
+    said, complaint = process.communicate(timeout=200)
+    assert process.returncode == 130, complaint
+    assert "Stopped by Ctrl-C: what was computed is kept; --resume continues" in said
+    assert set(FILES) <= set(names(Path("out")))
+    model = thali.load("out/model.thali")
+    assert model.stopped_ == "interrupted"
+    assert model.n_features_ > 0
+
+
+def test_a_killed_run_resumed_ends_as_one_never_killed(plates):
+    arguments = ["fit", plates, "--sweeps", 60_000, "--chains", 2, "--thin", 100, "--seed", 5]
+    process = command(*arguments, "--out", "killed")
+    wait_for(Path("killed/checkpoint.thali"), process)
+    process.kill()
+    process.communicate()
+    assert not set(names(Path("killed"))) & set(FILES)  # it did not end before it was killed
+    for out, more in (("killed", ["--resume"]), ("whole", [])):
+        assert run([*map(str, arguments), "--out", out, *more, "--quiet"]) == 0
+        assert names(Path(out)) == sorted(FILES)
+    for name in ("features.csv", "assignments.csv"):
+        assert Path("killed", name).read_bytes() == Path("whole", name).read_bytes()
+    one, other = (thali.load(f"{out}/model.thali") for out in ("killed", "whole"))
+    for name, history in one.history_.items():
+        np.testing.assert_array_equal(history, other.history_[name])
+
+
+def test_resuming_nothing_starts_afresh_and_says_so(plates, capsys):
+    assert run(["fit", str(plates), *SHORT, "--resume", "--out", "out"]) == 0
+    assert "no unfinished run in out; starting afresh" in capsys.readouterr().out
+    assert names(Path("out")) == sorted(FILES)
+
+
+def test_a_time_budget_stops_the_run_and_keeps_it(plates, capsys):
+    arguments = ["--sweeps", "10000000", "--time-budget", "1", "--out", "out", "--seed", "1"]
+    assert run(["fit", str(plates), *arguments]) == 0
+    assert "The time budget is spent" in capsys.readouterr().out
+    assert thali.load("out/model.thali").stopped_ == "time budget"
+    before = Path("out/checkpoint.thali").read_bytes()
+    assert run(["fit", str(plates), *SHORT, "--out", "out"]) == 0  # another run in the same folder
+    assert Path("out/checkpoint.previous.thali").read_bytes() == before
+    assert "kept as out/checkpoint.previous.thali" in capsys.readouterr().out
