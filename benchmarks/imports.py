@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from tables import markdown
 
@@ -27,10 +28,17 @@ TIMED = "import time; t = time.perf_counter(); {}; print(time.perf_counter() - t
 
 # Runs `thali demo` in this process and reports what numba did meanwhile.
 DEMO = """
-import gc, json, sys, time
+import json, sys, time
 from numba.core import event
 from numba.core.dispatcher import Dispatcher
-compiling = event.TimingListener()
+names = []
+class Compiling(event.TimingListener):
+    def on_start(self, e):
+        if self._depth == 0:
+            function = e.data["dispatcher"].py_func
+            names.append(function.__module__.partition(".")[0] + ": " + function.__name__)
+        super().on_start(e)
+compiling = Compiling()
 event.register("numba:compile", compiling)
 began = time.perf_counter()
 from thali.cli import app
@@ -40,14 +48,15 @@ except SystemExit as stop:
     code = stop.code
 else:
     code = 0
-kernels = [o for o in gc.get_objects() if isinstance(o, Dispatcher)
-           and o.py_func.__module__.startswith("thali.")]
+kernels = {id(value): value for name, module in sys.modules.items() if name.startswith("thali.")
+           for value in vars(module).values() if isinstance(value, Dispatcher)}.values()
 json.dump({
     "exit code": code or 0,
     "seconds": time.perf_counter() - began,
     "compiled": sum(sum(k.stats.cache_misses.values()) for k in kernels),
     "loaded": sum(sum(k.stats.cache_hits.values()) for k in kernels),
     "seconds compiling": compiling.duration if compiling.done else 0.0,
+    "names": names,
 }, open(sys.argv[1], "w"))
 """
 
@@ -75,7 +84,7 @@ def compare_imports(repeats: int) -> None:
     print(markdown(["statement", "ms", "ratio"], rows))
 
 
-def run_demo(cache: Path, folder: Path) -> dict[str, float]:
+def run_demo(cache: Path, folder: Path) -> dict[str, Any]:
     answer = folder / "answer.json"
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache)}
     command = [sys.executable, "-c", DEMO, str(answer), "--out", str(folder / "demo")]
@@ -87,6 +96,7 @@ def compare_demos() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         runs = [run_demo(folder / "cache", folder) for _ in range(2)]
+    names = [run.pop("names") for run in runs]
     headers = ["thali demo", *runs[0]]
     rows = [
         [label, *(f"{value:.2f}" if isinstance(value, float) else value for value in run.values())]
@@ -94,10 +104,11 @@ def compare_demos() -> None:
     ]
     print("\nKernels compiled and loaded, from an empty numba cache\n")
     print(markdown(headers, rows))
+    print(f"\nThe second compiled: {', '.join(names[1]) or 'nothing'}")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--repeats", type=int, default=15, help="interpreters for each statement")
     compare_imports(parser.parse_args().repeats)
     compare_demos()

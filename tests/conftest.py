@@ -10,11 +10,13 @@ import importlib.util
 import os
 import sys
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 DEFAULT_SEED = 20150430
 
@@ -35,6 +37,13 @@ def seed(request: pytest.FixtureRequest) -> int:
 def rng(seed: int) -> np.random.Generator:
     """A generator seeded by `seed`."""
     return np.random.default_rng(seed)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_blas_thread() -> Iterator[None]:
+    """Tests run side by side and their matrices are tiny: BLAS threads would only wait in line."""
+    with threadpool_limits(limits=1, user_api="blas"):
+        yield
 
 
 @pytest.fixture(scope="session")

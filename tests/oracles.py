@@ -172,17 +172,24 @@ class Spectrum:
         return -0.5 * (self.D * np.log(2 * np.pi * v) + self.rotated / v).sum(axis=1)
 
 
-def spectrum(X: NDArray, counts: NDArray) -> Spectrum:
-    """The Gram matrices of all classes, each distinct one decomposed once."""
-    N, D = X.shape
-    outer = np.einsum("hi,hj->hij", histories(N), histories(N)).reshape(-1, N * N)
+def spectrum(X: NDArray, cap: int) -> Spectrum:
+    """The Gram matrices of all classes with K ≤ cap, each distinct one decomposed once."""
+    return _spectrum(tuple(map(tuple, np.asarray(X, dtype=np.float64).tolist())), cap)
+
+
+@cache
+def _spectrum(X: tuple[tuple[float, ...], ...], cap: int) -> Spectrum:
+    data = np.array(X)
+    N, D = data.shape
+    counts = classes(N, cap)
+    outer = np.einsum("hi,hj->hij", histories(N), histories(N))
     upper = np.triu_indices(N)
-    key = counts @ outer.reshape(-1, N, N)[:, upper[0], upper[1]].astype(np.int64)
-    packed = key @ (int(key.max(initial=0)) + 1) ** np.arange(key.shape[1])  # exact in 64 bits
+    key = counts @ outer[:, upper[0], upper[1]].astype(np.int64)
+    packed = key @ (cap + 1) ** np.arange(key.shape[1])  # entries are at most K: exact in 64 bits
     _, first, of_class = np.unique(packed, return_index=True, return_inverse=True)
-    G = (counts[first] @ outer).reshape(-1, N, N)
+    G = (counts[first] @ outer.reshape(-1, N * N)).reshape(-1, N, N)
     eigenvalues, U = np.linalg.eigh(G)
-    rotated = (np.einsum("gni,nd->gid", U, X) ** 2).sum(axis=2)
+    rotated = (np.einsum("gni,nd->gid", U, data) ** 2).sum(axis=2)
     return Spectrum(G, np.maximum(eigenvalues, 0.0), rotated, of_class.ravel(), D)
 
 
@@ -298,7 +305,7 @@ def enumerate_posterior(
     cap = min(cap, prior.n_features) if prior.kind == "finite" else cap
     counts = classes(len(X), cap)
     log_prior, alpha_of_class = prior.log_classes(counts, len(X))
-    s = spectrum(X, counts)
+    s = spectrum(X, cap)
     cut = tail(prior, counts, s, len(X), cap)
     log_joint = log_prior + s.log_likelihood(sigma_x, sigma_a)[s.of_class]
     log_evidence = float(logsumexp(log_joint))
@@ -339,7 +346,7 @@ def enumerate_posterior_with_sigmas(
     counts = classes(len(X), cap)
     K = counts.sum(axis=1)
     log_prior, alpha_of_class = prior.log_classes(counts, len(X))
-    s = spectrum(X, counts)
+    s = spectrum(X, cap)
     cut = tail(prior, counts, s, len(X), cap)
     log_x = log_a = evidence = left_out = 0.0
     shift = -0.5 * X.size * np.log(2 * np.pi * np.mean(X**2)) - 0.5 * X.size  # keeps exp in range

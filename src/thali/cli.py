@@ -165,15 +165,18 @@ def fit(
         float | None, typer.Option(help="Size of the features; inferred if not given.")
     ] = None,
     engine: Annotated[Engine, typer.Option(help="How the model is inferred.")] = Engine.auto,
-    sweeps: Annotated[int, typer.Option(min=1, help="Sweeps of each chain.")] = 1000,
-    burn_in: Annotated[
-        int | None, typer.Option(min=0, help="First sweeps not kept; half if not given.")
+    sweeps: Annotated[
+        int | None, typer.Option(min=1, help="Sweeps of each chain (1000; auto: fewer if large).")
     ] = None,
-    thin: Annotated[int, typer.Option(min=1, help="Keep every so many sweeps.")] = 1,
-    chains: Annotated[int, typer.Option(min=1, help="Chains, run in parallel.")] = 4,
+    burn_in: Annotated[
+        int | None, typer.Option(min=0, help="First sweeps that are not kept (half).")
+    ] = None,
+    thin: Annotated[int | None, typer.Option(min=1, help="Keep one of so many sweeps (1).")] = None,
+    chains: Annotated[int | None, typer.Option(min=1, help="Chains, run in parallel (4).")] = None,
     init: Annotated[
-        str, typer.Option(help="race, ica, prior, empty, a .thali model, or a table of 0 and 1.")
-    ] = "race",
+        str | None,
+        typer.Option(help="race, ica, prior, empty, a .thali file, or a table of 0 and 1 (race)."),
+    ] = None,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Seed; drawn and printed if not given.")
     ] = None,
@@ -199,13 +202,9 @@ def fit(
 
     say = _silence if quiet else print
     chosen_prior = _prior(prior, alpha, beta, features)
-    chosen_likelihood = thali.LinearGaussian(
-        sigma_x="auto" if sigma_x is None else sigma_x,
-        sigma_a="auto" if sigma_a is None else sigma_a,
-    )
-    chosen_engine = thali.CollapsedGibbs(
-        sweeps=sweeps, burn_in=burn_in, thin=thin, chains=chains, init=_init(init)
-    )
+    chosen_likelihood = thali.LinearGaussian(**_given(sigma_x=sigma_x, sigma_a=sigma_a))
+    settings = _given(sweeps=sweeps, burn_in=burn_in, thin=thin, chains=chains, init=_init(init))
+    thali.CollapsedGibbs(**settings)  # refuses bad settings before the data are read
     shape = _image_shape(image_shape)
     table = read_table(data, transpose=transpose, columns=_columns(columns))
     if shape is not None and shape[0] * shape[1] != table.values.shape[1]:
@@ -214,14 +213,12 @@ def fit(
             f"the table has {table.values.shape[1]}."
         )
     say(_describe(data, table))
-    if engine is Engine.auto:
-        say(f"engine: {type(chosen_engine).__name__} (chosen by auto)")
     model = thali.LatentFeatures(
         prior=chosen_prior,
         likelihood=chosen_likelihood,
-        engine=chosen_engine,
+        engine=_engine(engine, settings, table, say),
         center=center,
-        random_state=_seed(seed, say),
+        random_state=_seed(seed, out, resume, say),
         progress=False if quiet else "auto",
     )
     with claim_folder(out):
@@ -305,7 +302,8 @@ def _fit_and_write(
     try:
         write_outputs(model, out, image_shape)
     except OSError as error:
-        raise OSError(f"{error}; the run is kept: --resume writes its results again.") from error
+        hint = f"; --resume continues from {checkpoint}" if checkpoint.exists() else ""
+        raise OSError(f"the results could not be written to {out} ({error}){hint}") from error
     if model.stopped_ == "finished":
         checkpoint.unlink(missing_ok=True)
         return 0
@@ -323,7 +321,14 @@ def _frame(table: Table) -> Any:
     return pd.DataFrame(table.values, index=table.row_names, columns=table.column_names)
 
 
-def _seed(seed: int | None, say: Callable[[str], None]) -> int:
+def _seed(seed: int | None, out: Path, resume: bool, say: Callable[[str], None]) -> int:
+    """The given seed, or that of the run to be resumed, or a new one."""
+    from thali import storage
+    from thali.outputs import CHECKPOINT
+
+    if seed is None and resume and (out / CHECKPOINT).exists():
+        _, meta = storage.read(out / CHECKPOINT, "checkpoint")
+        return int(meta["fingerprint"]["the seed"])
     if seed is None:
         seed = secrets.randbelow(2**31)
         say(f"seed: {seed} (drawn; --seed {seed} repeats this run)")
@@ -350,18 +355,35 @@ def _prior(name: Prior, alpha: float | None, beta: float | None, features: int |
         raise ValueError(
             f"--features belongs to --prior beta-bernoulli; {name.value} infers the number."
         )
-    given = {"alpha": alpha, "beta": beta, "n_features": features}
-    settings = {key: value for key, value in given.items() if value is not None}
     classes = {
         Prior.ibp: thali.IBP,
         Prior.two_parameter_ibp: thali.TwoParameterIBP,
         Prior.beta_bernoulli: thali.BetaBernoulli,
     }
-    return classes[name](**settings)
+    return classes[name](**_given(alpha=alpha, beta=beta, n_features=features))
 
 
-def _init(text: str) -> Any:
+def _given(**options: Any) -> dict[str, Any]:
+    """The options that were given; the library has the defaults of the others."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _engine(
+    name: Engine, settings: dict[str, Any], table: Table, say: Callable[[str], None]
+) -> Any:
+    from thali.choices import choose_engine
+    from thali.data import Data
+
+    engine = choose_engine(name.value, Data(table.values)).replace(**settings)
+    if name is Engine.auto:
+        say(f"engine: {type(engine).__name__}, {engine.sweeps} sweeps (chosen by auto)")
+    return engine
+
+
+def _init(text: str | None) -> Any:
     """A start by name, or the model or table in a file."""
+    if text is None:
+        return None
     suffix = Path(text.split(".npz:")[0]).suffix.lower()
     if suffix == ".thali":
         return _load(Path(text))

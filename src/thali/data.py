@@ -6,6 +6,7 @@ X may be replaced by the N×N factor R̃ = Rᵀ of the QR decomposition Xᵀ = Q
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -28,8 +29,8 @@ class Data:
         >>> Data.validate([[1, 2], [3, 4]]).X.dtype
         dtype('float64')
         """
-        refuse_sparse(X)
-        array = as_float_matrix(X)
+        check_table(X)
+        array = np.ascontiguousarray(X, dtype=np.float64)
         if array.shape[0] == 0 or array.shape[1] == 0:
             raise ValueError(
                 f"X is empty: found array with {array.shape[0]} sample(s) and "
@@ -71,44 +72,73 @@ class Data:
         return float(np.mean(np.square(self.X)))
 
 
-def refuse_sparse(X: Any) -> None:
-    """Say plainly that sparse matrices are not taken."""
+def check_table(X: Any) -> None:
+    """Refuse what is no dense table of numbers: each refusal one sentence, with the place."""
     if hasattr(X, "tocsr"):
         raise TypeError(
             "X is a sparse matrix, which this engine cannot use; "
             "make it dense first with X.toarray() if it fits in memory."
         )
-
-
-def as_float_matrix(X: Any) -> np.ndarray:
-    """Return X as C-ordered float64, or say which entry is not a number."""
+    if isinstance(X, str | os.PathLike):
+        raise TypeError(
+            f"X is a path ({X!s}), not a table; read it first with "
+            "thali.tables.read_table(path).values, or use the command `thali fit`."
+        )
+    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
+        raise ValueError(
+            f"X contains masked (missing) entries: {int(np.ma.getmaskarray(X).sum())} of {X.size}. "
+            "Missing entries are not supported by this engine: drop or impute them first."
+        )
+    names = [str(name) for name in getattr(X, "columns", [])]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"X has two columns named {twice!r}; give each column its own name.")
+    if isinstance(X, list | tuple):
+        refuse_ragged(X)
     array = np.asarray(X)
     if array.ndim != 2:
         raise ValueError(
-            f"X must be a table of 2 dimensions (rows x columns), not {array.ndim}. "
-            "Reshape your data: X.reshape(-1, 1) for one column, X.reshape(1, -1) for one row."
+            f"X must be a table of 2 dimensions (rows x columns), not {array.ndim}. Reshape your "
+            "data: X.reshape(-1, 1) if it is one column, X.reshape(1, -1) if it is one row."
         )
     if array.dtype.kind == "c":
-        raise ValueError("X holds complex numbers. Complex data not supported: split it into columns.")
+        raise ValueError("X holds complex numbers. Complex data not supported: split it in two.")
+    if array.dtype.kind in "mMV":
+        raise TypeError(f"X holds {array.dtype} (dates or records), not numbers; encode them first.")
     if array.dtype.kind in "USO":
         refuse_text(array)
-    try:
-        return np.ascontiguousarray(array, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"X could not be read as numbers: {error}.") from None
+
+
+def refuse_ragged(rows: Any) -> None:
+    """Name the first row of a list of lists that is longer or shorter than the first."""
+    lengths = [len(row) if hasattr(row, "__len__") and np.ndim(row) else None for row in rows]
+    for i, length in enumerate(lengths):
+        if length != lengths[0]:
+            raise ValueError(
+                f"X is ragged: row {i} has {length or 1} entries where row 0 has {lengths[0] or 1}."
+            )
 
 
 def refuse_text(array: np.ndarray) -> None:
-    """Name the first entry of an array of strings or objects that is text and not a number."""
+    """Name the first entry of an array of strings or objects that is not a number."""
     for (i, j), value in np.ndenumerate(array):
-        if isinstance(value, (str, bytes)):
-            try:
-                float(value)
-            except ValueError:
+        try:
+            float(value)
+        except ValueError:
+            raise ValueError(
+                f"X has text where a number should be: {str(value)!r} at row {i}, column {j}. "
+                "Drop or encode such columns first."
+            ) from None
+        except TypeError:
+            if type(value).__name__ in ("NAType", "NoneType", "NaTType"):
                 raise ValueError(
-                    f"X has text where a number should be: {value!r} at row {i}, column {j}. "
-                    "Drop or encode such columns first."
+                    f"X contains a missing value ({value}) at row {i}, column {j}. Missing entries "
+                    "are not supported by this engine: drop or impute them first."
                 ) from None
+            raise TypeError(
+                f"X has a {type(value).__name__} at row {i}, column {j}: float() argument must be "
+                "a string or a real number."
+            ) from None
 
 
 def refuse_nonfinite(array: np.ndarray) -> None:
@@ -119,6 +149,11 @@ def refuse_nonfinite(array: np.ndarray) -> None:
             raise ValueError(
                 f"X has values as large as {largest:.3g}, whose squares overflow; divide X by its "
                 "scale first."
+            )
+        if 0.0 < largest < 1.0 / LARGEST:
+            raise ValueError(
+                f"X has no value larger than {largest:.3g}, and such squares vanish; divide X by "
+                "its scale first."
             )
         return
     missing = np.isnan(array)

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, check_random_state, valida
 
 from thali import predictive
 from thali.choices import LIKELIHOODS, PRIORS, check_engine, choose_engine, named
-from thali.data import Data, refuse_sparse
+from thali.data import Data, check_table
 from thali.model import Model
 from thali.point_estimate import point_estimate, spaced
 from thali.point_estimate import LARGEST as MOST_DRAWS
@@ -161,37 +161,24 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     @cached_property
     def diagnostics_(self) -> dict[str, dict[str, float]]:
         """R-hat and bulk effective sample size of each label-free scalar (NaN where undefined)."""
-        import warnings
-
-        import arviz
-
         check_is_fitted(self)
-        found = {}
-        for name, values in self._trace.kept().items():
-            rhat = ess = float("nan")
-            if values.shape[1] >= 4 and np.ptp(values) > 0:
-                with warnings.catch_warnings(), np.errstate(all="ignore"):
-                    warnings.simplefilter("ignore")
-                    ess = float(arviz.ess(values))
-                    if values.shape[0] > 1:
-                        rhat = float(arviz.rhat(values))
-            found[name] = {"rhat": rhat, "ess": ess}
-        return found
+        return self._trace.diagnostics()
 
     def draws(self) -> Iterator[Draw]:
         """Every kept draw; its features A are drawn given the rest, the same at every call."""
         check_is_fitted(self)
-        for index in range(len(self._trace)):
-            yield self._draw(index)
+        for index, (Z, scalars) in enumerate(self._trace.matrices()):
+            yield self._draw(index, Z, scalars)
 
     @cached_property
     def best_(self) -> Draw:
         """The kept draw with the highest log joint."""
         check_is_fitted(self)
-        return self._draw(int(np.argmax(self._trace.log_joints())))
-
-    def _draw(self, index: int) -> Draw:
+        index = int(np.argmax(self._trace.log_joints()))
         ((Z, scalars),) = self._trace.pick([index])
+        return self._draw(index, Z, scalars)
+
+    def _draw(self, index: int, Z: np.ndarray, scalars: dict[str, float]) -> Draw:
         hyper = {name: scalars[name] for name in self._hyper}
         rng = np.random.default_rng(np.random.SeedSequence((self.seed_, index)))
         A = self._model.at(hyper).likelihood.draw_features(rng, self._data.X, Z)  # type: ignore[attr-defined]
@@ -301,11 +288,7 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return named(name, value, PRIORS if name == "prior" else LIKELIHOODS)
 
     def _validated(self, X: Any, *, reset: bool) -> np.ndarray:
-        refuse_sparse(X)
-        if np.ndim(X) == 2 and np.asarray(X).dtype.kind in "USO":
-            from thali.data import refuse_text
-
-            refuse_text(np.asarray(X))
+        check_table(X)
         X = validate_data(
             self, X, reset=reset, dtype=np.float64, order="C", ensure_all_finite=False
         )

@@ -24,13 +24,13 @@ from thali import storage
 from thali.data import Data
 from thali.model import Model
 from thali.progress import Progress
-from thali.starts import NAMED, Start, given_start, race
-from thali.starts.race import Finish
+from thali.starts import NAMED, Finish, Start, given_start, rank, shake
+from thali.starts.race import ROUND
 from thali.trace import ChainTrace, Trace, freeze_chain, thaw_chain
 
 SLICE = 0.1  # seconds a thread stays with one chain before it turns to the one furthest behind
 CHECKPOINT_EVERY = 3.0  # seconds, or twenty times what writing takes if that is longer
-CONTENDERS = ("ica", "empty", "prior", "ica")
+CONTENDERS = ("ica", "columns", "empty", "prior", "ica", "prior")
 
 
 @dataclass
@@ -142,30 +142,48 @@ class _Loop:
         starts = self._in_threads(jobs, bar, "finding starts")
         if init != "race":
             return starts
+        return self._race(starts, generators, bar)
+
+    def _race(
+        self, starts: list[Start], generators: list[np.random.Generator], bar: Progress
+    ) -> list[Start]:
+        """Short runs from every start, a search from the best of them, and a start per chain."""
+        sweeps = self.engine.sweeps
+        short = max(5, min(60, sweeps // 5))
         finishes = self._in_threads(
             [
-                lambda start=start, rng=rng: self._short_run(start, rng)
+                lambda start=start, rng=rng: self._walk(rng, start, short)
                 for start, rng in zip(starts, generators, strict=True)
             ],
             bar,
             "racing starts",
         )
-        return race(finishes, chains)
+        entrants = sorted(
+            zip(finishes, generators, strict=True), key=lambda entrant: -entrant[0].log_joint
+        )[: self.engine.chains]
+        capacity = self.model.at(self.model.start(self.data)).prior.tables(self.data.n).capacity  # type: ignore[attr-defined]
+        finishes = self._in_threads(
+            [
+                lambda at=at, rng=rng: shake(rng, at, self._walk, sweeps // ROUND, capacity)
+                for at, rng in entrants
+            ],
+            bar,
+            "shaking the best starts",
+        )
+        return rank(finishes, self.engine.chains)
 
-    def _short_run(self, start: Start, rng: np.random.Generator) -> Finish:
-        """A contender's run: where it ended, and the best log joint of its second half."""
+    def _walk(self, rng: np.random.Generator, start: Start, sweeps: int) -> Finish:
+        """A few sweeps from a start: the best point seen."""
         engine, model, data = self.engine, self.model, self.data
+        best = Finish(start, -np.inf)
         state = engine.begin(rng, model, data, start)
-        sweeps = max(5, min(60, engine.sweeps // 5))
-        log_joint = -np.inf
-        for sweep in range(sweeps):
+        for _ in range(sweeps):
             if self.stop.is_set():
                 break
             info = engine.step(rng, model, data, state)
-            if 2 * sweep >= sweeps:
-                log_joint = max(log_joint, info.log_joint)
-        ended = Start(start.name, state.Z, dict(state.hyper))
-        return Finish(ended, log_joint)
+            if info.log_joint > best.log_joint:
+                best = Finish(Start(start.name, state.Z, dict(state.hyper)), info.log_joint)
+        return best
 
     def _in_threads(self, jobs: list[Callable[[], Any]], bar: Progress, what: str) -> list[Any]:
         """Run jobs side by side, results in order; a stop lets each end at its next step."""

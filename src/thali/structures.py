@@ -79,8 +79,9 @@ def feature_counts(Z: Any) -> FeatureCounts:
 def counts_from_gram(n: int, gram: np.ndarray) -> FeatureCounts:
     """The same from ZᵀZ alone: columns k and l are equal just when (ZᵀZ)_kl = m_k = m_l."""
     sums = np.diagonal(gram)
+    if len(sums) == 0:
+        return FeatureCounts(n, sums, np.zeros(0, np.int64))
     equal = (gram == sums[:, None]) & (gram == sums[None, :])
-    # a column in a group of size c adds 1/c to the number of groups of that size
     size = equal.sum(axis=1)
     first = equal.argmax(axis=1) == np.arange(len(size))
     return FeatureCounts(n, sums, size[first])

@@ -122,6 +122,18 @@ class Trace:
         kept["n_features"] = kept["n_features"].astype(int)
         return arviz.from_dict(posterior=kept)
 
+    def diagnostics(self) -> dict[str, dict[str, float]]:
+        """R-hat and bulk effective sample size of each kept scalar, NaN where undefined."""
+        found = {}
+        for name, values in self.kept().items():
+            rhat = ess = float("nan")
+            if values.shape[1] >= 4 and np.ptp(values) > 0:
+                ess = summarise("ess", values)
+                if values.shape[0] > 1:
+                    rhat = summarise("rhat", values)
+            found[name] = {"rhat": rhat, "ess": ess}
+        return found
+
     # plain arrays and values, for files
 
     def freeze(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -157,6 +169,22 @@ class Trace:
             meta["stopped"],
             meta["seconds"],
         )
+
+
+def summarise(what: str, values: np.ndarray) -> float:
+    """ArviZ's "rhat" or "ess" of (chains, draws), without compiling anything for it."""
+    import warnings
+
+    import arviz
+    from arviz.utils import Numba
+
+    compiled, Numba.numba_flag = Numba.numba_flag, False
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")  # few draws or constant chains: the answer is NaN
+            return float(getattr(arviz, what)(values))
+    finally:
+        Numba.numba_flag = compiled
 
 
 def freeze_chain(

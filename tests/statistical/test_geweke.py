@@ -1,6 +1,6 @@
 """Geweke's joint test (2004): two ways to draw (Z, α, σ_x, σ_a, X) from prior × likelihood.
 
-    marginal-conditional    α, σ from their laws, Z from the prior, X from the likelihood: independent
+    marginal-conditional    α, σ from their laws, Z from the prior, X from the likelihood
     successive-conditional  one step of the engine given X, then X afresh given Z and the σ's
 
 If the engine's step leaves the posterior invariant, every function of the five has the same mean in
@@ -23,8 +23,6 @@ from thali.model import Model
 from thali.starts import Start
 
 ALPHA = (2.0, 2.0)  # Gamma(shape, rate)
-SIGMA_X = (4.0, 3.0)  # σ_x² ~ InverseGamma(shape, scale)
-SIGMA_A = (4.0, 6.0)
 
 
 @dataclass(frozen=True)
@@ -33,6 +31,8 @@ class Case:
     n: int
     d: int
     sigma_step: str = "slice"
+    sigma_x: tuple[float, float] = (4.0, 3.0)  # σ_x² ~ InverseGamma(shape, scale)
+    sigma_a: tuple[float, float] = (4.0, 6.0)
 
     def library_prior(self):
         law = thali.Gamma(*ALPHA)
@@ -47,7 +47,10 @@ CASES = {
     "ibp": Case(oracles.PriorSpec("ibp", ALPHA), n=4, d=2),
     "two_parameter": Case(oracles.PriorSpec("two_parameter", ALPHA, beta=2.5), n=3, d=2),
     "finite": Case(oracles.PriorSpec("finite", ALPHA, n_features=3), n=4, d=2),
-    "wide_metropolis": Case(oracles.PriorSpec("ibp", ALPHA), n=2, d=3, sigma_step="metropolis"),
+    # D > N, and scales so small that steps of ±0.05 carry the chain through them quickly
+    "wide_metropolis": Case(
+        oracles.PriorSpec("ibp", ALPHA), 2, 3, "metropolis", (4.0, 0.008), (4.0, 0.012)
+    ),
 }
 
 
@@ -99,7 +102,7 @@ def marginal_conditional(rng, case, draws):
     """Independent joint draws, forward from the laws."""
     for _ in range(draws):
         alpha, Z = simulate_prior(rng, case.prior, case.n)
-        sigma_x, sigma_a = simulate_sigma(rng, SIGMA_X), simulate_sigma(rng, SIGMA_A)
+        sigma_x, sigma_a = simulate_sigma(rng, case.sigma_x), simulate_sigma(rng, case.sigma_a)
         X = simulate_data(rng, Z, sigma_x, sigma_a, case.d)
         yield statistics(Z, alpha, sigma_x, sigma_a, X)
 
@@ -108,15 +111,16 @@ def successive_conditional(rng, case, draws, prior=None):
     """A chain: the engine's step given X, then X given the engine's state."""
     prior = case.library_prior() if prior is None else prior
     model = Model(
-        prior, thali.LinearGaussian(thali.InverseGamma(*SIGMA_X), thali.InverseGamma(*SIGMA_A))
+        prior,
+        thali.LinearGaussian(thali.InverseGamma(*case.sigma_x), thali.InverseGamma(*case.sigma_a)),
     )
     engine = thali.CollapsedGibbs(sigma_step=case.sigma_step)
     alpha, Z = simulate_prior(rng, case.prior, case.n)
     hyper = {
         **prior.start(),
         "alpha": alpha,
-        "sigma_x": simulate_sigma(rng, SIGMA_X),
-        "sigma_a": simulate_sigma(rng, SIGMA_A),
+        "sigma_x": simulate_sigma(rng, case.sigma_x),
+        "sigma_a": simulate_sigma(rng, case.sigma_a),
     }
     for _ in range(draws):
         X = simulate_data(rng, Z, hyper["sigma_x"], hyper["sigma_a"], case.d)

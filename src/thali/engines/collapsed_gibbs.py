@@ -167,7 +167,12 @@ class CollapsedGibbs(Settings, Engine):
         the same (S and G are made afresh at each sweep)."""
         k = state.n_features
         arrays = {"Z": np.packbits(state.rows.Z[:, :k], axis=0), "T": state.rows.T[:k].copy()}
-        numbers = {"k": k, "hyper": state.hyper, "sweep": state.sweep, "hold": state.hold_sigma}
+        numbers = {
+            "k": k,
+            "hyper": dict(state.hyper),
+            "sweep": state.sweep,
+            "hold": state.hold_sigma,
+        }
         return arrays, numbers
 
     def thaw(

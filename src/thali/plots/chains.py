@@ -1,9 +1,9 @@
-"""How the walk went: K, alpha, sigma_x, sigma_a and the log joint over sweeps; the posterior of K."""
+"""How the walk went: K, alpha, sigma_x, sigma_a, log joint over sweeps; the posterior of K."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -21,6 +21,15 @@ def trace(model: LatentFeatures, axes: Sequence[Axes] | None = None) -> Figure:
     """K, alpha, sigma_x, sigma_a and the log joint at every sweep of every chain, burn-in shaded.
 
     `axes` are five axes in that order; without them a new figure is made. Returns the figure.
+
+    Examples
+    --------
+    >>> import thali.plots
+    >>> X = thali.datasets.images(n=12, random_state=0).X
+    >>> engine = thali.CollapsedGibbs(sweeps=20, chains=2)
+    >>> model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
+    >>> len(thali.plots.trace(model).axes)
+    5
     """
     check_fitted(model)
     if axes is None:
@@ -33,11 +42,21 @@ def trace(model: LatentFeatures, axes: Sequence[Axes] | None = None) -> Figure:
         if ax is not axes[-1] and ax.get_shared_x_axes().joined(ax, axes[-1]):
             ax.set_xlabel("")
     _name_chains(model, axes[0])
-    return axes[0].figure
+    return cast("Figure", axes[0].figure)
 
 
 def trace_of(model: LatentFeatures, name: str, ax: Axes | None = None) -> Axes:
-    """One scalar of `history_` over the sweeps, one line a chain."""
+    """One scalar of `history_` over the sweeps, one line a chain.
+
+    Examples
+    --------
+    >>> import thali.plots
+    >>> X = thali.datasets.images(n=12, random_state=0).X
+    >>> engine = thali.CollapsedGibbs(sweeps=20, chains=2)
+    >>> model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
+    >>> thali.plots.trace_of(model, "log_joint").get_title(loc="left")
+    'log joint'
+    """
     check_fitted(model)
     ax = style.given_or_new(ax, 4.2, 1.9)
     symbol, words = SCALARS[name]
@@ -53,7 +72,7 @@ def trace_of(model: LatentFeatures, name: str, ax: Axes | None = None) -> Axes:
     burn_in = min(int(model.burn_in_), sweeps)
     if burn_in:
         ax.axvspan(0.5, burn_in + 0.5, color=colours.quiet, alpha=0.11, linewidth=0, zorder=0)
-    ax.set_xlim(0.5, sweeps + 0.5)
+    ax.set_xlim(0.5, max(sweeps, 1) + 0.5)
     _frame(ax, values, whole=name == "n_features")
     _count_sweeps(ax, sweeps)
     style.label(ax, x="sweep" + (", burn-in shaded" if burn_in else ""))
@@ -79,10 +98,12 @@ def _frame(ax: Axes, values: np.ndarray, whole: bool) -> None:
     ax.set_ylim(low - margin, high + margin)
     ax.ticklabel_format(axis="y", useOffset=False, style="plain")
     largest = max(abs(low), abs(high))
-    if 1e5 <= largest or 0 < largest < 1e-3:
+    if largest >= 1e5 or 0 < largest < 1e-3:
         ax.ticklabel_format(axis="y", style="sci", scilimits=(0, 0), useOffset=False)
         ax.yaxis.get_offset_text().set(fontsize=8, color=style.inks(ax).quiet)
-    ax.yaxis.set_major_locator(MaxNLocator(4, integer=whole, min_n_ticks=1, steps=[1, 2, 2.5, 5, 10]))
+    ax.yaxis.set_major_locator(
+        MaxNLocator(4, integer=whole, min_n_ticks=1, steps=[1, 2, 2.5, 5, 10])
+    )
 
 
 def _count_sweeps(ax: Axes, sweeps: int) -> None:
@@ -113,12 +134,23 @@ def feature_count(model: LatentFeatures, ax: Axes | None = None) -> Axes:
     """Posterior of the number of features: the share of kept sweeps with each K.
 
     The darker bar holds the number of features of the point estimate `Z_`.
+
+    Examples
+    --------
+    >>> import thali.plots
+    >>> X = thali.datasets.images(n=12, random_state=0).X
+    >>> engine = thali.CollapsedGibbs(sweeps=20, chains=2)
+    >>> model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
+    >>> thali.plots.feature_count(model).get_title(loc="left")
+    'Number of features'
     """
     check_fitted(model)
     ax = style.given_or_new(ax, 4.2, 2.8)
     values = kept(model, "n_features")
     counts = values[np.isfinite(values)].astype(int)
-    colours = style.tidy(ax, "Number of features", f"mean {counts.mean():.1f}" if counts.size else "")
+    colours = style.tidy(
+        ax, "Number of features", f"mean {counts.mean():.1f}" if counts.size else ""
+    )
     if not counts.size:
         return style.say(ax, "Number of features", "No sweep was finished.")
     low, high = int(counts.min()), int(counts.max())

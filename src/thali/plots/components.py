@@ -1,4 +1,4 @@
-"""What was found: A = E[features | X, Z] as images or stems, and how many rows have each feature."""
+"""What was found: A = E[A | X, Z] as images or stems, and how many rows have each feature."""
 
 from __future__ import annotations
 
@@ -16,7 +16,17 @@ if TYPE_CHECKING:
 
 
 def frequencies(model: LatentFeatures, ax: Axes | None = None, *, max_features: int = 20) -> Axes:
-    """Posterior mean number of rows with each feature, and their share of all rows."""
+    """Posterior mean number of rows with each feature, and their share of all rows.
+
+    Examples
+    --------
+    >>> import thali.plots
+    >>> X = thali.datasets.images(n=12, random_state=0).X
+    >>> engine = thali.CollapsedGibbs(sweeps=20, chains=2)
+    >>> model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
+    >>> thali.plots.frequencies(model).get_ylabel()
+    'feature'
+    """
     check_fitted(model)
     n, k = model.Z_.shape
     shown = min(k, max_features)
@@ -57,6 +67,15 @@ def features(
 
     Without names and with a square number of columns (16 or more) images are taken for granted.
     At most `max_features` are drawn, the most frequent first (24 images, 10 bands of stems).
+
+    Examples
+    --------
+    >>> import thali.plots
+    >>> X = thali.datasets.images(n=12, random_state=0).X
+    >>> engine = thali.CollapsedGibbs(sweeps=20, chains=2)
+    >>> model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
+    >>> thali.plots.features(model, image_shape=(6, 6)).get_title(loc="left")
+    'Features'
     """
     check_fitted(model)
     shape = image_shape_of(model, image_shape)
@@ -80,7 +99,7 @@ def features(
     style.bare(ax, "Features", _of(shown, k))
     images = A.reshape(shown, *shape)
     columns = tiles.best_columns(shown, *shape, ax)
-    artist, corners = tiles.draw_images(ax, images, columns, tiles.limits(A))
+    artist, corners = tiles.draw_images(ax, images, columns, [(slice(None), tiles.scale_of(A))])
     width = min(shape[1], tiles.LARGEST_SIDE)
     for i, corner in enumerate(corners):
         tiles.caption(ax, corner, width, f"{i + 1} · {percent[i]}")

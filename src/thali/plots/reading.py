@@ -1,4 +1,4 @@
-"""What the pictures read from a fitted model: names, image shapes, kept sweeps, rows worth a look."""
+"""What pictures read from a fitted model: names, image shapes, kept sweeps, telling rows."""
 
 from __future__ import annotations
 
@@ -68,7 +68,9 @@ def kept(model: LatentFeatures, name: str) -> np.ndarray:
 def shares(model: LatentFeatures) -> np.ndarray:
     """(K,) posterior mean share of rows with each feature: mean_n P(z_nk = 1)."""
     k = model.Z_.shape[1]
-    return np.asarray(model.assignment_probabilities_, dtype=float).mean(axis=0) if k else np.zeros(0)
+    return (
+        np.asarray(model.assignment_probabilities_, dtype=float).mean(axis=0) if k else np.zeros(0)
+    )
 
 
 def row_codes(Z: np.ndarray) -> np.ndarray:
@@ -102,6 +104,7 @@ def data_of(model: LatentFeatures) -> np.ndarray:
     X = getattr(model, "X_", None)
     if X is None:
         raise ValueError(
-            "This model does not carry its training data (X_), so its rows cannot be drawn: fit it again."
+            "This model does not carry its training data (X_), so its rows cannot be drawn: "
+            "fit it again."
         )
     return X

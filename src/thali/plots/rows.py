@@ -1,4 +1,4 @@
-"""Which rows have which features (Z with its probabilities), and what the features make of a row."""
+"""Which rows have which features (Z, with probabilities), and what features make of a row."""
 
 from __future__ import annotations
 
@@ -29,11 +29,21 @@ MOST_ROW_NAMES = 30
 
 
 def assignments(model: LatentFeatures, ax: Axes | None = None) -> Axes:
-    """P(z_nk = 1) as a matrix: features by frequency, rows sorted so that equal rows touch."""
+    """P(z_nk = 1) as a matrix: features by frequency, rows sorted so that equal rows touch.
+
+    Examples
+    --------
+    >>> import thali.plots
+    >>> X = thali.datasets.images(n=12, random_state=0).X
+    >>> engine = thali.CollapsedGibbs(sweeps=20, chains=2)
+    >>> model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
+    >>> thali.plots.assignments(model).get_xlabel()
+    'feature'
+    """
     check_fitted(model)
     n, k = model.Z_.shape
     ax = style.given_or_new(ax, 4.2, 4.2)
-    title = "Which rows have which features"
+    title = "Assignments"
     if k == 0:
         return style.say(ax, title, style.NO_FEATURES)
     order = np.argsort(row_codes(model.Z_), kind="stable")
@@ -78,6 +88,15 @@ def reconstructions(
 
     `rows` are places counted from 0; without them one row is taken for each of the commonest
     combinations of features (8 images, 6 bands).
+
+    Examples
+    --------
+    >>> import thali.plots
+    >>> X = thali.datasets.images(n=12, random_state=0).X
+    >>> engine = thali.CollapsedGibbs(sweeps=20, chains=2)
+    >>> model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
+    >>> thali.plots.reconstructions(model, rows=[0, 3]).get_title(loc="left")
+    'Reconstructions'
     """
     check_fitted(model)
     shape = image_shape_of(model, image_shape)
@@ -86,7 +105,7 @@ def reconstructions(
     data, made = np.asarray(X[chosen], dtype=float), reconstruct(model, chosen)
     n, d = data.shape
     if shape is not None:
-        ax = style.given_or_new(ax, 1.0 + 0.95 * n, 1.2 + 2.9 * shape[0] / shape[1])
+        ax = style.given_or_new(ax, max(2.6, 1.0 + 0.95 * n), 1.2 + 2.9 * shape[0] / shape[1])
         style.bare(ax, "Reconstructions")
         _image_rows(ax, model, chosen, data, made, shape)
         return ax
@@ -129,7 +148,9 @@ def _image_rows(
     """Three lines of tiles: the data, the reconstruction, what is left over."""
     n = len(chosen)
     images = np.concatenate([data, made, data - made]).reshape(3 * n, *shape)
-    _, corners = tiles.draw_images(ax, images, n, tiles.limits(images))
+    rows, left = tiles.scales_of_rows(data, made)
+    groups = [(slice(0, 2 * n), rows), (slice(2 * n, 3 * n), left)]
+    _, corners = tiles.draw_images(ax, images, n, groups)
     width = min(shape[1], tiles.LARGEST_SIDE)
     height = min(shape[0], tiles.LARGEST_SIDE)
     names = [style.drawable(row_name(model, i), 10) for i in chosen]
@@ -137,7 +158,7 @@ def _image_rows(
         tiles.caption(ax, corner, width, name, family=style.fonts(names), fontsize=7.5)
     for i, corner in zip(chosen, corners[n:], strict=False):
         present = np.flatnonzero(model.Z_[i]) + 1
-        words = " + ".join(map(str, present)) if len(present) <= 4 else f"{len(present)} features"
+        words = " + ".join(map(str, present)) if len(present) <= 3 else f"{len(present)} features"
         tiles.caption(ax, corner, width, words or "none", fontsize=7.5)
     for line, words in enumerate(("data", "rebuilt", "left over")):
         ax.annotate(

@@ -1,8 +1,8 @@
-"""One sheet with the panels that answer most questions: what, how often, where, how good, how sure."""
+"""One sheet of the panels that answer most: what, how often, where, how good, how sure."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from . import style
 from .chains import feature_count, trace_of
@@ -17,12 +17,22 @@ if TYPE_CHECKING:
 
 
 def overview(model: LatentFeatures, *, image_shape: tuple[int, int] | None = None) -> Figure:
-    """The features, their frequencies, the assignments, some reconstructions, and the chains."""
+    """The features, their frequencies, the assignments, some reconstructions, and the chains.
+
+    Examples
+    --------
+    >>> import thali.plots
+    >>> X = thali.datasets.images(n=12, random_state=0).X
+    >>> engine = thali.CollapsedGibbs(sweeps=20, chains=2)
+    >>> model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
+    >>> figure = thali.plots.overview(model)  # what model.plot() returns
+    """
     check_fitted(model)
     image_shape_of(model, image_shape)  # a wrong shape is refused before anything is drawn
     figure = style.new_figure(11.0, 9.6)
     # One subfigure a line: long names in one line do not push the others.
-    top, middle, bottom = figure.subfigures(3, 1, height_ratios=[1.15, 1.35, 0.8])
+    lines: Any = figure.subfigures(3, 1, height_ratios=[1.15, 1.35, 0.8])
+    top, middle, bottom = lines
     axes = dict(
         zip(("features", "frequencies"), top.subplots(1, 2, width_ratios=[2, 1]), strict=True)
     )

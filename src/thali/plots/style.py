@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import unicodedata
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -52,10 +52,10 @@ def new_figure(width: float, height: float) -> Figure:
     """An empty figure of its own (inches), known to no backend; notebooks show it as a picture."""
     from .canvas import Picture
 
-    figure: Figure = Picture(
+    figure = Picture(
         figsize=(width, height), dpi=120, layout="constrained", facecolor=ON_WHITE.paper
     )
-    figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)
+    cast(Any, figure.get_layout_engine()).set(w_pad=0.1, h_pad=0.1)
     return figure
 
 
@@ -219,8 +219,12 @@ def _covering(missing: frozenset[str]) -> tuple[str, ...]:
     from matplotlib.ft2font import FT2Font
 
     found: list[str] = []
-    entries = [f for f in fontManager.ttflist if f.style == "normal" and f.weight in (400, "normal")]
-    for entry in sorted(entries, key=lambda f: ("Sans" not in f.name, "Noto" not in f.name, f.name)):
+    entries = [
+        f for f in fontManager.ttflist if f.style == "normal" and f.weight in (400, "normal")
+    ]
+    for entry in sorted(
+        entries, key=lambda f: ("Sans" not in f.name, "Noto" not in f.name, f.name)
+    ):
         if not missing:
             break
         try:

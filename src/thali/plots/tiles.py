@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -12,10 +12,12 @@ from . import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
     from matplotlib.image import AxesImage
 
 LARGEST_SIDE = 240  # pixels of one image; larger ones are averaged down
-MOST_STEMS = 60  # more columns than this are drawn as a line
+MOST_STEMS = 60  # more columns than this lose the dots on their stems
+MOST_BARS = 400  # more columns than this are drawn as one filled line
 LONGEST_NAME = 16  # letters of a column name
 MOST_NAMES = 40  # more columns than this are not all named
 
@@ -32,45 +34,88 @@ def shrink(images: np.ndarray, largest: int = LARGEST_SIDE) -> np.ndarray:
     return images
 
 
-def limits(values: np.ndarray) -> tuple[float, float]:
-    """Colour limits: symmetric about zero, or from zero up when nothing is below it."""
+class Scale(NamedTuple):
+    """Numbers to colours: `signed` about zero, `rising` from zero, `photo` from black to white."""
+
+    low: float
+    high: float
+    kind: str
+
+    def colours(self) -> Colormap:
+        """The matplotlib colour map."""
+        from matplotlib import colormaps
+
+        if self.kind == "photo":
+            return colormaps["gray"]
+        return style.signed_map() if self.kind == "signed" else style.probability_map()
+
+
+def scale_of(values: np.ndarray, photo: bool = False) -> Scale:
+    """Symmetric about zero, or from zero up when nothing is below it (then as a photo, if asked).
+
+    >>> scale_of(np.array([0.0, 2.0])), scale_of(np.array([-3.0, 2.0]))
+    (Scale(low=0.0, high=1.99, kind='rising'), Scale(low=-2.995, high=2.995, kind='signed'))
+    """
     finite = values[np.isfinite(values)]
     # One wild entry in two hundred may saturate, rather than pale all the others.
     top = float(np.quantile(np.abs(finite), 0.995)) if finite.size else 0.0
     top = top or (float(np.abs(finite).max()) if finite.size else 0.0) or 1.0
-    return (0.0 if finite.size and finite.min() >= 0 else -top), top
+    if finite.size and finite.min() < 0:
+        return Scale(-top, top, "signed")
+    return Scale(0.0, top, "photo" if photo else "rising")
+
+
+def scales_of_rows(data: np.ndarray, made: np.ndarray) -> tuple[Scale, Scale]:
+    """Scales of data with their reconstructions, and of what is left over."""
+    left = data - made
+    if data.size and data.min() >= 0:
+        return scale_of(data, photo=True), scale_of(np.concatenate([left, -left]))
+    shared = scale_of(np.concatenate([data, made, left]))
+    return shared, shared
 
 
 def draw_images(
-    ax: Axes, images: np.ndarray, columns: int, bounds: tuple[float, float]
+    ax: Axes, images: np.ndarray, columns: int, groups: Sequence[tuple[slice, Scale]]
 ) -> tuple[AxesImage, np.ndarray]:
-    """Images in reading order, `columns` a line; returns the artist and the (n, 2) tile corners."""
+    """Images in reading order, `columns` a line; each group of them has its own scale.
+
+    Returns the first group's artist and the (n, 2) corners of the tiles.
+    """
     from matplotlib.patches import Rectangle
 
     images = shrink(images)
     n, h, w = images.shape
     lines = ceil(n / columns)
     gap_x, gap_y = max(1, round(0.12 * w)), max(1, round(0.30 * max(h, 0.6 * w)))
-    canvas = np.full((lines * (h + gap_y) - gap_y, columns * (w + gap_x) - gap_x), np.nan)
-    corners = np.empty((n, 2))
+    size = lines * (h + gap_y) - gap_y, columns * (w + gap_x) - gap_x
+    places = np.arange(n)
+    corners = np.stack([places % columns * (w + gap_x), places // columns * (h + gap_y)], axis=1)
+    artists = []
+    for which, scale in groups:
+        canvas = np.full(size, np.nan)
+        for i in places[which]:
+            left, top = corners[i]
+            canvas[top : top + h, left : left + w] = images[i]
+        artists.append(
+            ax.imshow(
+                canvas,
+                cmap=scale.colours(),
+                vmin=scale.low,
+                vmax=scale.high,
+                interpolation="nearest",
+                aspect="equal",
+            )
+        )
     rule = style.inks(ax).rule
-    for i, image in enumerate(images):
-        top, left = (i // columns) * (h + gap_y), (i % columns) * (w + gap_x)
-        canvas[top : top + h, left : left + w] = image
-        corners[i] = left, top
+    for left, top in corners:
         ax.add_patch(
             Rectangle((left - 0.5, top - 0.5), w, h, fill=False, edgecolor=rule, linewidth=0.8)
         )
-    colour_map = style.signed_map() if bounds[0] < 0 else style.probability_map()
-    artist = ax.imshow(
-        canvas, cmap=colour_map, vmin=bounds[0], vmax=bounds[1], interpolation="nearest",
-        aspect="equal",
-    )  # fmt: skip
     # Room above the first line for its captions.
-    ax.set_xlim(-1.0, canvas.shape[1])
-    ax.set_ylim(canvas.shape[0], -0.9 * gap_y)
+    ax.set_xlim(-1.0, size[1])
+    ax.set_ylim(size[0], -0.9 * gap_y)
     ax.set_anchor("NW")
-    return artist, corners
+    return artists[0], corners
 
 
 def best_columns(n: int, h: int, w: int, ax: Axes) -> int:
@@ -100,7 +145,7 @@ def colour_bar(ax: Axes, artist: Any, words: str) -> None:
 
     colours = style.inks(ax)
     bar = ax.figure.colorbar(artist, ax=ax, fraction=0.04, pad=0.02, shrink=0.6, aspect=18)
-    bar.solids.set_rasterized(True)  # else 256 rectangles with seams between them
+    cast(Any, bar.solids).set_rasterized(True)  # else 256 rectangles with seams between them
     bar.outline.set_edgecolor(colours.rule)
     bar.outline.set_linewidth(0.8)
     bar.ax.tick_params(length=0, labelsize=7.5, labelcolor=colours.quiet)
@@ -130,7 +175,7 @@ def draw_bands(
     for i, base in enumerate(bases):
         y = values[i] * scale
         if data is None:
-            (_stems if d <= MOST_STEMS else _filled)(ax, y, base)
+            (_stems if d <= MOST_BARS else _filled)(ax, y, base)
         elif d <= MOST_STEMS:
             _strokes(ax, y, data[i] * scale, base)
         else:
@@ -145,20 +190,22 @@ def draw_bands(
 
 def _stems(ax: Axes, y: np.ndarray, base: float) -> None:
     x = np.arange(len(y))
-    colours = np.where(y < 0, style.VERMILLION, style.BLUE)
-    ax.vlines(x, base, base + y, colors=colours, linewidth=1.6, zorder=2)
-    ax.scatter(x, base + y, s=18 if len(y) <= 25 else 9, c=colours, linewidths=0, zorder=3)
+    colours = [style.VERMILLION if v < 0 else style.BLUE for v in y]
+    width = min(1.6, 250 / len(y))
+    ax.vlines(x, base, base + y, colors=colours, linewidth=width, zorder=2)
+    if len(y) <= MOST_STEMS:
+        ax.scatter(x, base + y, s=18 if len(y) <= 25 else 9, c=colours, linewidths=0, zorder=3)
 
 
 def _filled(ax: Axes, y: np.ndarray, base: float) -> None:
-    x, part = style.envelope(y)
+    x, part = style.envelope(y, most=500)
     above, below = np.maximum(part, 0), np.minimum(part, 0)
     ax.fill_between(x, base, base + above, color=style.BLUE, linewidth=0.3, zorder=2)
     ax.fill_between(x, base, base + below, color=style.VERMILLION, linewidth=0.3, zorder=2)
 
 
 def _strokes(ax: Axes, y: np.ndarray, data: np.ndarray, base: float) -> None:
-    """The reconstruction as a flat stroke a column, the datum as a dot: a hit is a dot on a stroke."""
+    """A column's reconstruction as a flat stroke, its datum as a dot: they meet where it fits."""
     x = np.arange(len(y))
     half = min(0.36, 0.018 * len(y) + 0.1)
     ax.hlines(base + y, x - half, x + half, color=style.BLUE, linewidth=2.2, zorder=2)
@@ -172,8 +219,11 @@ def _two_lines(ax: Axes, y: np.ndarray, data: np.ndarray, base: float) -> None:
         (data, 0.24, style.inks(ax).quiet),
         (y, -0.24, style.BLUE),
     ):
-        x, part = style.envelope(values)
-        ax.plot(x, base + place + 0.5 * part, color=colour, linewidth=0.7, zorder=2)
+        x, part = style.envelope(values, most=500)
+        ax.plot(
+            x, base + place + 0.5 * part, color=colour, linewidth=0.7, zorder=2,
+            drawstyle="steps-mid" if len(values) <= MOST_BARS else "default",
+        )  # fmt: skip
 
 
 def name_columns(ax: Axes, names: Sequence[str] | None, d: int) -> None:
@@ -183,7 +233,7 @@ def name_columns(ax: Axes, names: Sequence[str] | None, d: int) -> None:
         ax.set_xticks(places, [str(p + 1) for p in places])
         style.label(ax, x="column")
         return
-    shown = np.arange(d) if d <= MOST_NAMES else np.unique(np.linspace(0, d - 1, 12).astype(int))
+    shown = list(range(d)) if d <= MOST_NAMES else [round(j * (d - 1) / 11) for j in range(12)]
     texts = [style.drawable(names[j], LONGEST_NAME) for j in shown]
     crowded = max(map(style.width_of, texts)) * len(texts) > 48
     ax.set_xticks(shown)

@@ -55,11 +55,16 @@ def _scalar(model: LatentFeatures, name: str) -> Scalar:
     if not finite.size:
         return Scalar(name, "unknown", rhat, ess, np.nan, np.nan, np.nan)
     low, high = np.quantile(finite, [0.05, 0.95])
-    level = _level(values, rhat, ess)
+    level = level_of(values, rhat, ess)
     return Scalar(name, level, rhat, ess, float(finite.mean()), float(low), float(high))
 
 
-def _level(values: np.ndarray, rhat: float, ess: float) -> str:
+def level_of(values: np.ndarray, rhat: float, ess: float) -> str:
+    """How well the chains (chains, draws) of one scalar agree.
+
+    >>> level_of(np.array([[3.0, 3.0], [4.0, 4.0]]), np.inf, np.nan)
+    'poor'
+    """
     chains = len(values)
     if np.nanmax(values) == np.nanmin(values):
         return "fixed"
@@ -75,9 +80,14 @@ def _level(values: np.ndarray, rhat: float, ess: float) -> str:
 
 def verdict(model: LatentFeatures) -> Verdict:
     """One plain judgement over all scalars."""
-    lines = scalars(model)
     chains, draws = kept(model, "n_features").shape
-    by_level = {level: [s for s in lines if s.level == level] for level in ("poor", "fair", "good")}
+    return judge(scalars(model), chains, draws)
+
+
+def judge(lines: list[Scalar], chains: int, draws: int) -> Verdict:
+    """The verdict on `chains` chains of `draws` draws each."""
+    levels = ("poor", "unknown", "fair", "good")
+    by_level = {level: [s for s in lines if s.level == level] for level in levels}
     if chains < 2:
         return Verdict(
             "unknown",
@@ -97,6 +107,12 @@ def verdict(model: LatentFeatures) -> Verdict:
             f"They differ in {_names(by_level['poor'])}. Run more sweeps; until then take the "
             "features as one good explanation among several, and the probabilities with care.",
         )
+    if by_level["unknown"]:
+        return Verdict(
+            "unknown",
+            "Agreement could not be measured.",
+            f"R-hat is not defined for {_names(by_level['unknown'])}; look at the traces.",
+        )
     if by_level["fair"]:
         return Verdict(
             "fair",
@@ -108,7 +124,7 @@ def verdict(model: LatentFeatures) -> Verdict:
         return Verdict(
             "good",
             "The chains agree.",
-            "Started from different places they tell the same story: R-hat is at most "
+            "They tell the same story: R-hat is at most "
             f"{GOOD_RHAT} and there are enough independent draws.",
         )
     return Verdict("unknown", "Nothing varied, so there is nothing to compare.", "")

@@ -24,7 +24,7 @@ def esc(value: Any) -> Markup:
 
 
 def name(text: Any, longest: int = 80) -> Markup:
-    """A name from the data: one line, no control characters, its writing direction kept to itself."""
+    """A name from the data: one line, no control characters, its writing direction its own."""
     return Markup(f"<bdi>{esc(plain(text, longest))}</bdi>")
 
 
@@ -47,7 +47,9 @@ def tag(element: str, *content: Any, **attributes: Any) -> Markup:
     return Markup(f"<{element}{written}>{join(content, '')}</{element}>")
 
 
-def table(caption: Any, head: Sequence[Any], rows: Iterable[Sequence[Any]], kind: str = "") -> Markup:
+def table(
+    caption: Any, head: Sequence[Any], rows: Iterable[Sequence[Any]], kind: str = ""
+) -> Markup:
     """A table in a box of its own that scrolls sideways; the first cell of a row heads it.
 
     A cell is text, markup, or a whole `<td>` made with `tag`.
@@ -59,7 +61,11 @@ def table(caption: Any, head: Sequence[Any], rows: Iterable[Sequence[Any]], kind
         lines.append(tag("tr", tag("th", first, scope="row"), cells))
     body = tag("tbody", join(lines))
     inner = tag(
-        "table", tag("caption", caption), tag("thead", tag("tr", heads)), body, class_=kind or None
+        "table",
+        tag("caption", tag("span", caption)),
+        tag("thead", tag("tr", heads)),
+        body,
+        class_=kind or None,
     )
     return tag("div", inner, class_="scroll", tabindex="0", role="region", aria_label=caption)
 
@@ -87,18 +93,21 @@ def section(id_: str, title: str, *content: Any) -> Markup:
 def number(value: float, digits: int = 3) -> str:
     """A number for people: `digits` significant ones, thousands apart, a true minus sign.
 
-    >>> number(-1234.567), number(0.04567), number(float("nan")), number(2e-13), number(3e7)
-    ('−1,235', '0.0457', '–', '2e−13', '30,000,000')
+    >>> number(-1234.567), number(0.04567), number(1), number(2e-13, 2), number(-2981.33, 5)
+    ('−1,235', '0.0457', '1.00', '2.0e−13', '−2,981.3')
     """
     value = float(value)
     if not math.isfinite(value):
         return "–" if math.isnan(value) else ("∞" if value > 0 else "−∞")
     size = abs(value)
-    if size >= 10 ** (digits - 1):
-        text = f"{value:,.0f}" if size < 1e15 else f"{value:.{digits}g}"
+    if size == 0:
+        return "0"
+    if 1e-4 <= size < 1e15:
+        places = max(0, digits - 1 - math.floor(math.log10(size)))
+        text = f"{value:,.{places}f}"
     else:
-        text = f"{value:.{digits}g}"
-    return text.replace("e-0", "e-").replace("e+", "e").replace("-", "−")
+        text = f"{value:.{digits - 1}e}".replace("e-0", "e-").replace("e+", "e")
+    return text.replace("-", "−")
 
 
 def percent(share: float) -> str:

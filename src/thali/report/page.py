@@ -46,7 +46,9 @@ def write_report(
     check_fitted(model)
     path = Path(path)
     if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder: give the name of a file, such as report.html.")
+        raise IsADirectoryError(
+            f"{path} is a folder: give the name of a file, such as report.html."
+        )
     if not path.parent.is_dir():
         raise FileNotFoundError(f"The folder {path.parent} does not exist: make it first.")
     _write(path, page(model, title, image_shape))
@@ -72,7 +74,7 @@ def page(
     return template.substitute(
         title=esc(plain(title, 200) if title else "Latent features"),
         style=Markup(_shipped("style.css")),
-        lede=sections.lede(model),
+        lede=esc(sections.lede(model)),
         nav=join(tag("a", words, href=f"#{id_}") for id_, (words, _) in parts.items()),
         sections=body,
         footer=sections.footer(),

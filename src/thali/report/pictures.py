@@ -36,6 +36,9 @@ VARIABLES = {
 }
 
 
+NO_SOFTWARE: Any = {"Software": None}  # the same picture is the same bytes in every version
+
+
 @contextmanager
 def drawing() -> Iterator[None]:
     """Matplotlib's own defaults while the report is drawn, whatever the user's settings are."""
@@ -48,12 +51,17 @@ def drawing() -> Iterator[None]:
         yield
 
 
+def panel(height: float) -> Axes:
+    """Axes of a figure as wide as a column of the page, so that 8 points stay readable."""
+    return style.given_or_new(None, 3.7, height)
+
+
 def svg(ax: Axes, name: str, words: str, wide: bool = False) -> Markup:
     """The figure of `ax` as inline SVG; `words` are read to those who cannot see it.
 
     A wide picture keeps its size and scrolls in its own box, so that it can be read on a phone.
     """
-    figure = ax.get_figure(root=True) if hasattr(ax, "get_figure") else ax.figure
+    figure: Any = ax.figure
     figure.set_facecolor("none")
     for each in figure.axes:
         each.set_facecolor("none")
@@ -75,9 +83,7 @@ def _inline(text: str, name: str, words: str) -> Markup:
     text = text.replace("xlink:href", "href")
     # Ids must be unique in the page: keep those that are pointed at, under the picture's name.
     used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', text))
-    text = re.sub(
-        r'\sid="([^"]*)"', lambda m: f' id="{name}-{m[1]}"' if m[1] in used else "", text
-    )
+    text = re.sub(r'\sid="([^"]*)"', lambda m: f' id="{name}-{m[1]}"' if m[1] in used else "", text)
     text = re.sub(r'(url\(#|href="#)([^")]+)', rf"\g<1>{name}-\g<2>", text)
     for colour, variable in VARIABLES.items():
         text = re.sub(re.escape(colour) + r"\b", f"var(--{variable})", text, flags=re.IGNORECASE)
@@ -87,15 +93,14 @@ def _inline(text: str, name: str, words: str) -> Markup:
     return Markup(text.strip())
 
 
-def png(image: np.ndarray, bounds: tuple[float, float], words: str) -> Markup:
+def png(image: np.ndarray, scale: tiles.Scale, words: str) -> Markup:
     """An (h, w) array as an `<img>` of h x w pixels; the page enlarges it without blurring."""
     from matplotlib.image import imsave
 
-    low, high = bounds
-    scaled = np.clip((tiles.shrink(image[None])[0] - low) / (high - low), 0, 1)
-    colour_map: Any = style.signed_map() if low < 0 else style.probability_map()
+    scaled = (tiles.shrink(image[None])[0] - scale.low) / (scale.high - scale.low)
+    colour_map: Any = scale.colours()
     buffer = BytesIO()
-    imsave(buffer, colour_map(scaled), format="png", metadata={"Software": None})
+    imsave(buffer, colour_map(np.clip(scaled, 0, 1)), format="png", metadata=NO_SOFTWARE)
     code = base64.b64encode(buffer.getvalue()).decode("ascii")
     h, w = scaled.shape
     return Markup(

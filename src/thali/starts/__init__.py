@@ -1,25 +1,34 @@
 """Where an engine begins: a start is a matrix Z and numbers for the hyperparameters.
 
-One file a start: ``prior``, ``empty``, ``ica``, ``given`` (a matrix or a fitted model), and
-``race``, which tries several for a while and lets the log joint decide.
+One file a start: ``prior``, ``empty``, ``ica``, ``columns``, ``given`` (a matrix or a fitted
+model), and ``race``, which tries several, shakes them, and lets the log joint decide.
 """
 
 from thali.starts.base import Start, check_init
+from thali.starts.columns import columns_start
 from thali.starts.empty import empty_start
 from thali.starts.given import given_start
 from thali.starts.ica import ica_start
 from thali.starts.prior import prior_start
-from thali.starts.race import race
+from thali.starts.race import Finish, rank, shake
 
-NAMED = {"ica": ica_start, "prior": prior_start, "empty": empty_start}
+NAMED = {
+    "ica": ica_start,
+    "columns": columns_start,
+    "prior": prior_start,
+    "empty": empty_start,
+}
 
 __all__ = [
     "NAMED",
+    "Finish",
     "Start",
     "check_init",
+    "columns_start",
     "empty_start",
     "given_start",
     "ica_start",
     "prior_start",
-    "race",
+    "rank",
+    "shake",
 ]

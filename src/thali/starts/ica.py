@@ -19,6 +19,7 @@ from thali.data import Data
 from thali.hyperparameters import Law
 from thali.model import Model
 from thali.starts.base import Start
+from thali.structures import counts_from_gram
 
 LARGEST_RANK = 100
 ROUNDS = 50  # of least squares and flips; a handful suffices
@@ -192,13 +193,37 @@ def drop_rejected(
     model: Model, data: Data, Z: np.ndarray, hyper: dict[str, float]
 ) -> np.ndarray:
     """Drop, one at a time, the column whose loss raises the log joint the most."""
-    fixed = model.at(fitted_scales(model, data, Z, hyper))
-    best = fixed.log_joint(data.reduced, Z)
-    while Z.shape[1]:
-        without = [np.delete(Z, k, axis=1) for k in range(Z.shape[1])]
-        values = [fixed.log_joint(data.reduced, candidate) for candidate in without]
+    from thali.kernels.collapsed_rows import log_evidence
+
+    numbers = fitted_scales(model, data, Z, hyper)
+    prior = model.at(numbers).prior
+    bits = Z.astype(float)
+    C, T = bits.T @ bits, bits.T @ data.reduced
+    P, total = T @ T.T, float(data.squares.sum())
+
+    def log_joint(keep: np.ndarray) -> float:
+        """From ZᵀZ and TTᵀ of the kept columns alone, so that no candidate touches the data."""
+        gram = C[np.ix_(keep, keep)]
+        d, U = np.linalg.eigh(gram)
+        t = np.einsum("ki,kl,li->i", U, P[np.ix_(keep, keep)], U, optimize=True)
+        evidence = log_evidence(
+            np.maximum(d, 0.0),
+            np.ascontiguousarray(t),
+            total,
+            data.n,
+            float(data.d),
+            numbers["sigma_x"],
+            numbers["sigma_a"],
+        )
+        return evidence + prior.log_prob_counts(counts_from_gram(data.n, gram))
+
+    keep = np.arange(Z.shape[1])
+    best = log_joint(keep)
+    while len(keep):
+        without = [np.delete(keep, k) for k in range(len(keep))]
+        values = [log_joint(candidate) for candidate in without]
         if max(values) <= best:
             break
         best = max(values)
-        Z = without[int(np.argmax(values))]
-    return Z
+        keep = without[int(np.argmax(values))]
+    return Z[:, keep]

@@ -1,29 +1,96 @@
-"""The race: short runs from several starts, and the log joint decides.
+"""The race: several starts run for a while, are shaken, and the log joint decides.
 
-No single start wins on every data set. Each contender runs for a short while; chains then begin
-from where the best contenders ended, each chain from another where several are good.
+No single start wins on every data set, and a Gibbs sampler alone seldom leaves the mode it fell
+into: features stay split, fused or doubled. So each contender runs a few sweeps; the best ones
+then search on, by a change of one or two columns, a few sweeps, and the better of before and after
+(iterated local search). Chains begin from the best points found, each from another contender where
+several are good. All this comes before burn-in: it chooses where chains begin, not how they move.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 from thali.starts.base import Start
 
 BEHIND = 0.002  # a contender further behind than this share of the best log joint drops out
+ROUND = 12  # sweeps after a change before it is judged
+PATIENCE = 25  # rounds without a gain after which a search ends
 
 
 class Finish(NamedTuple):
-    """Where a contender ended: a start to go on from, and its log joint."""
+    """The best point of a walk: a start to go on from, and its log joint."""
 
     start: Start
     log_joint: float
 
 
-def race(finishes: Sequence[Finish], chains: int) -> list[Start]:
-    """Rank the contenders and give each chain a start: the best first, then the other good ones."""
+Walk = Callable[[np.random.Generator, Start, int], Finish]
+
+
+def shake(
+    rng: np.random.Generator, at: Finish, walk: Walk, rounds: int, capacity: int = -1
+) -> Finish:
+    """Iterated local search from ``at``: change columns, walk ``ROUND`` sweeps, keep the better."""
+    failures = 0
+    for _ in range(rounds):
+        if failures == PATIENCE:
+            break
+        Z = change_columns(rng, at.start.Z, capacity)
+        tried = walk(rng, Start(at.start.name, Z, at.start.hyper), ROUND)
+        failures = 0 if tried.log_joint > at.log_joint else failures + 1
+        at = max(at, tried, key=lambda finish: finish.log_joint)
+    return at
+
+
+def rank(finishes: Sequence[Finish], chains: int) -> list[Start]:
+    """A start for each chain: the best contender's first, then those of the other good ones."""
     ranked = sorted(finishes, key=lambda finish: -finish.log_joint)
     best = ranked[0].log_joint
-    good = [f.start for f in ranked if best - f.log_joint <= BEHIND * abs(best)] or [ranked[0].start]
+    good = [f.start for f in ranked if best - f.log_joint <= BEHIND * abs(best)]
+    good = good or [ranked[0].start]  # no log joint at all (stopped at once): take the first
     return [good[i % len(good)] for i in range(chains)]
+
+
+def change_columns(rng: np.random.Generator, Z: np.ndarray, capacity: int = -1) -> np.ndarray:
+    """Drop, split, join or disentangle one or two features, partners by their overlap.
+
+    >>> import numpy as np
+    >>> Z = np.eye(4, dtype=bool)
+    >>> change_columns(np.random.default_rng(0), Z).shape[0]
+    4
+    """
+    k = Z.shape[1]
+    if k < 2:
+        return Z
+    a, b = overlapping_pair(rng, Z)
+    first, second = Z[:, a], Z[:, b]
+    rest = np.delete(Z, [a, b], axis=1)
+    half = rng.random(len(Z)) < 0.5
+    moves = [
+        [second],  # drop one
+        [],  # drop both
+        [first | second],  # join
+        [first & ~second, second],  # take the shared rows away
+        [first ^ second, second],  # turn the shared rows around
+        [first & half, first & ~half, second],  # split one at random
+    ]
+    if 0 <= capacity < k + 1:
+        moves.pop()
+    kept = moves[int(rng.integers(len(moves)))]
+    changed = np.column_stack([rest, *kept])
+    return np.ascontiguousarray(changed[:, changed.any(axis=0)])
+
+
+def overlapping_pair(rng: np.random.Generator, Z: np.ndarray) -> tuple[int, int]:
+    """A random column and a partner, likelier the more rows they share (cosine, plus a little)."""
+    a = int(rng.integers(Z.shape[1]))
+    bits = Z.astype(float)
+    shared = bits[:, a] @ bits
+    sums = bits.sum(axis=0)
+    weight = 0.05 + shared / np.sqrt(sums * sums[a])
+    weight[a] = 0.0
+    return a, int(rng.choice(Z.shape[1], p=weight / weight.sum()))

@@ -1,0 +1,99 @@
+"""Broken variants of the library, made from its own source by changing a line or two.
+
+A test that cannot fail shows nothing.  `mutate` copies a module's source, replaces given pieces
+(each must occur exactly once), and imports the copy under a name of its own; `install_kernel` puts
+such a copy in the place of the Gibbs kernel for one test.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+KERNEL = "thali.kernels.collapsed_rows"
+Change = tuple[str, str]
+
+
+def mutate(module: str, changes: Sequence[Change], folder: Path) -> ModuleType:
+    """A copy of ``module`` with each (old, new) piece of text replaced, compiled in ``folder``."""
+    source = inspect.getsource(importlib.import_module(module))
+    for old, new in changes:
+        assert source.count(old) == 1, f"{module} has {source.count(old)} times: {old!r}"
+        source = source.replace(old, new)
+    name = f"mutant_{abs(hash((module, tuple(changes)))):x}"
+    path = folder / f"{name}.py"
+    path.write_text(source, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    copy = importlib.util.module_from_spec(spec)
+    sys.modules[name] = copy  # dataclasses and numba look their module up by name
+    spec.loader.exec_module(copy)
+    return copy
+
+
+def install_kernel(patch: pytest.MonkeyPatch, kernel: ModuleType) -> None:
+    """Let the engine find ``kernel`` where it looks for its own, until the patch is undone."""
+    import thali.kernels
+
+    patch.setitem(sys.modules, KERNEL, kernel)
+    patch.setattr(thali.kernels, "collapsed_rows", kernel)
+
+
+def block(text: str, indent: int) -> str:
+    """``text`` dedented and moved to ``indent`` spaces, to fit where it is put."""
+    return textwrap.indent(textwrap.dedent(text).strip("\n"), " " * indent).lstrip()
+
+
+# The same dish is sampled as a bit with the prior m/N, m = 1 counting the row itself, and fresh
+# dishes are drawn on top of those that stay.  (All of a row's own dishes are equal columns, so
+# switching the dropped ones back on and letting the sweep remove that many changes nothing else.)
+SINGLETONS_AS_BITS: list[Change] = [
+    (
+        "            if m == 0.0:\n                continue\n",
+        "            if m == 0.0:\n                m = 1.0\n",
+    ),
+    (
+        "new = draw_new_dishes(rng, rho, 1.0 + q - own / r, r, free, law)",
+        block(
+            """
+            stay = 0
+            for i in range(k):
+                if rows.m[i] == 0.0:
+                    if z[i]:
+                        stay += 1
+                    else:
+                        flip(rows, n, x, k, i)
+            new = stay + draw_new_dishes(
+                rng, rho, 1.0 + q, r, free - stay if free >= 0 else -1, law
+            )
+            """,
+            8,
+        ),
+    ),
+]
+AT_MOST_ONE_NEW_DISH: list[Change] = [
+    ("while free < 0 or j < free:", "while (free < 0 or j < free) and j < 1:"),
+]
+NEVER_REFRESHED: list[Change] = [
+    ("    refresh(rows, k, r)\n    cap = rows", "    cap = rows"),
+    ("            drift = max(drift, refresh(rows, k, r))\n", "            drift = 0.0\n"),
+]
+# Python, not kernel: P(z = 1) = m/(N−1), and α drawn with (Σm, N) in place of (K, H_N).
+ODDS_OFF_BY_ONE: list[Change] = [("np.log(m) - np.log(n - m)", "np.log(m) - np.log(n - 1.0 - m)")]
+ALPHA_FROM_SUMS: list[Change] = [
+    (
+        "k, rate = len(counts.column_sums), harmonic(counts.n, 1.0)",
+        "k, rate = float(counts.column_sums.sum()), float(counts.n)",
+    )
+]
+# The density of σ in place of that of log σ: a Jacobian forgotten.
+NO_JACOBIAN: list[Change] = [("return log_density(exp(u)) + u if", "return log_density(exp(u)) if")]

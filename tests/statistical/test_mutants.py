@@ -1,0 +1,133 @@
+"""Deliberately broken samplers must be caught, by the very checks that the right one passes.
+
+Each mutant is the library's own source with a line or two changed (``mutants.py``), known mistakes
+of public programs among them.  The enumeration check and Geweke's test are run on it with the
+thresholds of the suite, and must raise an alarm; an unchanged copy must not.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from oracles import PriorSpec
+from statistical import mutants, test_enumeration, test_geweke
+from statistical.budget import alarms
+from statistical.mutants import KERNEL, install_kernel, mutate
+
+import thali
+
+TIGHT = test_enumeration.CASES["N=2 ibp α=3"]
+FOUR_ROWS = test_enumeration.CASES["N=4 ibp α=1"]
+ALPHA_INFERRED = test_enumeration.CASES["N=3 ibp α~Gamma"]
+SIGMA_INFERRED = test_enumeration.CASES["N=2 ibp σ inferred"]
+JOINT = test_geweke.CASES["ibp"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("mutants")
+
+
+@pytest.fixture(scope="module")
+def kernel(folder):
+    """Kernel mutants by name, compiled once."""
+    made = {}
+
+    def get(name):
+        if name not in made:
+            made[name] = mutate(KERNEL, getattr(mutants, name), folder)
+        return made[name]
+
+    return get
+
+
+def ibp_mutant(changes, folder, alpha):
+    law = thali.Gamma(*alpha) if isinstance(alpha, tuple) else alpha
+    return mutate("thali.priors.ibp", changes, folder).IBP(alpha=law)
+
+
+@pytest.mark.parametrize("name", ["SINGLETONS_AS_BITS", "AT_MOST_ONE_NEW_DISH"])
+def test_enumeration_catches_a_broken_kernel(name, kernel, monkeypatch, seed):
+    install_kernel(monkeypatch, kernel(name))
+    assert alarms(test_enumeration.check(TIGHT, seed, sweeps=2000))
+
+
+@pytest.mark.parametrize("name", ["SINGLETONS_AS_BITS", "AT_MOST_ONE_NEW_DISH"])
+def test_geweke_catches_a_broken_kernel(name, kernel, monkeypatch, seed):
+    install_kernel(monkeypatch, kernel(name))
+    assert alarms(test_geweke.geweke_p_values(seed, JOINT, draws=10_000))
+
+
+def test_enumeration_catches_odds_off_by_one(folder, seed):
+    """P(z = 1) = m/(N−1) in place of m/N."""
+    prior = ibp_mutant(mutants.ODDS_OFF_BY_ONE, folder, FOUR_ROWS.prior.alpha)
+    assert alarms(test_enumeration.check(FOUR_ROWS, seed, sweeps=2000, prior=prior))
+
+
+def test_geweke_catches_odds_off_by_one(folder, seed):
+    prior = ibp_mutant(mutants.ODDS_OFF_BY_ONE, folder, test_geweke.ALPHA)
+    assert alarms(test_geweke.geweke_p_values(seed, JOINT, draws=10_000, prior=prior))
+
+
+def test_enumeration_catches_alpha_drawn_from_sums(folder, seed):
+    """α ~ Gamma(a + Σm, b + N) in place of Gamma(a + K, b + H_N)."""
+    prior = ibp_mutant(mutants.ALPHA_FROM_SUMS, folder, ALPHA_INFERRED.prior.alpha)
+    assert alarms(test_enumeration.check(ALPHA_INFERRED, seed, sweeps=2000, prior=prior))
+
+
+def test_geweke_catches_alpha_drawn_from_sums(folder, seed):
+    prior = ibp_mutant(mutants.ALPHA_FROM_SUMS, folder, test_geweke.ALPHA)
+    assert alarms(test_geweke.geweke_p_values(seed, JOINT, draws=10_000, prior=prior))
+
+
+def forget_the_jacobian(folder, monkeypatch):
+    from thali.engines import collapsed_gibbs
+
+    broken = mutate("thali.hyperparameters", mutants.NO_JACOBIAN, folder)
+    monkeypatch.setattr(collapsed_gibbs, "slice_step", broken.slice_step)
+
+
+def test_enumeration_catches_a_forgotten_jacobian(folder, monkeypatch, seed):
+    """σ sampled on the log scale with the density of σ itself."""
+    forget_the_jacobian(folder, monkeypatch)
+    assert alarms(test_enumeration.check(SIGMA_INFERRED, seed, sweeps=2000))
+
+
+def test_geweke_catches_a_forgotten_jacobian(folder, monkeypatch, seed):
+    forget_the_jacobian(folder, monkeypatch)
+    assert alarms(test_geweke.geweke_p_values(seed, JOINT, draws=10_000))
+
+
+def test_an_unchanged_copy_of_the_prior_raises_no_alarm(folder, seed):
+    prior = ibp_mutant([], folder, ALPHA_INFERRED.prior.alpha)
+    assert not alarms(test_enumeration.check(ALPHA_INFERRED, seed, sweeps=2000, prior=prior))
+
+
+@pytest.mark.slow
+def test_an_unchanged_copy_of_the_kernel_raises_no_alarm(folder, monkeypatch, seed):
+    install_kernel(monkeypatch, mutate(KERNEL, [], folder))
+    assert not alarms(test_enumeration.check(TIGHT, seed, sweeps=2000))
+    assert not alarms(test_geweke.geweke_p_values(seed, JOINT, draws=10_000))
+
+
+def test_the_textbook_sampler_agrees_with_enumeration(textbook, seed):
+    """Two oracles against each other: the one of the benchmark is right, not only slow."""
+    case = test_enumeration.CASES["N=2 ibp α~Gamma"]
+    walk = textbook.textbook_gibbs(
+        np.random.default_rng(seed),
+        case.X,
+        sigma_x=test_enumeration.SIGMA_X,
+        sigma_a=test_enumeration.SIGMA_A,
+        alpha_law=case.prior.alpha,
+        step_sigmas=False,
+    )
+    states = [next(walk) for _ in range(4000)]
+    kept = {
+        "n_features": np.array([[float(s.n_features) for s in states]]),
+        "alpha": np.array([[s.alpha for s in states]]),
+    }
+    gram = np.array([[s.Z @ s.Z.T for s in states]])
+    found = test_enumeration.p_values(case, kept, gram)
+    assert isinstance(case.prior, PriorSpec)
+    judged = alarms(found)
+    assert not judged, judged

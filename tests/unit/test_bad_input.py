@@ -1,0 +1,487 @@
+"""Each row of the tables in docs/bad-input.md: a right answer, or the words that it promises."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import re
+import resource
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+
+import thali
+from thali.cli import run
+from thali.evaluation import match_features
+
+PAGE = (Path(__file__).parents[2] / "docs" / "bad-input.md").read_text(encoding="utf-8")
+REFUSALS = ValueError, TypeError, OSError, MemoryError
+
+
+def promised(section: str) -> dict[str, str]:
+    """The rows under a heading: input → what happens."""
+    part = PAGE.split(f"## {section}")[1].split("\n## ")[0]
+    return dict(re.findall(r"^\| (?!input)(?!-)(.+?) \| (.+?) \|$", part, re.MULTILINE))
+
+
+MATRICES = promised("A matrix given to `fit`")
+MODELS = promised("A saved model given to `load`")
+DATA_FILES = promised("A file given to `thali fit`")
+
+
+def words(row: str) -> str:
+    """The words that a table promises for a refused input."""
+    found = re.fullmatch(r"refused: `(.+)`", row)
+    assert found, row
+    return found[1]
+
+
+def refusals(table: dict[str, str]) -> list[str]:
+    return [name for name, row in table.items() if row.startswith("refused")]
+
+
+# -------------------------------------------------------------------------------- matrices, fitted
+
+DATA = thali.datasets.images(n=20, random_state=1)
+X = DATA.X
+
+
+def fit(X: Any, **settings: Any) -> thali.LatentFeatures:
+    settings = {"engine": thali.CollapsedGibbs(sweeps=40, chains=2), **settings}
+    return thali.LatentFeatures(random_state=0, progress=False, **settings).fit(X)
+
+
+WHOLE = np.round(10 * X)
+SAME: dict[str, tuple[Any, Any]] = {  # an input, and the float64 array in C order that it equals
+    "integers": (WHOLE.astype(np.int16), WHOLE),
+    "booleans": (X > 0.5, (X > 0.5).astype(float)),
+    "float32": (X.astype(np.float32), X.astype(np.float32).astype(float)),
+    "Fortran order": (np.asfortranarray(X), X),
+    "a slice with steps": (np.repeat(np.repeat(X, 2, axis=0), 3, axis=1)[::2, ::3], X),
+    "a list of lists": (X.tolist(), X),
+    "an array of objects that are numbers": (X.astype(object), X),
+    "numbers written as text": (X.astype(str), X),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_the_same_numbers_give_the_same_answer(name):
+    assert MATRICES[name].startswith("fitted: the same answer")
+    given, plain = SAME[name]
+    model, expected = fit(given), fit(plain)
+    np.testing.assert_array_equal(model.Z_, expected.Z_)
+    np.testing.assert_array_equal(model.components_, expected.components_)
+    assert model.X_.dtype == np.float64
+    assert model.X_.flags.c_contiguous
+
+
+def all_finite(model: thali.LatentFeatures) -> bool:
+    """Whether every number of the answer is finite, and its parts fit together."""
+    n, d = model.X_.shape
+    assert model.Z_.shape == model.assignment_probabilities_.shape == (n, model.n_features_)
+    assert model.components_.shape == (model.n_features_, d)
+    numbers = [
+        model.components_,
+        model.assignment_probabilities_,
+        model.log_joint_,
+        model.alpha_,
+        model.sigma_x_,
+        model.sigma_a_,
+        model.score(model.X_),
+        model.transform(model.X_),
+        *model.history_.values(),
+    ]
+    return all(np.isfinite(part).all() for part in numbers)
+
+
+def small(model: thali.LatentFeatures) -> bool:
+    return all_finite(model)
+
+
+def constant(model: thali.LatentFeatures) -> bool:
+    there = model.inverse_transform(model.Z_)[:, -1]
+    return all_finite(model) and bool(np.abs(there - 7.0).max() < 1.0)
+
+
+def zero_there(model: thali.LatentFeatures) -> bool:
+    return all_finite(model) and bool((model.components_[:, -1] == 0.0).all())
+
+
+def reconstructed(model: thali.LatentFeatures) -> bool:
+    away = np.abs(model.inverse_transform(model.Z_) - model.X_).max()
+    return all_finite(model) and bool(away < 0.1 * np.abs(model.X_).max())
+
+
+def nothing(model: thali.LatentFeatures) -> bool:
+    return all_finite(model) and model.n_features_ == 0
+
+
+def equal_there(model: thali.LatentFeatures) -> bool:
+    return all_finite(model) and np.allclose(model.components_[:, :36], model.components_[:, 36:])
+
+
+RIGHT: dict[str, tuple[Any, Callable[[thali.LatentFeatures], bool]]] = {
+    "one row": (X[:1], small),
+    "one column": (X[:, :1], small),
+    "a single number": ([[3.0]], small),
+    "a constant column": (np.c_[X, np.full(20, 7.0)], constant),
+    "a column of zeros": (np.c_[X, np.zeros(20)], zero_there),
+    "all entries equal": (np.full((20, 5), 3.0), reconstructed),
+    "all entries zero": (np.zeros((20, 5)), nothing),
+    "all entries equal, centred": (np.full((20, 5), 3.0), nothing),
+    "equal rows": (np.repeat(X[:1], 20, axis=0), reconstructed),
+    "equal columns": (np.c_[X, X], equal_there),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_degenerate_data_get_a_right_answer(name):
+    assert MATRICES[name].startswith("fitted: ")
+    given, right = RIGHT[name]
+    assert right(fit(given, center="centred" in name))
+
+
+@pytest.mark.parametrize(
+    ("name", "scale"), [("values of size 10¹⁵", 1e15), ("values of size 10⁻¹⁵", 1e-15)]
+)
+def test_the_scale_of_the_data_does_not_matter(name, scale):
+    data = thali.datasets.images(n=40, random_state=1)
+    engine = thali.CollapsedGibbs(sweeps=400, chains=4)
+    plain, scaled = fit(data.X, engine=engine), fit(scale * data.X, engine=engine)
+    assert all_finite(scaled)
+    assert scaled.n_features_ == plain.n_features_
+    matching = match_features(plain.components_, scaled.components_ / scale)
+    assert matching.correlations.min() > 0.99
+    assert scaled.sigma_x_ / scale == pytest.approx(plain.sigma_x_, rel=0.05)
+
+
+def in_little_memory(code: str) -> str:
+    """What code prints in a process of its own, where a mistake with memory harms nothing else."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+
+    begin = (
+        "import numpy as np, thali\n"
+        "X = thali.datasets.images(n=20, random_state=1).X\n"
+        "def fit(X, prior='ibp', **settings):\n"
+        "    engine = thali.CollapsedGibbs(sweeps=40, chains=2, **settings)\n"
+        "    return thali.LatentFeatures(prior, engine=engine, random_state=0).fit(X)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", begin + code],
+        capture_output=True, text=True, timeout=300, preexec_fn=limit, check=False,
+    )  # fmt: skip
+    return done.stdout + done.stderr.strip().split("\n")[-1]
+
+
+def test_a_finite_prior_with_very_many_features_fits():
+    said = in_little_memory(
+        "model = fit(X, thali.BetaBernoulli(alpha=2.0, n_features=10**9))\n"
+        "print(model.n_features_, np.isfinite(model.components_).all())"
+    )
+    number, finite = said.split()
+    assert 0 < int(number) < 20
+    assert finite == "True"
+
+
+@pytest.mark.parametrize("k", [10**9, 200_000])
+def test_a_start_beyond_memory_is_refused(k):
+    said = in_little_memory(f"fit(X, init=np.broadcast_to(np.array(True), (20, {k})))")
+    assert said.startswith("MemoryError: ")
+    assert words(MATRICES["a start with more features than memory holds"]) in said
+
+
+# ------------------------------------------------------------------------------- matrices, refused
+
+
+def changed(value: Any, dtype: type = float) -> np.ndarray:
+    """X with one entry replaced."""
+    array = X.astype(dtype)
+    array[3, 4] = value
+    return array
+
+
+def two_missing() -> np.ndarray:
+    array = changed(np.nan)
+    array[9, 9] = np.nan
+    return array
+
+
+REFUSED: dict[str, Callable[[], Any]] = {
+    "values of size 10³⁰⁰": lambda: fit(1e300 * X),
+    "values of size 10⁻²⁰⁰": lambda: fit(1e-200 * X),
+    "text": lambda: fit(np.array([["1", "2"], ["red", "3"]])),
+    "a data frame with a column of text": lambda: fit(
+        pd.DataFrame({"a": ["1", "red"], "b": [1, 2]})
+    ),
+    "NaN": lambda: fit(two_missing()),
+    "None in an array of objects": lambda: fit(changed(None, object)),
+    "pandas' NA": lambda: fit(pd.DataFrame({"a": pd.array([1, None, 3]), "b": [1, 2, 3]})),
+    "a masked array": lambda: fit(np.ma.masked_greater(X, 1.0)),
+    "infinity": lambda: fit(changed(np.inf)),
+    "minus infinity": lambda: fit(changed(-np.inf)),
+    "no rows": lambda: fit(X[:0]),
+    "no columns": lambda: fit(X[:, :0]),
+    "an empty list": lambda: fit([]),
+    "one dimension": lambda: fit(X[0]),
+    "three dimensions": lambda: fit(X.reshape(20, 6, 6)),
+    "rows of different length": lambda: fit([[1.0, 2.0], [3.0]]),
+    "a path": lambda: fit("plates.csv"),
+    "complex numbers": lambda: fit(X + 1j),
+    "dates": lambda: fit(np.array([["2020-01-01"], ["2020-01-02"]], dtype="M8[D]")),
+    "an array of other objects": lambda: fit(changed({}, object)),
+    "a sparse matrix": lambda: fit(scipy.sparse.csr_matrix(X)),
+    "a sparse array": lambda: fit(scipy.sparse.csc_array(X)),
+    "column names that repeat": lambda: fit(pd.DataFrame(X[:, :2], columns=["a", "a"])),
+    "another number of columns at `transform`": lambda: fit(X).transform(X[:, :35]),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_matrix_is_refused_in_the_words_of_the_table(name):
+    with pytest.raises(REFUSALS) as caught:
+        REFUSED[name]()
+    assert words(MATRICES[name]) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+# ------------------------------------------------------------------------------------ saved models
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("saved") / "model.thali"
+    fit(X).save(path)
+    return path
+
+
+def test_a_saved_model_comes_back(saved):
+    model, loaded = fit(X), thali.load(saved)
+    np.testing.assert_array_equal(loaded.Z_, model.Z_)
+    np.testing.assert_array_equal(loaded.components_, model.components_)
+    assert loaded.log_joint_ == model.log_joint_
+
+
+def parts_of(path: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def zipped(parts: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+def with_meta(path: Path, change: Callable[[dict], Any]) -> bytes:
+    parts = parts_of(path)
+    meta = json.loads(parts["thali.json"])
+    change(meta)
+    return zipped({**parts, "thali.json": json.dumps(meta).encode()})
+
+
+def npy(array: Any, **options: Any) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, array, **options)
+    return buffer.getvalue()
+
+
+class Bomb:
+    """Ends the process when it is unpickled."""
+
+    def __reduce__(self) -> tuple[Any, tuple[()]]:
+        return os.abort, ()
+
+
+def flipped(content: bytes) -> bytes:
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 0xFF]) + content[middle + 1 :]
+
+
+def without(parts: dict[str, bytes], name: str) -> dict[str, bytes]:
+    assert name in parts
+    return {other: content for other, content in parts.items() if other != name}
+
+
+BROKEN: dict[str, Callable[[Path], bytes]] = {
+    "an empty file": lambda path: b"",
+    "a file that is no zip archive": lambda path: pickle.dumps(Bomb()),
+    "another zip archive": lambda path: zipped({"notes.txt": b"hello"}),
+    "a file cut short": lambda path: path.read_bytes()[:-100],
+    "a file with a changed byte": lambda path: flipped(path.read_bytes()),
+    "a file with an array left out": lambda path: zipped(without(parts_of(path), "X.npy")),
+    "a file with an array of another shape": lambda path: zipped(
+        {**parts_of(path), "X.npy": npy(X[:5])}
+    ),
+    "a file with a pickle in it": lambda path: zipped(
+        {**parts_of(path), "X.npy": npy(np.array([[Bomb()]], object), allow_pickle=True)}
+    ),
+    "a file that names an unknown class": lambda path: with_meta(
+        path, lambda meta: meta["fitted"]["prior"].update({"class": "system"})
+    ),
+    "a file of a newer version": lambda path: with_meta(path, lambda m: m.update(format=999)),
+    "a checkpoint": lambda path: with_meta(path, lambda meta: meta.update(kind="checkpoint")),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_model_file_is_refused(name, saved, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "bad.thali"
+    path.write_bytes(BROKEN[name](saved))
+    with pytest.raises(ValueError, match=re.escape(words(MODELS[name]))) as caught:
+        thali.load(path)
+    assert "\n" not in str(caught.value)
+    for command in ("show", "report"):  # the command line says the same, and writes nothing
+        assert run([command, "bad.thali"]) == 2
+        assert capsys.readouterr().err.startswith("error: bad.thali ")
+    assert os.listdir() == ["bad.thali"]
+
+
+def test_a_model_file_that_is_not_there(tmp_path):
+    for name, path in (("no file", tmp_path / "none.thali"), ("a folder", tmp_path)):
+        with pytest.raises(OSError, match=re.escape(words(MODELS[name]))):
+            thali.load(path)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99])
+def test_a_model_file_cut_or_changed_anywhere_is_noticed(share, saved, tmp_path):
+    content = saved.read_bytes()
+    at = min(int(share * len(content)), len(content) - 1)
+    path = tmp_path / "bad.thali"
+    path.write_bytes(content[:at])
+    with pytest.raises(ValueError, match=r"damaged"):
+        thali.load(path)
+
+
+# -------------------------------------------------------------------------------------- data files
+
+
+def half(array: np.ndarray, suffix: str) -> bytes:
+    """The beginning of a file that holds the array."""
+    buffer = io.BytesIO()
+    if suffix == "parquet":
+        pytest.importorskip("pyarrow")
+        pd.DataFrame(array, columns=[f"c{j}" for j in range(36)]).to_parquet(buffer)
+    else:
+        (np.save if suffix == "npy" else np.savez)(buffer, array)
+    content = buffer.getvalue()
+    return content[: 228 if suffix == "npy" else len(content) // 2]
+
+
+def npz(**arrays: Any) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
+
+
+FILES: dict[str, tuple[str, Callable[[], bytes]]] = {
+    "an unknown suffix": ("bad.xls", lambda: b"1,2"),
+    "an empty file given": ("bad.csv", lambda: b""),
+    "a header without rows": ("bad.csv", lambda: b"a,b,c\n"),
+    "a half-written CSV": ("bad.csv", lambda: b"a,b,c\n1,2,3\n4,5"),
+    "a quote that is never closed": ("bad.csv", lambda: b'a,b,c\n1,2,"3\n4,5,6\n'),
+    "a line with too few fields": ("bad.csv", lambda: b"a,b,c\n1,2,3\n4,5\n7,8,9\n"),
+    "text in a column of numbers": ("bad.csv", lambda: b"a,b,c\n1,2,3\n4,five,6\n"),
+    "decimal commas": ("bad.csv", lambda: b"a;b\n1;2,5\n"),
+    "missing entries": ("bad.csv", lambda: b"a,b,c\n1,NA,3\n,5,6\n"),
+    "infinite entries": ("bad.csv", lambda: b"a,b,c\n1,2,3\n4,5,-inf\n"),
+    "bytes that are no text": ("bad.csv", lambda: bytes(range(9))),
+    "another encoding": ("bad.csv", lambda: "é,b\n1,2\n".encode("latin-1")),
+    "an Excel workbook called CSV": ("bad.csv", lambda: zipped({"xl/workbook.xml": b"<x/>"})),
+    "two columns of one name": ("bad.csv", lambda: b"a,b,a\n1,2,3\n"),
+    "an unknown column": ("bad.csv --columns rise", lambda: b"rice,dal\n1,2\n"),
+    "a half-written NPY": ("bad.npy", lambda: half(X, "npy")),
+    "a half-written NPZ": ("bad.npz", lambda: half(X, "npz")),
+    "a half-written Parquet": ("bad.parquet", lambda: half(X, "parquet")),
+    "a pickle in an NPY": (
+        "bad.npy",
+        lambda: npy(np.array([[Bomb()]], object), allow_pickle=True),
+    ),
+    "a sparse matrix in an NPZ": (
+        "bad.npz",
+        lambda: npz(data=[1.0], indices=[0], indptr=[0, 1], shape=[1, 1], format=b"csr"),
+    ),
+    "several matrices in an NPZ": ("bad.npz", lambda: npz(X=X, Y=X)),
+    "an array of three dimensions": ("bad.npy", lambda: npy(X.reshape(20, 6, 6))),
+}
+
+
+def refused_by_fit(arguments: list[str], expected: str, capsys: pytest.CaptureFixture) -> None:
+    """Run `thali fit`; it must say one line and leave the folder as it was."""
+    before = sorted(os.listdir())
+    assert run(["fit", *arguments, "--quiet"]) == 2
+    assert run(["fit", *arguments, "--quiet", "--out", "deep/er/out"]) == 2
+    complaints = capsys.readouterr().err.splitlines()
+    assert len(complaints) == 2
+    for complaint in complaints:
+        assert complaint.startswith("error: ")
+        assert expected in complaint
+    assert sorted(os.listdir()) == before
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_data_file_is_refused_and_nothing_is_written(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    arguments, content = FILES[name]
+    Path(arguments.split()[0]).write_bytes(content())
+    refused_by_fit(arguments.split(), words(DATA_FILES[name]), capsys)
+
+
+def test_a_data_file_that_is_not_there(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("plates.csv").write_text("1,2\n")
+    for name, path in (
+        ("a file that is not there", "plate.csv"),
+        ("a folder instead of a file", "."),
+    ):
+        refused_by_fit([path], words(DATA_FILES[name]), capsys)
+
+
+def test_an_existing_folder_keeps_what_was_in_it(tmp_path, monkeypatch, capsys):
+    """Earlier results stay whole when a later run is refused."""
+    monkeypatch.chdir(tmp_path)
+    np.save("good.npy", X)
+    assert (
+        run(["fit", "good.npy", "--sweeps", "10", "--chains", "1", "--quiet", "--out", "out"]) == 0
+    )
+    before = {path.name: path.read_bytes() for path in Path("out").iterdir()}
+    np.save("bad.npy", two_missing())
+    assert run(["fit", "bad.npy", "--quiet", "--out", "out"]) == 2
+    assert {path.name: path.read_bytes() for path in Path("out").iterdir()} == before
+
+
+# ------------------------------------------------------------------------------ the table is whole
+
+
+def test_every_row_of_the_page_has_a_test_and_every_test_a_row():
+    rows = [*MATRICES, *MODELS, *DATA_FILES]
+    others = {
+        "values of size 10¹⁵",
+        "values of size 10⁻¹⁵",
+        "a finite prior with 10⁹ features",
+        "a start with more features than memory holds",
+        "a model that was saved",
+        "no file",
+        "a folder",
+        "a file that is not there",
+        "a folder instead of a file",
+    }
+    assert len(rows) == len(set(rows))
+    assert set(rows) == {*SAME, *RIGHT, *REFUSED, *BROKEN, *FILES, *others}
+    assert {*REFUSED, *BROKEN, *FILES} <= {
+        *refusals(MATRICES), *refusals(MODELS), *refusals(DATA_FILES)
+    }  # fmt: skip

@@ -1,0 +1,322 @@
+"""The report is one file that stands alone, reads on a phone, and runs nothing from the data."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.exceptions import NotFittedError
+
+import thali
+from thali.report import write_report
+from thali.report.convergence import Scalar, judge, level_of
+from thali.report.fit import fit_of
+
+EVIL = "<script>alert(1)</script>"
+VOID = {"meta", "img", "br", "hr", "link", "input"}
+SECTIONS = ["summary", "convergence", "features", "assignments", "reconstructions", "reading"]
+
+
+def fitted(X: Any, sweeps: int = 30, chains: int = 2, **options: Any) -> thali.LatentFeatures:
+    engine = thali.CollapsedGibbs(sweeps=sweeps, chains=chains)
+    return thali.LatentFeatures(engine=engine, random_state=0, progress=False, **options).fit(X)
+
+
+@pytest.fixture(scope="module")
+def images() -> thali.LatentFeatures:
+    return fitted(thali.datasets.images(n=40, random_state=0).X, sweeps=40, chains=4)
+
+
+@pytest.fixture(scope="module")
+def named() -> thali.LatentFeatures:
+    rng = np.random.default_rng(3)
+    X = (rng.random((25, 3)) < 0.4) @ rng.normal(size=(3, 12)) + 0.2 * rng.normal(size=(25, 12))
+    names = [
+        EVIL,
+        '" onload="alert(2)',
+        "a&b",
+        "名前",
+        "गति",
+        "سرعة",
+        "x" * 300,
+        "\x00",
+        "$a$",
+    ]
+    columns = names + [f"column {j}" for j in range(3)]
+    rows = [EVIL, "</td></table>", "w" * 200] + [f"r{i}" for i in range(22)]
+    return fitted(pd.DataFrame(X, columns=columns, index=rows))
+
+
+class Outline(HTMLParser):
+    """Tags, attributes and text of a page; complains of tags that do not close."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(page)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def page_of(model: thali.LatentFeatures, folder: Path, **options: Any) -> str:
+    path = write_report(model, folder / "report.html", **options)
+    return path.read_text(encoding="utf-8")
+
+
+def test_it_has_every_section_and_the_numbers(images: thali.LatentFeatures, tmp_path: Path) -> None:
+    page = page_of(images, tmp_path, title="Forty images")
+    outline = Outline(page)
+    assert [a["id"] for t, a in outline.tags if t == "section"] == SECTIONS
+    assert "<h1>Forty images</h1>" in page
+    for words in ("40", "36", repr(images.prior_), "finished", "R-hat", str(images.seed_)):
+        assert words in outline.text
+    ids = [a["id"] for _, a in outline.tags if "id" in a]
+    assert len(ids) == len(set(ids))
+    assert all(a.get("alt") for t, a in outline.tags if t == "img")
+
+
+@pytest.mark.parametrize("which", ["images", "named"])
+def test_it_needs_nothing_outside_itself(
+    which: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    page = page_of(request.getfixturevalue(which), tmp_path)
+    assert "://" not in page
+    assert not re.search(r"@import|url\((?!#)", page)
+    for tag, attributes in Outline(page).tags:
+        assert tag not in ("script", "link", "iframe", "object", "base")
+        for key in ("src", "href"):
+            value = attributes.get(key) or "#"
+            assert value.startswith(("#", "data:image/png;base64,"))
+
+
+def test_names_are_text_and_never_markup(named: thali.LatentFeatures, tmp_path: Path) -> None:
+    page = page_of(named, tmp_path, title=f"</title>{EVIL}")
+    outline = Outline(page)
+    assert "<script" not in page
+    assert not [a for _, a in outline.tags if any(key.startswith("on") for key in a)]
+    assert EVIL in outline.text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "\x00" not in page
+    assert "x" * 300 not in page
+
+
+def test_it_is_written_whole_or_not_at_all(
+    images: thali.LatentFeatures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "report.html"
+    path.write_text("old")
+
+    def refuse(*_: Any) -> None:
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.replace", refuse)
+        with pytest.raises(OSError, match="no space"):
+            write_report(images, path)
+    assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
+    assert path.read_text() == "old"
+    assert write_report(images, str(path)) == path
+    assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
+    assert path.read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_bad_places_and_shapes_get_one_sentence(
+    images: thali.LatentFeatures, tmp_path: Path
+) -> None:
+    with pytest.raises(IsADirectoryError, match="is a folder"):
+        write_report(images, tmp_path)
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        write_report(images, tmp_path / "none" / "report.html")
+    with pytest.raises(ValueError, match="does not fit rows of 36 values"):
+        write_report(images, tmp_path / "report.html", image_shape=(5, 5))
+    with pytest.raises(NotFittedError):
+        write_report(thali.LatentFeatures(), tmp_path / "report.html")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_same_model_gives_the_same_bytes_whatever_the_settings(
+    images: thali.LatentFeatures, tmp_path: Path
+) -> None:
+    first = page_of(images, tmp_path)
+    with mpl.rc_context({"font.size": 30, "lines.linewidth": 9, "axes.grid": True}):
+        before = dict(mpl.rcParams)
+        assert page_of(images, tmp_path) == first
+        assert dict(mpl.rcParams) == before
+
+
+EXTREMES = {
+    "one row": lambda: fitted(np.ones((1, 5))),
+    "one column": lambda: fitted(np.arange(12.0)[:, None]),
+    "one chain": lambda: fitted(np.eye(8), chains=1),
+    "zeros": lambda: fitted(np.zeros((6, 16))),
+    "centred": lambda: fitted(np.eye(9) + 50, center=True),
+    "huge": lambda: fitted(1e15 * np.eye(9)),
+    "wide": lambda: fitted(np.random.default_rng(0).normal(size=(10, 3_000)), sweeps=4),
+}
+
+
+@pytest.mark.parametrize("case", EXTREMES)
+def test_it_copes_with(case: str, tmp_path: Path) -> None:
+    outline = Outline(page_of(EXTREMES[case](), tmp_path))
+    assert [a["id"] for t, a in outline.tags if t == "section"] == SECTIONS
+    assert "nan" not in re.findall(r"[a-z]+", outline.text.lower())
+
+
+def test_no_features_is_an_answer(tmp_path: Path) -> None:
+    model = thali.LatentFeatures(
+        prior=thali.IBP(alpha=1e-9),
+        likelihood=thali.LinearGaussian(sigma_x=1.0, sigma_a=1.0),
+        engine=thali.CollapsedGibbs(sweeps=6, chains=2, init="empty"),
+        random_state=0,
+        progress=False,
+    ).fit(np.random.default_rng(0).normal(size=(7, 16)))
+    assert model.n_features_ == 0
+    assert "No features were found" in Outline(page_of(model, tmp_path)).text
+
+
+def test_fit_is_what_the_formula_says(images: thali.LatentFeatures) -> None:
+    left = images.X_ - images.inverse_transform(images.Z_)
+    found = fit_of(images)
+    assert found.explained == pytest.approx(1 - (left**2).sum() / (images.X_**2).sum())
+    assert found.left_over == pytest.approx(np.sqrt((left**2).mean()))
+    assert found.worst == (left**2).sum(axis=1).argmax()
+
+
+@pytest.mark.parametrize(
+    ("level", "values", "rhat", "ess"),
+    [
+        ("good", [[1, 2, 1], [2, 1, 2]], 1.005, 500),
+        ("fair", [[1, 2, 1], [2, 1, 2]], 1.005, 150),
+        ("fair", [[1, 2, 1], [2, 1, 2]], 1.03, 500),
+        ("poor", [[1, 2, 1], [2, 1, 2]], 1.3, 500),
+        ("poor", [[3, 3, 3], [4, 4, 4]], np.nan, np.nan),
+        ("fixed", [[3, 3, 3], [3, 3, 3]], np.nan, np.nan),
+        ("unknown", [[1, 2, 3]], np.nan, 100),
+        ("unknown", [[1, 2], [2, 1]], np.nan, np.nan),
+    ],
+)
+def test_levels(level: str, values: Any, rhat: float, ess: float) -> None:
+    assert level_of(np.array(values, dtype=float), rhat, ess) == level
+
+
+@pytest.mark.parametrize(
+    ("levels", "chains", "draws", "verdict"),
+    [
+        (["good"] * 5, 4, 500, "good"),
+        (["good", "fixed", "fair"], 4, 500, "fair"),
+        (["good", "fair", "poor"], 4, 500, "poor"),
+        (["good"] * 5, 1, 500, "unknown"),
+        (["good"] * 5, 4, 10, "unknown"),
+        (["fixed"] * 5, 4, 500, "unknown"),
+        (["good", "unknown"], 4, 500, "unknown"),
+    ],
+)
+def test_the_worst_scalar_decides(levels: list[str], chains: int, draws: int, verdict: str) -> None:
+    names = ["n_features", "alpha", "sigma_x", "sigma_a", "log_joint"]
+    lines = [Scalar(n, s, 1, 1, 0, 0, 0) for n, s in zip(names, levels, strict=False)]
+    assert judge(lines, chains, draws).level == verdict
+
+
+# In a browser ------------------------------------------------------------------------------------
+
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--no-first-run",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    found = next(filter(None, map(shutil.which, names)), None)
+    if found is None:
+        pytest.skip("no Chromium on this machine: the report was not looked at in a browser")
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=found, args=ARGUMENTS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="module")
+def written(
+    images: thali.LatentFeatures, named: thali.LatentFeatures, tmp_path_factory: Any
+) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("reports")
+    models = {"images": images, "named": named}
+    return {k: write_report(m, folder / f"{k}.html", title=EVIL) for k, m in models.items()}
+
+
+@pytest.mark.parametrize("which", ["images", "named"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [380, 1200])
+def test_it_reads_well_in_a_browser(
+    browser: Any, written: dict[str, Path], width: int, scheme: str, which: str
+) -> None:
+    path = written[which]
+    context = browser.new_context(
+        viewport={"width": width, "height": 800}, color_scheme=scheme, offline=True
+    )
+    page = context.new_page()
+    troubles: list[str] = []
+    asked: list[str] = []
+    page.on("console", lambda message: troubles.append(message.text))
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    page.on("dialog", lambda dialog: (troubles.append(dialog.message), dialog.dismiss()))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(path.as_uri())
+    assert troubles == []
+    assert [url for url in asked if not url.startswith("data:")] == [path.as_uri()]
+    assert page.title() == EVIL
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate("[...document.images].every(image => image.naturalWidth > 0)")
+    paper, ink = page.evaluate(BACKGROUND_AND_INK)
+    assert (paper < 0.2 and ink > 0.8) if scheme == "dark" else (paper > 0.8 and ink < 0.2)
+    assert page.evaluate(SMALLEST_TEXT) >= 8.0
+    assert page.evaluate(CUT_OFF) == []
+    context.close()
+
+
+BACKGROUND_AND_INK = """() => {
+  const style = getComputedStyle(document.body);
+  return [style.backgroundColor, style.color].map(colour =>
+    colour.match(/[0-9.]+/g).slice(0, 3).reduce((sum, part) => sum + Number(part), 0) / 765);
+}"""
+
+# Letters of a picture shrink with it: the size on the screen counts.
+SMALLEST_TEXT = """() => Math.min(...[...document.querySelectorAll("svg text")].map(text => {
+  const scale = text.ownerSVGElement.getScreenCTM().a;
+  return parseFloat(getComputedStyle(text).fontSize) * scale;
+}))"""
+
+# What sticks out of the window must lie in a box that scrolls.
+CUT_OFF = """() => [...document.querySelectorAll("main *")].filter(element =>
+  element.getBoundingClientRect().right > innerWidth + 1 && !element.closest(".scroll")
+).map(element => element.outerHTML.slice(0, 80))"""
