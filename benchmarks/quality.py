@@ -33,8 +33,7 @@ from tables import markdown
 
 import thali
 from thali import datasets
-
-STARTS = ("race", "ica", "prior", "empty")
+from thali.starts.base import NAMES as STARTS
 
 
 class Case(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from typing import Any
 
 from thali.data import Data
@@ -19,7 +20,7 @@ ENGINES = {"collapsed_gibbs": CollapsedGibbs}
 AUTO_WORK = 4e11  # multiply-adds that "auto" is willing to spend on one chain: minutes, not hours
 
 
-def named(what: str, value: Any, table: dict[str, type]) -> Any:
+def named(what: str, value: Any, table: Mapping[str, Any]) -> Any:
     """The part itself, or the one that a name such as "two-parameter-ibp" stands for."""
     if not isinstance(value, str):
         return value

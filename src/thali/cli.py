@@ -6,20 +6,30 @@ Exit codes: 0 done, 1 failed, 2 bad input, 130 stopped by Ctrl-C.
 
 from __future__ import annotations
 
-import csv
 import os
 import secrets
 import sys
 from collections.abc import Callable, Sequence
-from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-if TYPE_CHECKING:
-    import numpy as np
+from thali.options import (
+    Engine,
+    Likelihood,
+    Prior,
+    given,
+    load_model,
+    read_columns,
+    read_engine,
+    read_image_shape,
+    read_init,
+    read_prior,
+)
 
+if TYPE_CHECKING:
     from thali.tables import Table
 
 __all__ = ["app", "main"]
@@ -32,29 +42,12 @@ app = typer.Typer(
     help="Find an unknown number of overlapping features in a table of numbers.",
 )
 
+_model = partial(typer.Option, rich_help_panel="Model")
+_inference = partial(typer.Option, rich_help_panel="Inference")
+_data = partial(typer.Option, rich_help_panel="Data")
+_results = partial(typer.Option, rich_help_panel="Results")
 BAD_INPUT = (ValueError, TypeError, FileNotFoundError, FileExistsError, PermissionError)
 BAD_PLACE = (IsADirectoryError, NotADirectoryError)
-
-
-class Prior(StrEnum):
-    """Names of the priors on this command line."""
-
-    ibp = "ibp"
-    two_parameter_ibp = "two-parameter-ibp"
-    beta_bernoulli = "beta-bernoulli"
-
-
-class Likelihood(StrEnum):
-    """Names of the likelihoods on this command line."""
-
-    linear_gaussian = "linear-gaussian"
-
-
-class Engine(StrEnum):
-    """Names of the engines on this command line."""
-
-    auto = "auto"
-    collapsed_gibbs = "collapsed-gibbs"
 
 
 # ------------------------------------------------------------------------------ errors and exits
@@ -70,7 +63,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         code = app(args=arguments, prog_name="thali", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
-        _complain("stopped before there was anything to keep; nothing was written.")
+        _complain("stopped by Ctrl-C; no results were written.")
         return 130
     except BrokenPipeError:  # the reader of our output has left, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -134,7 +127,7 @@ def demo(
     print("100 noisy pictures of 6x6 pixels, each a sum of some of four hidden images.")
     model = thali.LatentFeatures(engine=thali.CollapsedGibbs(sweeps=sweeps), random_state=seed)
     with claim_folder(out):
-        code = _fit_and_write(model, data.X, out, image_shape=data.image_shape, say=print)
+        code = _fit_and_write(model, data.X, out, data.image_shape, print, resumable=False)
     print_matching(model, data.A, ("cross", "box", "stair", "T"))
     print(f"Open {out / 'report.html'} in a browser.")
     raise typer.Exit(code)
@@ -143,80 +136,82 @@ def demo(
 @app.command()
 def fit(
     data: Annotated[
-        str, typer.Argument(help="A .csv, .tsv, .npy, .npz (or file.npz:name) or .parquet file.")
+        str,
+        typer.Argument(
+            metavar="DATA", help="A .csv, .tsv, .npy, .npz (or file.npz:name) or .parquet file."
+        ),
     ],
-    prior: Annotated[Prior, typer.Option(help="Prior of the features' pattern.")] = Prior.ibp,
+    prior: Annotated[Prior, _model(help="Prior of the features' pattern.")] = Prior.ibp,
     alpha: Annotated[
-        float | None, typer.Option(help="Expected features of a row; inferred if not given.")
+        float | None, _model(help="Expected features of a row; inferred if not given.")
     ] = None,
-    beta: Annotated[
-        float | None, typer.Option(help="Second parameter of two-parameter-ibp (1).")
-    ] = None,
+    beta: Annotated[float | None, _model(help="Second parameter of two-parameter-ibp (1).")] = None,
     features: Annotated[
-        int | None, typer.Option(help="Largest number of features, for beta-bernoulli (10).")
+        int | None, _model(help="Largest number of features, for beta-bernoulli (10).")
     ] = None,
     likelihood: Annotated[
-        Likelihood, typer.Option(help="How features make data.")
+        Likelihood, _model(help="How features make data.")
     ] = Likelihood.linear_gaussian,
     sigma_x: Annotated[
-        float | None, typer.Option(help="Size of the noise; inferred if not given.")
+        float | None, _model(help="Size of the noise; inferred if not given.")
     ] = None,
     sigma_a: Annotated[
-        float | None, typer.Option(help="Size of the features; inferred if not given.")
+        float | None, _model(help="Size of the features; inferred if not given.")
     ] = None,
-    engine: Annotated[Engine, typer.Option(help="How the model is inferred.")] = Engine.auto,
+    engine: Annotated[Engine, _inference(help="How the model is inferred.")] = Engine.auto,
     sweeps: Annotated[
-        int | None, typer.Option(min=1, help="Sweeps of each chain (1000; auto: fewer if large).")
+        int | None, _inference(min=1, help="Sweeps of each chain (1000; auto: fewer if large).")
     ] = None,
     burn_in: Annotated[
-        int | None, typer.Option(min=0, help="First sweeps that are not kept (half).")
+        int | None, _inference(min=0, help="First sweeps that are not kept (half).")
     ] = None,
-    thin: Annotated[int | None, typer.Option(min=1, help="Keep one of so many sweeps (1).")] = None,
-    chains: Annotated[int | None, typer.Option(min=1, help="Chains, run in parallel (4).")] = None,
+    thin: Annotated[int | None, _inference(min=1, help="Keep one of so many sweeps (1).")] = None,
+    chains: Annotated[int | None, _inference(min=1, help="Chains, run in parallel (4).")] = None,
     init: Annotated[
         str | None,
-        typer.Option(help="race, ica, prior, empty, a .thali file, or a table of 0 and 1 (race)."),
+        _inference(help="race, ica, prior, empty, a .thali file, or a table of 0 and 1 (race)."),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Seed; drawn and printed if not given.")
+        int | None, _inference(min=0, help="Seed; drawn and printed if not given.")
     ] = None,
-    center: Annotated[bool, typer.Option("--center", help="Subtract column means first.")] = False,
-    transpose: Annotated[bool, typer.Option("--transpose", help="Swap rows and columns.")] = False,
-    columns: Annotated[str | None, typer.Option(help="Columns of the file to use: a,b,c.")] = None,
+    center: Annotated[bool, _data("--center", help="Subtract column means first.")] = False,
+    transpose: Annotated[bool, _data("--transpose", help="Swap rows and columns.")] = False,
+    columns: Annotated[str | None, _data(help="Columns of the file to use: a,b,c.")] = None,
     time_budget: Annotated[
-        float | None, typer.Option(min=0, metavar="SECONDS", help="Stop after so many seconds.")
+        float | None, _inference(min=0, metavar="SECONDS", help="Stop after so many seconds.")
     ] = None,
     image_shape: Annotated[
-        str | None, typer.Option(metavar="HxW", help="Show rows as images, for example 28x28.")
+        str | None, _results(metavar="HxW", help="Show rows as images, for example 28x28.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("thali-out"),
+    out: Annotated[Path, _results(help="Folder for the results.")] = Path("thali-out"),
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the unfinished run in --out.")
+        bool, _results("--resume", help="Continue the unfinished run in --out.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
+    quiet: Annotated[bool, _results("--quiet", "-q", help="Print errors only.")] = False,
 ) -> None:
     """Fit a model to a table and write what it found into a folder."""
     import thali
+    from thali.console import describe_answer, describe_table, with_places
     from thali.outputs import claim_folder
     from thali.tables import read_table
 
     say = _silence if quiet else print
-    chosen_prior = _prior(prior, alpha, beta, features)
-    chosen_likelihood = thali.LinearGaussian(**_given(sigma_x=sigma_x, sigma_a=sigma_a))
-    settings = _given(sweeps=sweeps, burn_in=burn_in, thin=thin, chains=chains, init=_init(init))
+    chosen_prior = read_prior(prior, alpha, beta, features)
+    chosen_likelihood = thali.LinearGaussian(**given(sigma_x=sigma_x, sigma_a=sigma_a))
+    settings = given(sweeps=sweeps, burn_in=burn_in, thin=thin, chains=chains, init=read_init(init))
     thali.CollapsedGibbs(**settings)  # refuses bad settings before the data are read
-    shape = _image_shape(image_shape)
-    table = read_table(data, transpose=transpose, columns=_columns(columns))
+    shape = read_image_shape(image_shape)
+    table = read_table(data, transpose=transpose, columns=read_columns(columns))
     if shape is not None and shape[0] * shape[1] != table.values.shape[1]:
         raise ValueError(
             f"--image-shape {image_shape} needs {shape[0] * shape[1]} columns; "
             f"the table has {table.values.shape[1]}."
         )
-    say(_describe(data, table))
+    say(describe_table(data, table))
     model = thali.LatentFeatures(
         prior=chosen_prior,
         likelihood=chosen_likelihood,
-        engine=_engine(engine, settings, table, say),
+        engine=read_engine(engine, settings, table, say),
         center=center,
         random_state=_seed(seed, out, resume, say),
         progress=False if quiet else "auto",
@@ -227,33 +222,37 @@ def fit(
                 model, _frame(table), out, shape, say, resume=resume, time_budget=time_budget
             )
         except ValueError as error:
-            raise ValueError(_with_places(data, table, error)) from error
-    say(f"{model.n_features_} features, log joint {model.log_joint_:,.2f}.")
+            raise ValueError(with_places(data, table, error)) from error
+    say(describe_answer(model))
     say(f"Written to {out}: open {out / 'report.html'} in a browser.")
     raise typer.Exit(code)
 
 
 @app.command()
 def show(
-    model: Annotated[Path, typer.Argument(help="A saved model, such as model.thali.")],
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="A saved model, such as model.thali.")
+    ],
 ) -> None:
     """Summarise a saved model."""
     from thali.console import print_summary
 
-    print_summary(_load(model))
+    print_summary(load_model(model))
 
 
 @app.command()
 def report(
-    model: Annotated[Path, typer.Argument(help="A saved model, such as model.thali.")],
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="A saved model, such as model.thali.")
+    ],
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("report.html"),
     image_shape: Annotated[
         str | None, typer.Option(metavar="HxW", help="Show rows as images, for example 28x28.")
     ] = None,
 ) -> None:
     """Write the report of a saved model."""
-    shape = _image_shape(image_shape)
-    fitted = _load(model)
+    shape = read_image_shape(image_shape)
+    fitted = load_model(model)
     if out.is_dir():
         raise IsADirectoryError(f"--out {out} is a folder; name a file such as report.html.")
     if not out.parent.is_dir():
@@ -277,10 +276,11 @@ def _fit_and_write(
     image_shape: tuple[int, int] | None,
     say: Callable[[str], None],
     *,
+    resumable: bool = True,
     resume: bool = False,
     time_budget: float | None = None,
 ) -> int:
-    """Fit, write the outputs, and return the exit code."""
+    """Fit, write the outputs, and return the exit code; a stopped run can be resumed later."""
     from thali.outputs import CHECKPOINT, write_outputs
 
     checkpoint, earlier = out / CHECKPOINT, out / "checkpoint.previous.thali"
@@ -292,7 +292,8 @@ def _fit_and_write(
         os.replace(checkpoint, earlier)
         say(f"Starting afresh; the unfinished run that lay there is kept as {earlier}.")
     try:
-        model.fit(X, checkpoint=checkpoint, resume=resume, time_budget=time_budget)
+        path = checkpoint if resumable else None
+        model.fit(X, checkpoint=path, resume=resume, time_budget=time_budget)
     except BaseException:
         if not resume:
             checkpoint.unlink(missing_ok=True)
@@ -308,7 +309,7 @@ def _fit_and_write(
         checkpoint.unlink(missing_ok=True)
         return 0
     why = "Stopped by Ctrl-C" if model.stopped_ == "interrupted" else "The time budget is spent"
-    say(f"{why}: what was computed is kept; --resume continues this run.")
+    say(f"{why}: what was computed is kept{'; --resume continues this run' * resumable}.")
     return 130 if model.stopped_ == "interrupted" else 0
 
 
@@ -335,114 +336,8 @@ def _seed(seed: int | None, out: Path, resume: bool, say: Callable[[str], None])
     return seed
 
 
-def _load(path: Path) -> Any:
-    import thali
-    from thali.tables import check_file
-
-    check_file(path, "a saved model")
-    return thali.load(path)
-
-
-# ------------------------------------------------------------------------------ reading options
-
-
-def _prior(name: Prior, alpha: float | None, beta: float | None, features: int | None) -> Any:
-    import thali
-
-    if beta is not None and name is not Prior.two_parameter_ibp:
-        raise ValueError(f"--beta belongs to --prior two-parameter-ibp; {name.value} has none.")
-    if features is not None and name is not Prior.beta_bernoulli:
-        raise ValueError(
-            f"--features belongs to --prior beta-bernoulli; {name.value} infers the number."
-        )
-    classes = {
-        Prior.ibp: thali.IBP,
-        Prior.two_parameter_ibp: thali.TwoParameterIBP,
-        Prior.beta_bernoulli: thali.BetaBernoulli,
-    }
-    return classes[name](**_given(alpha=alpha, beta=beta, n_features=features))
-
-
-def _given(**options: Any) -> dict[str, Any]:
-    """The options that were given; the library has the defaults of the others."""
-    return {name: value for name, value in options.items() if value is not None}
-
-
-def _engine(
-    name: Engine, settings: dict[str, Any], table: Table, say: Callable[[str], None]
-) -> Any:
-    from thali.choices import choose_engine
-    from thali.data import Data
-
-    engine = choose_engine(name.value, Data(table.values)).replace(**settings)
-    if name is Engine.auto:
-        say(f"engine: {type(engine).__name__}, {engine.sweeps} sweeps (chosen by auto)")
-    return engine
-
-
-def _init(text: str | None) -> Any:
-    """A start by name, or the model or table in a file."""
-    if text is None:
-        return None
-    suffix = Path(text.split(".npz:")[0]).suffix.lower()
-    if suffix == ".thali":
-        return _load(Path(text))
-    if suffix in {".csv", ".tsv", ".npy", ".npz", ".parquet"} or ".npz:" in text:
-        from thali.tables import read_table
-
-        return read_table(text).values
-    return text
-
-
-def _columns(text: str | None) -> list[str] | None:
-    """Names between commas; one that holds a comma is quoted, as in a CSV file."""
-    if text is None:
-        return None
-    return [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
-
-
-def _image_shape(text: str | None) -> tuple[int, int] | None:
-    if text is None:
-        return None
-    sides = text.lower().replace("×", "x").split("x")
-    if len(sides) != 2 or not all(side.strip().isdecimal() and int(side) for side in sides):
-        raise ValueError(f"--image-shape {text!r} is not HEIGHTxWIDTH; write it like 28x28.")
-    return int(sides[0]), int(sides[1])
-
-
 # --------------------------------------------------------------------------------------- saying
 
 
 def _silence(message: str) -> None:
     """Say nothing."""
-
-
-def _describe(name: str, table: Table) -> str:
-    n, d = table.values.shape
-    columns = "named columns" if table.column_names is not None else "columns without names"
-    rows = "named rows" if table.row_names is not None else "rows without names"
-    return f"{name}: {n} x {d}, {rows}, {columns}"
-
-
-def _with_places(name: str, table: Table, error: ValueError) -> str:
-    """Say in the file's own words where entries are missing or infinite, if that is the trouble."""
-    import numpy as np
-
-    X = table.values
-    if np.isfinite(X).all():
-        return str(error)
-    missing = bool(np.isnan(X).any())
-    bad = np.isnan(X) if missing else np.isinf(X)
-    places = "; ".join(_place(table, i, j) for i, j in np.argwhere(bad)[:3])
-    kind = "missing" if missing else "infinite"
-    cure = "drop those rows or columns, or fill them in first."
-    return (
-        f"{name}: {int(bad.sum())} of {X.size} entries are {kind} (first: {places}). "
-        f"{kind.capitalize()} entries are not supported by this engine: {cure}"
-    )
-
-
-def _place(table: Table, i: np.intp, j: np.intp) -> str:
-    row = f"row {i + 1}" if table.row_names is None else f"row {table.row_names[i]!r}"
-    names = table.column_names
-    return f"{row}, column {j + 1 if names is None else repr(names[j])}"

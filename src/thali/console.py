@@ -1,4 +1,4 @@
-"""A fitted model in a terminal: its facts, its diagnostics and its features, as tables."""
+"""What a person reads in a terminal: the data, the answer, its diagnostics and its features."""
 
 from __future__ import annotations
 
@@ -9,10 +9,56 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from thali import tables
 from thali.evaluation import match_features
 from thali.outputs import summary_of
 
-__all__ = ["print_matching", "print_summary"]
+__all__ = ["describe_answer", "describe_table", "print_matching", "print_summary", "with_places"]
+
+AGREEMENT = 1.1  # R-hat above which chains are said to disagree
+
+
+def describe_table(name: str, table: tables.Table) -> str:
+    """What was read, in one line."""
+    n, d = table.values.shape
+    columns = "named columns" if table.column_names is not None else "columns without names"
+    rows = "named rows" if table.row_names is not None else "rows without names"
+    return f"{name}: {n} x {d}, {rows}, {columns}"
+
+
+def with_places(name: str, table: tables.Table, error: ValueError) -> str:
+    """Say in the file's own words where entries are missing or infinite, if that is the trouble."""
+    X = table.values
+    if np.isfinite(X).all():
+        return str(error)
+    missing = bool(np.isnan(X).any())
+    bad = np.isnan(X) if missing else np.isinf(X)
+    places = "; ".join(_place(table, i, j) for i, j in np.argwhere(bad)[:3])
+    kind = "missing" if missing else "infinite"
+    cure = "drop those rows or columns, or fill them in first."
+    return (
+        f"{name}: {int(bad.sum())} of {X.size} entries are {kind} (first: {places}). "
+        f"{kind.capitalize()} entries are not supported by this engine: {cure}"
+    )
+
+
+def _place(table: tables.Table, i: np.intp, j: np.intp) -> str:
+    row = f"row {i + 1}" if table.row_names is None else f"row {table.row_names[i]!r}"
+    names = table.column_names
+    return f"{row}, column {j + 1 if names is None else repr(names[j])}"
+
+
+def describe_answer(model: Any) -> str:
+    """The answer in one line, and how far to trust it."""
+    answer = f"{model.n_features_} features, log joint {model.log_joint_:,.2f}."
+    rhat = {name: value["rhat"] for name, value in model.diagnostics_.items()}
+    worst = max(rhat, key=lambda name: np.nan_to_num(rhat[name], nan=-np.inf))
+    if rhat[worst] > AGREEMENT:
+        answer += (
+            f" The chains still disagree (R-hat of {worst} is {rhat[worst]:.2f}): "
+            "more --sweeps may help."
+        )
+    return answer
 
 
 def print_matching(model: Any, truth: np.ndarray, names: Sequence[str]) -> None:

@@ -52,7 +52,7 @@ class Data:
         """X itself, or for D > N the N×N matrix with the same XXᵀ."""
         if self.d <= self.n:
             return self.X
-        return np.ascontiguousarray(np.linalg.qr(self.X.T, mode="r").T)
+        return np.ascontiguousarray(np.asarray(np.linalg.qr(self.X.T, mode="r")).T)
 
     @cached_property
     def squares(self) -> np.ndarray:
@@ -61,7 +61,7 @@ class Data:
 
     @cached_property
     def singular_values(self) -> np.ndarray:
-        """Singular values of the column-centred data, largest first, from the smaller Gram matrix."""
+        """Singular values of the centred data, largest first, from the smaller Gram matrix."""
         centred = self.reduced - self.reduced.mean(axis=0)
         gram = centred.T @ centred if self.reduced.shape[1] <= self.n else centred @ centred.T
         return np.sqrt(np.maximum(np.linalg.eigvalsh(gram)[::-1], 0.0))
@@ -104,7 +104,9 @@ def check_table(X: Any) -> None:
     if array.dtype.kind == "c":
         raise ValueError("X holds complex numbers. Complex data not supported: split it in two.")
     if array.dtype.kind in "mMV":
-        raise TypeError(f"X holds {array.dtype} (dates or records), not numbers; encode them first.")
+        raise TypeError(
+            f"X holds {array.dtype} (dates or records), not numbers; encode them first."
+        )
     if array.dtype.kind in "USO":
         refuse_text(array)
 

@@ -1,6 +1,6 @@
 """The door for people: ``LatentFeatures``, a scikit-learn transformer around model, engine and run.
 
-    data = validated X;  model = prior × likelihood;  trace = run(engine);  results ← trace
+data = validated X;  model = prior × likelihood;  trace = run(engine);  results ← trace
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from thali import predictive
 from thali.choices import LIKELIHOODS, PRIORS, check_engine, choose_engine, named
 from thali.data import Data, check_table
 from thali.model import Model
-from thali.point_estimate import point_estimate, spaced
 from thali.point_estimate import LARGEST as MOST_DRAWS
+from thali.point_estimate import point_estimate, spaced
 from thali.run import run
 from thali.settings import Settings
 from thali.structures import as_binary_matrix
@@ -104,7 +104,9 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         engine = choose_engine(self.engine, data)
         check_engine(engine, model)
         if time_budget is not None and not time_budget > 0:
-            raise ValueError(f"time_budget must be a positive number of seconds, not {time_budget}.")
+            raise ValueError(
+                f"time_budget must be a positive number of seconds, not {time_budget}."
+            )
         self.seed_ = seed_from(self.random_state)
         trace = run(
             self.seed_,
@@ -209,7 +211,9 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         check_is_fitted(self)
         Z = as_binary_matrix(Z)
         if Z.shape[1] != self.n_features_:
-            raise ValueError(f"Z has {Z.shape[1]} columns but the model {self.n_features_} features.")
+            raise ValueError(
+                f"Z has {Z.shape[1]} columns but the model {self.n_features_} features."
+            )
         return Z @ self.components_ + self.mean_
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -257,7 +261,10 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         params = super().get_params(deep=False)
         if deep:
             for name in ("prior", "likelihood", "engine"):
-                part = self._part(name)
+                try:
+                    part = self._part(name)
+                except ValueError:  # an unknown name: fit will say so, get_params must not
+                    continue
                 if isinstance(part, Settings):
                     params |= {f"{name}__{k}": v for k, v in part.get_params().items()}
         return params

@@ -48,7 +48,7 @@ def point_estimate(draws: Sequence[np.ndarray], log_joints: np.ndarray) -> Point
     guesses = {int(np.argmax(log_joints)), *(int(i) for i in middle)}
     found = [_improve(reals[g], reals) for g in sorted(guesses)]
     best = min(found, key=lambda estimate: estimate.loss)
-    order = np.lexsort((*best.Z[::-1], -best.probabilities.sum(axis=0)))
+    order = np.lexsort((*~best.Z[::-1], -best.probabilities.sum(axis=0)))  # ties left-ordered
     return PointEstimate(best.Z[:, order], best.probabilities[:, order], best.loss)
 
 

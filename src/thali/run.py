@@ -12,9 +12,10 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +137,7 @@ class _Loop:
         if init == "empty":
             return [NAMED[init](generators[0], self.model, self.data)] * chains
         jobs = [
-            lambda name=name, rng=rng: NAMED[name](rng, self.model, self.data)
+            partial(NAMED[name], rng, self.model, self.data)
             for name, rng in zip(names, generators, strict=True)
         ]
         starts = self._in_threads(jobs, bar, "finding starts")
@@ -152,7 +153,7 @@ class _Loop:
         short = max(5, min(60, sweeps // 5))
         finishes = self._in_threads(
             [
-                lambda start=start, rng=rng: self._walk(rng, start, short)
+                partial(self._walk, rng, start, short)
                 for start, rng in zip(starts, generators, strict=True)
             ],
             bar,
@@ -164,7 +165,7 @@ class _Loop:
         capacity = self.model.at(self.model.start(self.data)).prior.tables(self.data.n).capacity  # type: ignore[attr-defined]
         finishes = self._in_threads(
             [
-                lambda at=at, rng=rng: shake(rng, at, self._walk, sweeps // ROUND, capacity)
+                partial(shake, rng, at, self._walk, sweeps // ROUND, capacity)
                 for at, rng in entrants
             ],
             bar,
@@ -185,7 +186,7 @@ class _Loop:
                 best = Finish(Start(start.name, state.Z, dict(state.hyper)), info.log_joint)
         return best
 
-    def _in_threads(self, jobs: list[Callable[[], Any]], bar: Progress, what: str) -> list[Any]:
+    def _in_threads(self, jobs: Sequence[Callable[[], Any]], bar: Progress, what: str) -> list[Any]:
         """Run jobs side by side, results in order; a stop lets each end at its next step."""
         with ThreadPoolExecutor(min(len(jobs), _cores())) as pool:
             futures = [pool.submit(job) for job in jobs]
@@ -272,13 +273,11 @@ class _Loop:
     # checkpoints
 
     def _save_when_ready(self, due: float) -> float:
-        """Ask each chain for a snapshot; write once all have answered. Returns the next due time."""
+        """Ask each chain for a snapshot; write once all have answered. Returns when to be back."""
         with self.lock:
             if not self.wanted:
                 self.wanted = {chain.index for chain in self.chains}
-            idle = {c.index for c in self.waiting} | {
-                c.index for c in self.chains if self._done(c)
-            }
+            idle = {c.index for c in self.waiting} | {c.index for c in self.chains if self._done(c)}
             for index in self.wanted & idle:
                 self.chains[index].snapshot(self.engine)
                 self.wanted.discard(index)
@@ -334,7 +333,7 @@ class _Loop:
             self.chains.append(Chain(index, rng, state, trace))
 
     def _fingerprint(self) -> dict[str, str]:
-        digest = hashlib.sha256(np.ascontiguousarray(self.data.X)).hexdigest()
+        digest = hashlib.sha256(self.data.X.tobytes()).hexdigest()
         engine = {k: v for k, v in self.engine.get_params().items() if isinstance(v, int | str)}
         return {
             "the data": f"{self.data.X.shape} {digest}",

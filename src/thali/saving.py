@@ -72,7 +72,9 @@ def load(path: str | os.PathLike[str]) -> LatentFeatures:
         parts = Model(fitted["prior"], fitted["likelihood"])
         return model._settle(data, parts, fitted["engine"], trace)
     except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
-        raise ValueError(f"{path} is damaged: its contents do not fit together ({error}).") from None
+        raise ValueError(
+            f"{path} is damaged: its contents do not fit together ({error})."
+        ) from None
 
 
 def to_json(value: Any) -> Any:

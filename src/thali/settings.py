@@ -25,8 +25,9 @@ class Settings:
             if name not in names:
                 near = difflib.get_close_matches(name, names, n=1)
                 hint = f" Did you mean {near[0]!r}?" if near else ""
+                owner = type(self).__name__
                 raise ValueError(
-                    f"{type(self).__name__} has no setting {name!r}; it has {', '.join(names)}.{hint}"
+                    f"{owner} has no setting {name!r}; it has {', '.join(names)}.{hint}"
                 )
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]
 

@@ -19,7 +19,9 @@ import numpy as np
 FORMAT = 1
 
 
-def write(path: str | os.PathLike[str], kind: str, arrays: dict[str, np.ndarray], meta: dict) -> None:
+def write(
+    path: str | os.PathLike[str], kind: str, arrays: dict[str, np.ndarray], meta: dict
+) -> None:
     """Write arrays and JSON-able values to ``path``, all or nothing."""
     path = Path(path)
     if not path.parent.is_dir():

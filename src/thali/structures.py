@@ -42,7 +42,9 @@ def as_binary_matrix(Z: Any, *, n: int | None = None) -> np.ndarray:
     """
     array = np.asarray(Z)
     if array.ndim != 2:
-        raise ValueError(f"Z must be a matrix (rows x features), not an array of {array.ndim} dimensions.")
+        raise ValueError(
+            f"Z must be a matrix (rows x features), not an array of {array.ndim} dimensions."
+        )
     if n is not None and array.shape[0] != n:
         raise ValueError(f"Z has {array.shape[0]} rows but the data have {n}.")
     if array.dtype != bool:

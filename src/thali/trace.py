@@ -140,7 +140,9 @@ class Trace:
         """All of the trace as arrays and JSON-able values."""
         arrays: dict[str, np.ndarray] = {}
         for c, chain in enumerate(self.chains):
-            arrays |= freeze_chain(chain, self.n, len(chain.scalars), len(chain.kept_Z), f"chain{c}")
+            arrays |= freeze_chain(
+                chain, self.n, len(chain.scalars), len(chain.kept_Z), f"chain{c}"
+            )
         meta = {
             "n": self.n,
             "burn_in": self.burn_in,
@@ -211,6 +213,8 @@ def thaw_chain(
         list(names),
         [tuple(row) for row in arrays[f"{prefix}_scalars"].tolist()],
         arrays[f"{prefix}_kept_at"].tolist(),
-        [joined[:, a:b] for a, b in zip(np.r_[0, ends[:-1]], ends, strict=True)] if len(ends) else [],
+        [joined[:, a:b] for a, b in zip(np.r_[0, ends[:-1]], ends, strict=True)]
+        if len(ends)
+        else [],
         drift,
     )

@@ -11,6 +11,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -229,13 +231,14 @@ def test_version_and_help(capsys):
     assert run(["--version"]) == 0
     assert capsys.readouterr().out == f"thali {thali.__version__}\n"
     assert run(["--help"]) == 0
-    assert all(name in capsys.readouterr().out for name in ("demo", "fit", "show", "report"))
+    said = capsys.readouterr().out
+    assert all(name in said for name in ("demo", "fit", "show", "report"))
 
 
 def test_help_loads_nothing_heavy():
     code = (
         "import sys; from thali.cli import run; run(['fit', '--help'])\n"
-        "heavy = {'numba', 'arviz', 'matplotlib', 'pandas', 'pyarrow'} & set(sys.modules)\n"
+        "heavy = {'numba', 'arviz', 'matplotlib', 'xarray'} & set(sys.modules)\n"
         "sys.exit(str(heavy) if heavy else 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -336,13 +339,15 @@ def test_a_failing_run_puts_back_what_it_found(plates, capsys):
     assert names(Path("out")) == ["checkpoint.thali"]
 
 
-def test_results_that_cannot_be_written_are_not_half_written(plates):
+def test_results_that_cannot_be_written_are_not_half_written(plates, fitted):
+    """The run of ``fitted`` has compiled what this one needs, so that only results are written."""
+
     def small_files_only():
         resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000))
 
     process = command(
         "fit", plates, *SHORT, "--out", "out", "--quiet",
-        preexec_fn=small_files_only, env={**os.environ, "NUMBA_DISABLE_JIT": "0"},
+        preexec_fn=small_files_only,
     )  # fmt: skip
     _, complaint = process.communicate(timeout=300)
     assert process.returncode == 1, complaint
@@ -354,19 +359,27 @@ def test_results_that_cannot_be_written_are_not_half_written(plates):
 # --------------------------------------------------------------------------- stopping and resuming
 
 
-def wait_for(path: Path, process: subprocess.Popen, seconds: float = 200) -> None:
-    end = time.monotonic() + seconds
-    while not path.exists():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < end, f"{path} did not appear"
-        time.sleep(0.02)
+@contextmanager
+def running(*arguments: object) -> Iterator[subprocess.Popen]:
+    """A command that has written its first checkpoint; killed at the end, if it still runs."""
+    process = command(*arguments)
+    checkpoint = Path(str(arguments[-1]), "checkpoint.thali")
+    end = time.monotonic() + 120
+    try:
+        while not checkpoint.exists():
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < end, f"{checkpoint} did not appear"
+            time.sleep(0.02)
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_ctrl_c_keeps_what_was_computed(plates):
-    process = command("fit", plates, "--sweeps", 10**7, "--out", "out")
-    wait_for(Path("out/checkpoint.thali"), process)
-    process.send_signal(signal.SIGINT)
-    said, complaint = process.communicate(timeout=200)
+    with running("fit", plates, "--sweeps", 10**7, "--out", "out") as process:
+        process.send_signal(signal.SIGINT)
+        said, complaint = process.communicate(timeout=200)
     assert process.returncode == 130, complaint
     assert "Stopped by Ctrl-C: what was computed is kept; --resume continues" in said
     assert set(FILES) <= set(names(Path("out")))
@@ -376,20 +389,31 @@ def test_ctrl_c_keeps_what_was_computed(plates):
 
 
 def test_a_killed_run_resumed_ends_as_one_never_killed(plates):
-    arguments = ["fit", plates, "--sweeps", 60_000, "--chains", 2, "--thin", 100, "--seed", 5]
-    process = command(*arguments, "--out", "killed")
-    wait_for(Path("killed/checkpoint.thali"), process)
-    process.kill()
-    process.communicate()
-    assert not set(names(Path("killed"))) & set(FILES)  # it did not end before it was killed
-    for out, more in (("killed", ["--resume"]), ("whole", [])):
-        assert run([*map(str, arguments), "--out", out, *more, "--quiet"]) == 0
-        assert names(Path(out)) == sorted(FILES)
+    """The seed is drawn by the first run; the resumed one takes it from the checkpoint."""
+    settings = ["--sweeps", 10_000, "--chains", 2, "--thin", 100]
+    with running("fit", plates, *settings, "--out", "killed") as process:
+        process.kill()
+    assert names(Path("killed")) == ["checkpoint.thali"]  # it did not end before it was killed
+    arguments = ["fit", str(plates), *map(str, settings), "--quiet"]
+    assert run([*arguments, "--resume", "--out", "killed"]) == 0
+    seed = json.loads(Path("killed/summary.json").read_text())["seed"]
+    assert run([*arguments, "--seed", str(seed), "--out", "whole"]) == 0
+    assert names(Path("killed")) == names(Path("whole")) == sorted(FILES)
     for name in ("features.csv", "assignments.csv"):
         assert Path("killed", name).read_bytes() == Path("whole", name).read_bytes()
     one, other = (thali.load(f"{out}/model.thali") for out in ("killed", "whole"))
     for name, history in one.history_.items():
         np.testing.assert_array_equal(history, other.history_[name])
+
+
+def test_a_checkpoint_of_another_run_is_refused_and_kept(plates, capsys):
+    with running("fit", plates, "--sweeps", 10**7, "--seed", 1, "--out", "out") as process:
+        process.kill()
+    before = Path("out/checkpoint.thali").read_bytes()
+    for other in (["--sweeps", "99"], ["--alpha", "3"], ["--seed", "2"], ["--transpose"]):
+        assert run(["fit", str(plates), *other, "--resume", "--out", "out"]) == 2
+        assert "belongs to another run" in capsys.readouterr().err
+    assert Path("out/checkpoint.thali").read_bytes() == before
 
 
 def test_resuming_nothing_starts_afresh_and_says_so(plates, capsys):

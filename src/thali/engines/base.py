@@ -1,11 +1,11 @@
 """What every engine shares: the capabilities it needs, and the check that a model has them.
 
-An engine is a frozen dataclass with
+An engine is a frozen dataclass with settings ``sweeps``, ``chains``, ``thin``, ``init``, and
 
-    check(model)                            refuse what is mathematically invalid
     begin(rng, model, data, start) → state  all that the next step needs
     step(rng, model, data, state) → info    one step, in place, and its diagnostics
-    freeze(state), thaw(model, data, saved) the state as plain arrays and numbers, and back
+    freeze(state) → arrays, numbers         the state as plain arrays and JSON-able values
+    thaw(data, arrays, numbers) → state     and back
 
 and no loop of its own: ``thali.run`` drives every engine.
 """

@@ -17,7 +17,7 @@ import numpy as np
 from thali.data import Data
 from thali.engines.base import Engine, Info
 from thali.hyperparameters import Law, metropolis_step, slice_step
-from thali.likelihoods.base import Collapsed, RowUpdates
+from thali.likelihoods.base import Collapsed, GaussianRows
 from thali.model import Model
 from thali.priors.base import PredictsRow
 from thali.settings import Settings, whole_number
@@ -37,6 +37,7 @@ class State:
     hyper: dict[str, float]
     sweep: int = 0
     hold_sigma: int = 0  # the scales stay put until this sweep, while features are being born
+    prior: Any = None  # the model's prior at ``hyper``, kept from one sweep to the next
 
     @property
     def Z(self) -> np.ndarray:
@@ -64,7 +65,7 @@ class CollapsedGibbs(Settings, Engine):
     sigma_step: str = "slice"
 
     needs_prior: ClassVar[tuple[type, ...]] = (PredictsRow,)
-    needs_likelihood: ClassVar[tuple[type, ...]] = (Collapsed, RowUpdates)
+    needs_likelihood: ClassVar[tuple[type, ...]] = (Collapsed, GaussianRows)
     kind: ClassVar[str] = "draws"
 
     def __post_init__(self) -> None:
@@ -94,9 +95,7 @@ class CollapsedGibbs(Settings, Engine):
         """Draws kept of each chain."""
         return -(-(self.sweeps - self.burned) // self.thin)
 
-    def begin(
-        self, rng: np.random.Generator, model: Model, data: Data, start: Start
-    ) -> State:
+    def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:
         """The state at ``start``, arrays made afresh from Z."""
         Z = start.Z[:, start.Z.any(axis=0)]
         return State(_rows(Z, data), Z.shape[1], dict(start.hyper), 0, start.hold_sigma)
@@ -109,7 +108,9 @@ class CollapsedGibbs(Settings, Engine):
         if state.sweep and state.sweep % SUMS_AFRESH == 0:
             k = state.n_features
             state.rows.T[:k] = state.rows.Z[:, :k].T.astype(float) @ data.reduced
-        tables = model.at(hyper).prior.tables(data.n)  # type: ignore[attr-defined]
+        if state.prior is None:
+            state.prior = model.at(hyper).prior
+        tables = state.prior.tables(data.n)
         law = kernel.Law(
             tables.log_odds,
             tables.new_log_weight,
@@ -127,24 +128,22 @@ class CollapsedGibbs(Settings, Engine):
         counts = counts_from_gram(data.n, state.rows.C[:k, :k])
         model.prior.resample(rng, hyper, counts)
         evidence = self._resample_scales(rng, model, data, state)
-        log_joint = evidence + model.at(hyper).prior.log_prob_counts(counts)
+        state.prior = model.at(hyper).prior
+        log_joint = evidence + state.prior.log_prob_counts(counts)
         return Info(k, log_joint, dict(hyper), float(report.drift))
 
     def _resample_scales(
         self, rng: np.random.Generator, model: Model, data: Data, state: State
     ) -> float:
         """Update σ_x and σ_a where they have laws; return log P(X | Z) at the new ones."""
-        from thali.kernels import collapsed_rows as kernel
+        from thali.kernels.evidence import log_evidence, spectrum
 
-        d, t = kernel.spectrum(state.rows, state.n_features)
+        d, t = spectrum(state.rows, state.n_features)
         hyper = state.hyper
         total = float(data.squares.sum())
 
-        def evidence(**change: float) -> float:
-            scales = {**hyper, **change}
-            return kernel.log_evidence(
-                d, t, total, data.n, float(data.d), scales["sigma_x"], scales["sigma_a"]
-            )
+        def evidence(sigma_x: float, sigma_a: float) -> float:
+            return log_evidence(d, t, total, data.n, float(data.d), sigma_x, sigma_a)
 
         # the standard deviations of log σ when K is settled: 1/√(2ND) and 1/√(2KD)
         for name, size in (("sigma_x", data.n), ("sigma_a", state.n_features + 1)):
@@ -153,14 +152,16 @@ class CollapsedGibbs(Settings, Engine):
                 continue
 
             def target(value: float, name: str = name, law: Law = law) -> float:
-                return law.log_density(value) + evidence(**{name: value})
+                if name == "sigma_x":
+                    return law.log_density(value) + evidence(value, hyper["sigma_a"])
+                return law.log_density(value) + evidence(hyper["sigma_x"], value)
 
             if self.sigma_step == "slice":
                 width = min(1.0, 3.0 / np.sqrt(2.0 * size * data.d))
                 hyper[name] = slice_step(rng, hyper[name], target, width)
             else:
                 hyper[name] = metropolis_step(rng, hyper[name], target, METROPOLIS_WIDTH)
-        return evidence()
+        return evidence(hyper["sigma_x"], hyper["sigma_a"])
 
     def freeze(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """The state as arrays and plain values; T goes along, so that a resumed chain is bitwise
@@ -175,9 +176,7 @@ class CollapsedGibbs(Settings, Engine):
         }
         return arrays, numbers
 
-    def thaw(
-        self, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
-    ) -> State:
+    def thaw(self, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]) -> State:
         """The state that ``freeze`` saved."""
         Z = np.unpackbits(arrays["Z"], axis=0, count=data.n).astype(bool)
         rows = _rows(Z, data)

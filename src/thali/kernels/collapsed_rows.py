@@ -25,7 +25,7 @@ import numpy as np
 from numba import njit
 
 FAST = {"reassoc", "contract", "arcp", "nsz"}
-LOST_MASS = -37.0  # log of the probability that may be left out of the law of new dishes
+LOST_MASS = 1e-16  # the share of probability that may be left out of the law of new dishes
 INFLUENTIAL = 1e5  # V beyond which a row's leaving costs five digits, and S is made afresh
 
 
@@ -197,20 +197,21 @@ def log_row_density(rho, V, half_d, precision):
 
 
 @njit(cache=True, nogil=True)
-def new_dish_mass(rho, V, r, free, law):
-    """Σ_j f(j) over the numbers j of dishes that only this row has, as (top, total, last j).
+def draw_new_dishes(rng, rho, V, r, free, law):
+    """Draw j, the number of dishes that only this row has, given its other bits.
 
-    f(j) = w_j N(x; zμ, σ_x²(V + j/r) I), w_j = e^{j·new_log_weight}/j! or with C(free, j); the sum
-    is e^top · total. The density rises in V up to V* = ρ/Dσ_x² and then falls, so beyond any j
-    the mass left out is at most the prior's tail times its largest remaining value; summing stops
-    when that is below rounding.
+    f(j) = w_j N(x; zμ, σ_x²(V + j/r) I), w_j = e^{j·new_log_weight}/j! or with C(free, j).
+    The density rises in V up to V* = ρ/Dσ_x² and then falls, so beyond any j the mass left out
+    is at most the prior's tail times its largest remaining value. Summing stops when that is
+    below rounding, or at once when no value of the tail could make the answer other than 0.
     """
     half_d = 0.5 * law.dimensions
     precision = 0.5 / (law.sigma_x * law.sigma_x)
     best_V = rho * precision / half_d
+    u = rng.random()
     log_w = 0.0
     top = log_row_density(rho, V, half_d, precision)
-    total = 1.0
+    total = 1.0  # Σ f / e^top
     j = 0
     while free < 0 or j < free:
         room = 1.0 if free < 0 else float(free - j)
@@ -220,7 +221,10 @@ def new_dish_mass(rho, V, r, free, law):
         ratio = np.exp(law.new_log_weight) * room / (j + 2.0)
         if ratio < 1.0:
             peak = log_row_density(rho, max(V_next, best_V), half_d, precision)
-            if log_w - np.log(1.0 - ratio) + peak < top + np.log(total) + LOST_MASS:
+            tail = np.exp(log_w + peak - top) / (1.0 - ratio)
+            if j == 0 and u * (total + tail) < total:
+                return 0
+            if tail < LOST_MASS * total:
                 break
         term = log_w + log_row_density(rho, V_next, half_d, precision)
         if term > top:
@@ -229,16 +233,8 @@ def new_dish_mass(rho, V, r, free, law):
         else:
             total += np.exp(term - top)
         j += 1
-    return top, total, j
-
-
-@njit(cache=True, nogil=True)
-def draw_new_dishes(rng, rho, V, r, free, law):
-    """Draw j, the number of dishes only this row has, given its other bits."""
-    half_d = 0.5 * law.dimensions
-    precision = 0.5 / (law.sigma_x * law.sigma_x)
-    top, total, largest = new_dish_mass(rho, V, r, free, law)
-    remaining = rng.random() * total
+    largest = j
+    remaining = u * total
     log_w = 0.0
     for j in range(largest + 1):
         if j > 0:
@@ -437,43 +433,9 @@ def sweep(rng, X, squares, rows, k, law, refresh_every):
             rows.m[i] += z[i]
         rank_one(rows.S, rows.G, s, h, -1.0 / V, 1.0 / V, rho / (V * V), k)
         since += 1
-        # a row's own dishes make V large harmlessly; shared ones do so when columns are nearly equal
+        # own dishes make V large harmlessly; shared ones only where columns are nearly equal
         if since >= refresh_every or max(V - own / r, V_left) > INFLUENTIAL or n == n_rows - 1:
             drift = max(drift, refresh(rows, k, r))
             refreshes += 1
             since = 0
     return rows, Report(k, flips, refreshes, drift)
-
-
-@njit(cache=True, nogil=True)
-def spectrum(rows, k):
-    """Eigenvalues d of ZᵀZ and squared lengths t of UᵀZᵀX, from which every P(X|Z,σ) follows."""
-    d, U = np.linalg.eigh(rows.C[:k, :k].copy())
-    T = rows.T[:k]
-    projected = U.T @ T
-    t = np.zeros(k)
-    for i in range(k):
-        t[i] = dot(projected[i], projected[i], projected.shape[1])
-    return np.maximum(d, 0.0), t
-
-
-@njit(cache=True, nogil=True)
-def log_evidence(d, t, squares, n, dimensions, sigma_x, sigma_a):
-    """log P(X | Z, σ_x, σ_a) from the spectrum: O(K).
-
-    −ND/2 log 2π − (N−K)D log σ_x − KD log σ_a − D/2 Σ log(d+r) − [tr XᵀX − Σ t/(d+r)] / 2σ_x²
-    """
-    r = (sigma_x / sigma_a) ** 2
-    k = d.shape[0]
-    log_det = 0.0
-    explained = 0.0
-    for i in range(k):
-        log_det += np.log(d[i] + r)
-        explained += t[i] / (d[i] + r)
-    return (
-        -0.5 * n * dimensions * np.log(2.0 * np.pi)
-        - (n - k) * dimensions * np.log(sigma_x)
-        - k * dimensions * np.log(sigma_a)
-        - 0.5 * dimensions * log_det
-        - 0.5 * (squares - explained) / (sigma_x * sigma_x)
-    )

@@ -12,17 +12,46 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, prange
 
-from thali.kernels.collapsed_rows import new_dish_mass
+from thali.kernels.collapsed_rows import LOST_MASS, log_row_density
 
 ENUMERATED = 12
+
+
+@njit(cache=True, nogil=True)
+def new_dish_mass(rho, V, r, free, law):
+    """log Σ_j f(j) over the numbers j of dishes that only this row has (see draw_new_dishes)."""
+    half_d = 0.5 * law.dimensions
+    precision = 0.5 / (law.sigma_x * law.sigma_x)
+    best_V = rho * precision / half_d
+    log_w = 0.0
+    top = log_row_density(rho, V, half_d, precision)
+    total = 1.0
+    j = 0
+    while free < 0 or j < free:
+        room = 1.0 if free < 0 else float(free - j)
+        log_w += law.new_log_weight + np.log(room / (j + 1.0))
+        V_next = V + (j + 1.0) / r
+        # the prior's tail from j+1 on is at most w_{j+1} / (1 − ratio), the ratio falling with j
+        ratio = np.exp(law.new_log_weight) * room / (j + 2.0)
+        if ratio < 1.0:
+            peak = log_row_density(rho, max(V_next, best_V), half_d, precision)
+            if np.exp(log_w + peak - top) / (1.0 - ratio) < LOST_MASS * total:
+                break
+        term = log_w + log_row_density(rho, V_next, half_d, precision)
+        if term > top:
+            total = total * np.exp(top - term) + 1.0
+            top = term
+        else:
+            total += np.exp(term - top)
+        j += 1
+    return top + np.log(total)
 
 
 @njit(cache=True, nogil=True)
 def log_weight(z_odds, q, c, g, x2, r, free, law):
     """log [P(z) Σ_j w_j N(x | z, j)] up to constants; z_odds = Σ_k z_k log odds_k."""
     rho = max(x2 - 2.0 * c + g, 0.0)
-    top, total, _ = new_dish_mass(rho, 1.0 + q, r, free, law)
-    return z_odds + top + np.log(total)
+    return z_odds + new_dish_mass(rho, 1.0 + q, r, free, law)
 
 
 @njit(cache=True, nogil=True)

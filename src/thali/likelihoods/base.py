@@ -69,3 +69,10 @@ class RowUpdates(FeatureLikelihood):
     @abstractmethod
     def rows(self, X: Any, Z: Any) -> Any:
         """The predictive form, ready for rows to leave and return."""
+
+
+class GaussianRows(RowUpdates):
+    """Rows of the form x | z ~ N(zμ, σ_x²(1 + z S zᵀ)I) with S = (ZᵀZ + rI)⁻¹, μ = S ZᵀX.
+
+    It has scales ``sigma_x`` and ``sigma_a``; the compiled collapsed sweep is written for it.
+    """

@@ -18,7 +18,7 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from thali.data import Data
 from thali.hyperparameters import InverseGamma, Law, as_number, check_hyperparameter
-from thali.likelihoods.base import Collapsed, Conditional, RowUpdates
+from thali.likelihoods.base import Collapsed, Conditional, GaussianRows
 from thali.settings import Settings
 from thali.structures import as_binary_matrix
 
@@ -26,7 +26,7 @@ FINEST = 1e-6  # a noise below this share of the data's scale is lost in double 
 
 
 @dataclass(frozen=True)
-class LinearGaussian(Settings, Collapsed, Conditional, RowUpdates):
+class LinearGaussian(Settings, Collapsed, Conditional, GaussianRows):
     """Noise scale ``sigma_x`` and feature scale ``sigma_a``: numbers, laws, or "auto".
 
     "auto" infers the scale under a weak law centred on the data:
@@ -122,7 +122,7 @@ class LinearGaussian(Settings, Collapsed, Conditional, RowUpdates):
         L, lower = self._factor(Z)
         noise = rng.standard_normal((Z.shape[1], X.shape[1]))
         mean = cho_solve((L, lower), Z.T @ X)
-        return mean + self._sigma_x * solve_triangular(L, noise, lower=lower, trans=1)
+        return mean + self._sigma_x * np.linalg.solve(L.T, noise)
 
     def rows(self, X: Any, Z: Any) -> PredictiveRows:
         X, Z = _pair(X, Z)

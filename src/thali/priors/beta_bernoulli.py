@@ -18,8 +18,9 @@ from scipy.special import gammaln
 
 from thali.hyperparameters import Gamma, Law, as_number, check_hyperparameter, slice_step
 from thali.priors.base import PredictsRow, Sequential, Truncates
+from thali.priors.seating import seat
 from thali.settings import Settings, whole_number
-from thali.structures import FeatureCounts, FeatureTables, feature_counts, left_order
+from thali.structures import FeatureCounts, FeatureTables, feature_counts
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,15 @@ class BetaBernoulli(Settings, PredictsRow, Sequential, Truncates):
     def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
         n = whole_number("BetaBernoulli.sample", "n", n, 1)
         alpha = self.alpha.sample(rng) if isinstance(self.alpha, Law) else self.alpha
-        frequency = rng.beta(alpha / self.n_features, 1.0, self.n_features)
-        return left_order(rng.random((n, self.n_features)) < frequency)
+        # row by row over the dishes in use, so that a huge n_features costs nothing:
+        # an old dish has probability (m_k + a)/(i + a + 1), each unused one a/(i + a + 1)
+        a = alpha / self.n_features
+        return seat(
+            rng,
+            n,
+            lambda i, m: (m + a) / (i + a + 1.0),
+            lambda i, k: rng.binomial(self.n_features - k, a / (i + a + 1.0)),
+        )
 
     def tables(self, n: int) -> FeatureTables:
         a = as_number("BetaBernoulli", "alpha", self.alpha) / self.n_features

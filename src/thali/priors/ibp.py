@@ -16,8 +16,9 @@ from scipy.special import gammaln
 
 from thali.hyperparameters import Gamma, Law, as_number, check_hyperparameter, slice_step
 from thali.priors.base import PredictsRow, Sequential
+from thali.priors.seating import seat
 from thali.settings import Settings, whole_number
-from thali.structures import FeatureCounts, FeatureTables, feature_counts, left_order
+from thali.structures import FeatureCounts, FeatureTables, feature_counts
 
 
 @dataclass(frozen=True)
@@ -83,22 +84,12 @@ def harmonic(n: int, beta: float) -> float:
 
 def buffet(rng: np.random.Generator, n: int, alpha: float, beta: float) -> np.ndarray:
     """Seat n customers: old dishes m_k/(β+i−1), new ones Poisson(αβ/(β+i−1)); left-ordered."""
-    taken: list[np.ndarray] = []
-    sums = np.zeros(0)
-    for i in range(n):
-        old = rng.random(len(sums)) < sums / (beta + i)
-        new = rng.poisson(alpha * beta / (beta + i))
-        taken.append(np.concatenate([old, np.ones(new, bool)]))
-        sums = np.concatenate([sums + old, np.ones(new)])
-    Z = np.zeros((n, len(sums)), bool)
-    for i, row in enumerate(taken):
-        Z[i, : len(row)] = row
-    return left_order(Z)
+    return seat(
+        rng, n, lambda i, m: m / (beta + i), lambda i, k: rng.poisson(alpha * beta / (beta + i))
+    )
 
 
-def resample_mass(
-    rng: np.random.Generator, law: Law, alpha: float, k: int, rate: float
-) -> float:
+def resample_mass(rng: np.random.Generator, law: Law, alpha: float, k: int, rate: float) -> float:
     """Draw α given that P(Z | α) ∝ α^k e^{−α·rate}: conjugate under a gamma law, else by slice."""
     if isinstance(law, Gamma):
         return float(rng.gamma(law.shape + k, 1.0 / (law.rate + rate)))

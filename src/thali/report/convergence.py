@@ -117,8 +117,7 @@ def judge(lines: list[Scalar], chains: int, draws: int) -> Verdict:
         return Verdict(
             "fair",
             "The chains nearly agree.",
-            f"More sweeps would settle {_names(by_level['fair'])}; "
-            "the main features are unlikely to change.",
+            f"More sweeps should settle {_names(by_level['fair'])}.",
         )
     if by_level["good"]:
         return Verdict(

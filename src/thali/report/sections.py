@@ -247,7 +247,8 @@ def _how_sure(model: LatentFeatures) -> str:
     rows = plural(asked, "row has", "rows have") if asked else "No row has"
     return (
         f"{percent(sure)} of the {P.size:,} decisions (does this row have this feature?) are made "
-        f"with a probability of at least 95%; {errors} may be expected to be wrong. "
+        f"with a probability of at least 95%; if the model is right, {errors} may be expected to "
+        "be wrong. "
         f"{rows} an open question, with a probability between 25% and 75%."
     )
 

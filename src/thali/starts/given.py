@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from thali.data import Data
+from thali.memory import refuse_beyond_memory
 from thali.model import Model
 from thali.starts.base import Start
 from thali.starts.ica import fitted_scales
@@ -17,6 +18,8 @@ def given_start(init: Any, model: Model, data: Data) -> Start:
     """Z as given; scales from a fitted model, or from the least-squares residual of Z."""
     hyper = model.start(data)
     name = "given Z"
+    shape = np.shape(init.Z_ if hasattr(init, "Z_") else init)
+    refuse_beyond_memory("init", shape[0], shape[1], data.d)
     if hasattr(init, "Z_"):
         name = "another model"
         known = {k: float(getattr(init, f"{k}_")) for k in hyper if hasattr(init, f"{k}_")}

@@ -9,6 +9,7 @@ changes; columns that the log joint rejects are dropped.
 
 from __future__ import annotations
 
+import threading
 import warnings
 
 import numpy as np
@@ -23,6 +24,7 @@ from thali.structures import counts_from_gram
 
 LARGEST_RANK = 100
 ROUNDS = 50  # of least squares and flips; a handful suffices
+WARNINGS = threading.Lock()  # Python's warning filters belong to the process, not to a thread
 
 
 def ica_start(rng: np.random.Generator, model: Model, data: Data) -> Start:
@@ -122,8 +124,10 @@ def marchenko_pastur_median(beta: float) -> float:
         half, centre = 0.5 * (high - low), 0.5 * (high + low)
         top = np.arccos(np.clip((centre - x) / half, -1.0, 1.0))
         return quad(
-            lambda u: (half * np.sin(u)) ** 2
-            / (2.0 * np.pi * beta * max(centre - half * np.cos(u), 1e-300)),
+            lambda u: (
+                (half * np.sin(u)) ** 2
+                / (2.0 * np.pi * beta * max(centre - half * np.cos(u), 1e-300))
+            ),
             0.0,
             top,
         )[0]
@@ -139,7 +143,7 @@ def independent_sources(rng: np.random.Generator, scores: np.ndarray) -> np.ndar
     for fun in ("cube", "logcosh"):
         seed = int(rng.integers(2**31))
         ica = FastICA(fun=fun, whiten="unit-variance", max_iter=500, random_state=seed)
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
+        with WARNINGS, warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore", ConvergenceWarning)
             warnings.simplefilter("ignore", RuntimeWarning)
             try:
@@ -189,11 +193,9 @@ def alternate(Z: np.ndarray, X: np.ndarray) -> np.ndarray:
     return bits.astype(bool)
 
 
-def drop_rejected(
-    model: Model, data: Data, Z: np.ndarray, hyper: dict[str, float]
-) -> np.ndarray:
+def drop_rejected(model: Model, data: Data, Z: np.ndarray, hyper: dict[str, float]) -> np.ndarray:
     """Drop, one at a time, the column whose loss raises the log joint the most."""
-    from thali.kernels.collapsed_rows import log_evidence
+    from thali.kernels.evidence import log_evidence
 
     numbers = fitted_scales(model, data, Z, hyper)
     prior = model.at(numbers).prior

@@ -1,0 +1,24 @@
+"""How much memory there is, and a refusal with words where an array would not fit."""
+
+from __future__ import annotations
+
+import os
+
+
+def physical_memory() -> int:
+    """Bytes of memory of this machine (a guess of 8 GB where it cannot be asked)."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return 8 << 30
+
+
+def refuse_beyond_memory(what: str, n: int, k: int, d: int) -> None:
+    """Raise MemoryError where K features on N×D data need more than there is: NK + KD + 3K²."""
+    needed = n * k * 9 + 8 * (k * d + 3 * k * k)
+    available = physical_memory()
+    if needed > available:
+        raise MemoryError(
+            f"{what} has {k:,} features, which need {needed / 2**30:,.0f} GB of memory, more than "
+            f"the {available / 2**30:,.0f} GB here; use fewer."
+        )

@@ -1,0 +1,118 @@
+"""From the words of the command line to the parts of a model: priors, engines, columns, shapes."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from thali.tables import Table
+
+__all__ = [
+    "Engine",
+    "Likelihood",
+    "Prior",
+    "given",
+    "load_model",
+    "read_columns",
+    "read_engine",
+    "read_image_shape",
+    "read_init",
+    "read_prior",
+]
+
+
+class Prior(StrEnum):
+    """Names of the priors on this command line."""
+
+    ibp = "ibp"
+    two_parameter_ibp = "two-parameter-ibp"
+    beta_bernoulli = "beta-bernoulli"
+
+
+class Likelihood(StrEnum):
+    """Names of the likelihoods on this command line."""
+
+    linear_gaussian = "linear-gaussian"
+
+
+class Engine(StrEnum):
+    """Names of the engines on this command line."""
+
+    auto = "auto"
+    collapsed_gibbs = "collapsed-gibbs"
+
+
+def read_prior(name: Prior, alpha: float | None, beta: float | None, features: int | None) -> Any:
+    import thali
+
+    if beta is not None and name is not Prior.two_parameter_ibp:
+        raise ValueError(f"--beta belongs to --prior two-parameter-ibp; {name.value} has none.")
+    if features is not None and name is not Prior.beta_bernoulli:
+        raise ValueError(
+            f"--features belongs to --prior beta-bernoulli; {name.value} infers the number."
+        )
+    classes = {
+        Prior.ibp: thali.IBP,
+        Prior.two_parameter_ibp: thali.TwoParameterIBP,
+        Prior.beta_bernoulli: thali.BetaBernoulli,
+    }
+    return classes[name](**given(alpha=alpha, beta=beta, n_features=features))
+
+
+def given(**options: Any) -> dict[str, Any]:
+    """The options that were given; the library has the defaults of the others."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def read_engine(
+    name: Engine, settings: dict[str, Any], table: Table, say: Callable[[str], None]
+) -> Any:
+    from thali.choices import choose_engine
+    from thali.data import Data
+
+    engine = choose_engine(name.value, Data(table.values)).replace(**settings)
+    if name is Engine.auto:
+        say(f"engine: {type(engine).__name__}, {engine.sweeps} sweeps (chosen by auto)")
+    return engine
+
+
+def read_init(text: str | None) -> Any:
+    """A start by name, or the model or table in a file."""
+    if text is None:
+        return None
+    suffix = Path(text.split(".npz:")[0]).suffix.lower()
+    if suffix == ".thali":
+        return load_model(Path(text))
+    if suffix in {".csv", ".tsv", ".npy", ".npz", ".parquet"} or ".npz:" in text:
+        from thali.tables import read_table
+
+        return read_table(text).values
+    return text
+
+
+def read_columns(text: str | None) -> list[str] | None:
+    """Names between commas; one that holds a comma is quoted, as in a CSV file."""
+    if text is None:
+        return None
+    return [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
+
+
+def read_image_shape(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    sides = text.lower().replace("×", "x").split("x")
+    if len(sides) != 2 or not all(side.strip().isdecimal() and int(side) for side in sides):
+        raise ValueError(f"--image-shape {text!r} is not HEIGHTxWIDTH; write it like 28x28.")
+    return int(sides[0]), int(sides[1])
+
+
+def load_model(path: Path) -> Any:
+    import thali
+    from thali.tables import check_file
+
+    check_file(path, "a saved model")
+    return thali.load(path)
