@@ -50,7 +50,8 @@ def _place(table: tables.Table, i: np.intp, j: np.intp) -> str:
 
 def describe_answer(model: Any) -> str:
     """The answer in one line, and how far to trust it."""
-    answer = f"{model.n_features_} features, log joint {model.log_joint_:,.2f}."
+    plural = "" if model.n_features_ == 1 else "s"
+    answer = f"{model.n_features_} feature{plural}, log joint {model.log_joint_:,.2f}."
     rhat = {name: value["rhat"] for name, value in model.diagnostics_.items()}
     worst = max(rhat, key=lambda name: np.nan_to_num(rhat[name], nan=-np.inf))
     if rhat[worst] > AGREEMENT:

@@ -6,6 +6,7 @@ data = validated X;  model = prior × likelihood;  trace = run(engine);  results
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -26,7 +27,7 @@ from thali.settings import Settings
 from thali.structures import as_binary_matrix
 from thali.trace import Draw, Trace
 
-SCALARS = ("n_features", "alpha", "sigma_x", "sigma_a", "log_joint")
+LARGEST_DRIFT = 1e-6  # relative; a fit that saw more says so
 
 
 class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -118,6 +119,14 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             resume=resume,
             time_budget=time_budget,
         )
+        if trace.drift > LARGEST_DRIFT:
+            warnings.warn(
+                f"Rounding errors grew to {trace.drift:.1e} of the maintained quantities before they "
+                "were made afresh: the data are far from zero, or sigma_x is far below the data's "
+                "scale. Centre the data (center=True), or let the scales be inferred.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
         return self._settle(data, model, engine, trace)
 
     def _settle(self, data: Data, model: Model, engine: Any, trace: Trace) -> Self:

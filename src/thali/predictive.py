@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+
 import numpy as np
 
 from thali.data import Data
+from thali.machine import cores
 from thali.model import Model
 
 SCORE_DRAWS = 50  # draws averaged by ``score``, evenly spaced
@@ -27,9 +31,9 @@ def rows(model: Model, data: Data, Z: np.ndarray, X: np.ndarray) -> tuple[np.nda
     law = Law(
         tables.log_odds, tables.new_log_weight, tables.capacity, sigma_x, sigma_a, float(data.d)
     )
-    marginals, logs = row_posteriors(
-        np.ascontiguousarray(X @ predict.mu.T),
-        np.einsum("nd,nd->n", X, X),
+    B = np.ascontiguousarray(X @ predict.mu.T)
+    squares = np.einsum("nd,nd->n", X, X)
+    shared = (
         np.ascontiguousarray(predict.S),
         np.ascontiguousarray(predict.mu @ predict.mu.T),
         np.ascontiguousarray(odds),
@@ -37,6 +41,14 @@ def rows(model: Model, data: Data, Z: np.ndarray, X: np.ndarray) -> tuple[np.nda
         free,
         law,
     )
+    marginals, logs = np.zeros(B.shape), np.zeros(len(B))
+
+    def fill(part: slice) -> None:
+        row_posteriors(B[part], squares[part], *shared, marginals[part], logs[part])
+
+    blocks = np.linspace(0, len(B), min(len(B), 4 * cores()) + 1).astype(int)
+    with ThreadPoolExecutor(cores()) as pool:
+        list(pool.map(fill, [slice(a, b) for a, b in pairwise(blocks)]))
     # the constants: ∏(1 − π_k), the law of new dishes' total, and (2πσ_x²)^{−D/2}
     weight = np.exp(tables.new_log_weight)
     none_new = weight if free < 0 else free * np.log1p(weight)

@@ -72,7 +72,7 @@ class Progress:
         from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
         from rich.progress import Progress as Bar
 
-        console = Console(stderr=True)
+        console = Console(stderr=True, force_terminal=True if self.show is True else None)
         if self.show == "auto" and not (console.is_terminal or console.is_jupyter):
             self.show = False
             return False

@@ -23,6 +23,7 @@ import numpy as np
 
 from thali import storage
 from thali.data import Data
+from thali.machine import cores
 from thali.model import Model
 from thali.progress import Progress
 from thali.starts import NAMED, Finish, Start, given_start, rank, shake
@@ -124,6 +125,8 @@ class _Loop:
             rng = np.random.default_rng(sequences[index])
             state = self.engine.begin(rng, self.model, self.data, start)
             self.chains.append(Chain(index, rng, state))
+        if self.stop.is_set():  # a race cut short is not what a run never stopped would begin from
+            self.checkpoint = None
 
     def _starts(self, sequence: np.random.SeedSequence, bar: Progress) -> list[Start]:
         """A start for each chain, as the engine's ``init`` says."""
@@ -188,7 +191,7 @@ class _Loop:
 
     def _in_threads(self, jobs: Sequence[Callable[[], Any]], bar: Progress, what: str) -> list[Any]:
         """Run jobs side by side, results in order; a stop lets each end at its next step."""
-        with ThreadPoolExecutor(min(len(jobs), _cores())) as pool:
+        with ThreadPoolExecutor(min(len(jobs), cores())) as pool:
             futures = [pool.submit(job) for job in jobs]
             try:
                 while not all(f.done() for f in futures):
@@ -207,7 +210,7 @@ class _Loop:
         self.waiting = [chain for chain in self.chains if not self._done(chain)]
         threads = [
             threading.Thread(target=self._work, daemon=True)
-            for _ in range(min(len(self.waiting), _cores()))
+            for _ in range(min(len(self.waiting), cores()))
         ]
         for thread in threads:
             thread.start()
@@ -366,12 +369,6 @@ class _Loop:
 
     def _seconds(self) -> float:
         return self.earlier + time.monotonic() - self.began
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0)) or 1
-    return os.cpu_count() or 1
 
 
 def _one_blas_thread() -> Any:

@@ -196,7 +196,9 @@ def freeze_chain(
     kept = chain.kept_Z[:draws]
     joined = np.concatenate(kept, axis=1) if kept else np.zeros((-(-n // 8), 0), np.uint8)
     return {
-        f"{prefix}_scalars": np.array(chain.scalars[:steps], float).reshape(steps, -1),
+        f"{prefix}_scalars": np.array(chain.scalars[:steps], float).reshape(
+            steps, len(chain.names)
+        ),
         f"{prefix}_kept_at": np.array(chain.kept_at[:draws], np.int64),
         f"{prefix}_kept_k": np.array([z.shape[1] for z in kept], np.int64),
         f"{prefix}_kept_Z": joined,

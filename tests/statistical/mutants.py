@@ -84,7 +84,10 @@ AT_MOST_ONE_NEW_DISH: list[Change] = [
     ("while free < 0 or j < free:", "while (free < 0 or j < free) and j < 1:"),
 ]
 NEVER_REFRESHED: list[Change] = [
-    ("    refresh(rows, k, r)\n    cap = rows", "    cap = rows"),
+    (  # once, where a chain begins: S of a fresh state is all zeros
+        "    refresh(rows, k, r)\n    cap = rows",
+        "    if k > 0 and rows.S[0, 0] == 0.0:\n        refresh(rows, k, r)\n    cap = rows",
+    ),
     ("            drift = max(drift, refresh(rows, k, r))\n", "            drift = 0.0\n"),
 ]
 # Python, not kernel: P(z = 1) = m/(N−1), and α drawn with (Σm, N) in place of (K, H_N).

@@ -7,9 +7,7 @@ thresholds of the suite, and must raise an alarm; an unchanged copy must not.
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
-from oracles import PriorSpec
 from statistical import mutants, test_enumeration, test_geweke
 from statistical.budget import alarms
 from statistical.mutants import KERNEL, install_kernel, mutate
@@ -108,26 +106,3 @@ def test_an_unchanged_copy_of_the_kernel_raises_no_alarm(folder, monkeypatch, se
     install_kernel(monkeypatch, mutate(KERNEL, [], folder))
     assert not alarms(test_enumeration.check(TIGHT, seed, sweeps=2000))
     assert not alarms(test_geweke.geweke_p_values(seed, JOINT, draws=10_000))
-
-
-def test_the_textbook_sampler_agrees_with_enumeration(textbook, seed):
-    """Two oracles against each other: the one of the benchmark is right, not only slow."""
-    case = test_enumeration.CASES["N=2 ibp α~Gamma"]
-    walk = textbook.textbook_gibbs(
-        np.random.default_rng(seed),
-        case.X,
-        sigma_x=test_enumeration.SIGMA_X,
-        sigma_a=test_enumeration.SIGMA_A,
-        alpha_law=case.prior.alpha,
-        step_sigmas=False,
-    )
-    states = [next(walk) for _ in range(4000)]
-    kept = {
-        "n_features": np.array([[float(s.n_features) for s in states]]),
-        "alpha": np.array([[s.alpha for s in states]]),
-    }
-    gram = np.array([[s.Z @ s.Z.T for s in states]])
-    found = test_enumeration.p_values(case, kept, gram)
-    assert isinstance(case.prior, PriorSpec)
-    judged = alarms(found)
-    assert not judged, judged

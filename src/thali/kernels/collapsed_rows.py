@@ -14,7 +14,9 @@ A dish that only row n has is a new dish: without row n it has S_kk = 1/r, no μ
 j/r to V. Their number is drawn from its exact conditional law (``draw_new_dishes``).
 
 Rank-one changes lose digits; S and G are made afresh from C and T at the start of a sweep, every
-``refresh_every`` rows, and at once when a row was so influential that digits went (V large).
+``refresh_every`` rows, and sooner where influential rows lose digits: leaving multiplies an error
+in S by up to V², so Σ V² is held below ``LOST_DIGITS``, and a row with V beyond ``RISKY`` (without
+it, columns are nearly equal) does not leave by rank one at all.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from numba import njit
 
 FAST = {"reassoc", "contract", "arcp", "nsz"}
 LOST_MASS = 1e-16  # the share of probability that may be left out of the law of new dishes
-INFLUENTIAL = 1e5  # V beyond which a row's leaving costs five digits, and S is made afresh
+LOST_DIGITS = 3e4  # Σ V² of rows come and gone, in units of rounding, before S is made afresh
+RISKY = 150.0  # V beyond which a row leaves by making S and G afresh without it
 
 
 class Rows(NamedTuple):
@@ -107,12 +110,12 @@ def times_bits(M, z, k, out):
 
 
 @njit(cache=True, nogil=True)
-def fresh(rows, k, r):
-    """S and G from C and T, without history."""
-    C = rows.C[:k, :k].copy()
+def fresh(C, T, r):
+    """S and G from C and T, without history (C is overwritten)."""
+    k = C.shape[0]
     for i in range(k):
         C[i, i] += r
-    # the inverse through Cholesky: C = L Lᵀ, S = L⁻ᵀ L⁻¹
+    # the inverse through Cholesky: C + rI = L Lᵀ, S = L⁻ᵀ L⁻¹
     L = np.linalg.cholesky(C)
     inverse = np.zeros((k, k))
     for c in range(k):
@@ -123,7 +126,6 @@ def fresh(rows, k, r):
                 total += L[i, j] * inverse[j, c]
             inverse[i, c] = -total / L[i, i]
     S = inverse.T @ inverse
-    T = rows.T[:k]
     mu = S @ T
     return S, mu @ mu.T
 
@@ -133,7 +135,7 @@ def refresh(rows, k, r):
     """Make S and G afresh in place; return the largest relative error they had."""
     if k == 0:
         return 0.0
-    S, G = fresh(rows, k, r)
+    S, G = fresh(rows.C[:k, :k].copy(), rows.T[:k], r)
     error_s = 0.0
     error_g = 0.0
     size_s = 0.0
@@ -299,12 +301,25 @@ def flip(rows, n, x, k, which):
 
 
 @njit(cache=True, nogil=True)
-def leave(rows, z, b, x2, k, r, s, h):
-    """Take a row out of m, S, G and b, where b = μ x on entry; return V, how much it weighed."""
+def leave(rows, x, z, b, x2, k, r, s, h):
+    """Take a row out of m, S, G and b, where b = μ x on entry.
+
+    Returns its number of own dishes, and V of the dishes it shares.
+    """
+    own = 0
+    for i in range(k):
+        if z[i]:
+            rows.m[i] -= 1.0
+            if rows.m[i] == 0.0:
+                own += 1
     times_bits(rows.S, z, k, s)
+    V = 1.0 / (1.0 - dot_bits(z, s, k))
+    shared = V - own / r  # own dishes make V large harmlessly: S hardly changes then
+    if not shared < RISKY:
+        leave_afresh(rows, x, z, b, k, r)
+        return own, shared
     times_bits(rows.G, z, k, h)
     zb = dot_bits(z, b, k)
-    V = 1.0 / (1.0 - dot_bits(z, s, k))
     rho = x2 - 2.0 * zb + dot_bits(z, h, k)  # of the residual with the row in: V² times less
     for i in range(k):
         h[i] = b[i] - h[i]
@@ -312,17 +327,35 @@ def leave(rows, z, b, x2, k, r, s, h):
     out = V * (x2 - zb)
     for i in range(k):
         b[i] -= out * s[i]
+        if rows.m[i] == 0.0:  # only this row has it: a new dish, known exactly
+            for j in range(k):
+                rows.S[i, j] = 0.0
+                rows.S[j, i] = 0.0
+                rows.G[i, j] = 0.0
+                rows.G[j, i] = 0.0
+            rows.S[i, i] = 1.0 / r
+            b[i] = 0.0
+    return own, shared
+
+
+@njit(cache=True, nogil=True)
+def leave_afresh(rows, x, z, b, k, r):
+    """S, G and b = μ x without a row, from C − zzᵀ and T − zᵀx. Own dishes come out exactly."""
+    C = rows.C[:k, :k].copy()
+    T = rows.T[:k].copy()
+    for i in range(k):
         if z[i]:
-            rows.m[i] -= 1.0
-            if rows.m[i] == 0.0:  # only this row has it: a new dish, known exactly
-                for j in range(k):
-                    rows.S[i, j] = 0.0
-                    rows.S[j, i] = 0.0
-                    rows.G[i, j] = 0.0
-                    rows.G[j, i] = 0.0
-                rows.S[i, i] = 1.0 / r
-                b[i] = 0.0
-    return V
+            if rows.m[i] == 0.0:
+                T[i] = 0.0  # rounding aside it is so already
+            else:
+                T[i] -= x
+            for j in range(k):
+                if z[j]:
+                    C[i, j] -= 1.0
+    S, G = fresh(C, T, r)
+    b[:k] = S @ (T @ x)
+    rows.S[:k, :k] = S
+    rows.G[:k, :k] = G
 
 
 @njit(cache=True, nogil=True)
@@ -342,6 +375,7 @@ def sweep(rng, X, squares, rows, k, law, refresh_every):
     s = np.zeros(cap)
     h = np.zeros(cap)
     since = 0
+    lost = 0.0
     for n in range(n_rows):
         x = X[n]
         x2 = squares[n]
@@ -350,12 +384,7 @@ def sweep(rng, X, squares, rows, k, law, refresh_every):
         dot_rows(rows.T, x, k, y)
         for i in range(k):
             b[i] = dot(rows.S[i], y, k)
-        V_left = leave(rows, z, b, x2, k, r, s, h)
-        own = 0
-        for i in range(k):
-            if rows.m[i] == 0.0:
-                own += 1
-        V_left -= own / r
+        own, V_left = leave(rows, x, z, b, x2, k, r, s, h)
         # the row's own bits, one by one: s = S z, h = G z, q = z S z, c = z b, g = z G z
         times_bits(rows.S, z, k, s)
         times_bits(rows.G, z, k, h)
@@ -433,9 +462,15 @@ def sweep(rng, X, squares, rows, k, law, refresh_every):
             rows.m[i] += z[i]
         rank_one(rows.S, rows.G, s, h, -1.0 / V, 1.0 / V, rho / (V * V), k)
         since += 1
-        # own dishes make V large harmlessly; shared ones only where columns are nearly equal
-        if since >= refresh_every or max(V - own / r, V_left) > INFLUENTIAL or n == n_rows - 1:
+        V -= own / r
+        lost += V * V if V_left >= RISKY else max(V, V_left) ** 2
+        if V >= RISKY:  # what the row's return cost is mended at once, before it is ever used
+            refresh(rows, k, r)
+            refreshes += 1
+            lost = 0.0
+        if since >= refresh_every or lost > LOST_DIGITS or n == n_rows - 1:
             drift = max(drift, refresh(rows, k, r))
             refreshes += 1
             since = 0
+            lost = 0.0
     return rows, Report(k, flips, refreshes, drift)

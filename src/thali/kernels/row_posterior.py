@@ -10,7 +10,7 @@ exact for K ≤ 12, and a lower bound of p(x) beyond, short by what the held dis
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
 from thali.kernels.collapsed_rows import LOST_MASS, log_row_density
 
@@ -180,12 +180,8 @@ def one_row(b, x2, S, G, odds, r, free, law, marginal):
     return top + np.log(total)
 
 
-@njit(cache=True, nogil=True, parallel=True)
-def row_posteriors(B, squares, S, G, odds, r, free, law):
-    """P(z_nk = 1 | x_n) and log Σ_z,j weights for every row; rows are independent."""
-    n, k = B.shape
-    marginals = np.zeros((n, k))
-    logs = np.zeros(n)
-    for i in prange(n):
+@njit(cache=True, nogil=True)
+def row_posteriors(B, squares, S, G, odds, r, free, law, marginals, logs):
+    """Fill P(z_nk = 1 | x_n) and log Σ_z,j weights for every row; rows are independent."""
+    for i in range(B.shape[0]):
         logs[i] = one_row(B[i], squares[i], S, G, odds, r, free, law, marginals[i])
-    return marginals, logs

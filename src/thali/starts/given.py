@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from thali.data import Data
-from thali.memory import refuse_beyond_memory
+from thali.machine import refuse_beyond_memory
 from thali.model import Model
 from thali.starts.base import Start
 from thali.starts.ica import fitted_scales

@@ -1,8 +1,15 @@
-"""How much memory there is, and a refusal with words where an array would not fit."""
+"""This machine: its cores, its memory, and a refusal with words where an array would not fit."""
 
 from __future__ import annotations
 
 import os
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0)) or 1
+    return os.cpu_count() or 1
 
 
 def physical_memory() -> int:

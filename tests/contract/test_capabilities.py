@@ -1,0 +1,98 @@
+"""Every engine × prior × likelihood: the declarations decide, and what they allow runs."""
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import thali
+from thali.choices import ENGINES, LIKELIHOODS, PRIORS, check_engine
+from thali.engines.base import missing_capabilities
+from thali.likelihoods.base import FeatureLikelihood
+from thali.model import Model
+from thali.priors.base import FeaturePrior
+from thali.settings import Settings
+
+GRID = list(itertools.product(ENGINES, PRIORS, LIKELIHOODS))
+
+
+@pytest.mark.parametrize(("engine", "prior", "likelihood"), GRID)
+def test_every_allowed_combination_runs_and_reports_its_log_joint(engine, prior, likelihood):
+    model = Model(PRIORS[prior](), LIKELIHOODS[likelihood]())
+    if missing_capabilities(ENGINES[engine], model):
+        with pytest.raises(ValueError, match="cannot run"):
+            check_engine(ENGINES[engine](), model)
+        return
+    X = thali.datasets.images(n=12, random_state=0).X
+    fitted = thali.LatentFeatures(
+        prior, likelihood, ENGINES[engine](sweeps=6, chains=2), random_state=0
+    ).fit(X)
+    best = fitted.best_
+    hyper = {"sigma_x": best.sigma_x, "sigma_a": best.sigma_a}
+    if prior != "two_parameter_ibp":
+        fixed = Model(fitted.prior_.at(alpha=best.alpha), fitted.likelihood_.at(**hyper))
+        assert np.isclose(fixed.log_joint(X, best.Z), best.log_joint, rtol=1e-10)
+    assert best.A.shape == (best.Z.shape[1], X.shape[1])
+
+
+@dataclass(frozen=True)
+class Bare(Settings, FeaturePrior):
+    """A prior that declares no capability."""
+
+    def at(self, **numbers):
+        return self
+
+    def start(self):
+        return {}
+
+    def sample(self, rng, n):
+        return np.zeros((n, 0), bool)
+
+    def log_prob(self, Z):
+        return 0.0
+
+    def log_prob_counts(self, counts):
+        return 0.0
+
+    def resample(self, rng, hyper, counts):
+        pass
+
+
+def test_a_refusal_says_what_is_missing_and_what_would_work():
+    with pytest.raises(ValueError, match="CollapsedGibbs cannot run Bare × LinearGaussian: it nee"):
+        thali.LatentFeatures(prior=Bare()).fit(np.ones((3, 2)))
+    with pytest.raises(ValueError, match="PredictsRow, which Bare does not have"):
+        thali.LatentFeatures(prior=Bare()).fit(np.ones((3, 2)))
+
+
+def test_mismatched_structures_are_refused():
+    class OfPartitions(FeatureLikelihood):
+        structure = "partitions"
+
+        def at(self, **numbers):
+            return self
+
+        def resolve(self, data):
+            return self
+
+        def start(self, data):
+            return {}
+
+    with pytest.raises(ValueError, match="prior on features but OfPartitions needs partitions"):
+        Model(thali.IBP(), OfPartitions())
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "words"),
+    [
+        ("prior", "ipb", "Did you mean 'ibp'"),
+        ("likelihood", "gaussian", "use one of linear_gaussian"),
+        ("engine", "colapsed_gibbs", "Did you mean 'collapsed_gibbs'"),
+        ("prior", 3, "is not a prior"),
+        ("engine", 3, "is not an engine"),
+    ],
+)
+def test_unknown_parts_are_named(part, value, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        thali.LatentFeatures(**{part: value}).fit(np.ones((3, 2)))

@@ -1,0 +1,159 @@
+"""Rank-one changes drift; what the sampler maintains must stay what it would compute afresh.
+
+    T = Z'X,   S = (Z'Z + rI)⁻¹,   G = μμ',  μ = S T
+
+Two chains: an ordinary one, and one on nearly equal columns with little noise, where a single row
+tells two features apart and each leave and return of it costs digits.  The check can fail: without
+refreshing, the second chain loses everything within a thousand sweeps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+import oracles
+import pytest
+from statistical.mutants import KERNEL, NEVER_REFRESHED, install_kernel, mutate
+
+import thali
+from thali.data import Data
+from thali.engines import collapsed_gibbs
+from thali.model import Model
+from thali.starts import Start
+
+TOLERANCE = 1e-8
+
+
+@dataclass(frozen=True)
+class Setting:
+    Z: np.ndarray
+    X: np.ndarray
+    sigma_x: float
+
+
+def ordinary(rng, n=60, d=6):
+    Z = rng.random((n, 4)) < 0.3
+    return Setting(Z, Z @ rng.normal(size=(4, d)) + 0.3 * rng.normal(size=(n, d)), 0.3)
+
+
+def nearly_equal_columns(rng, n=40, d=6, sigma_x=0.003):
+    """Columns 0 and 1 differ in row 0 only, columns 2 and 3 in row 1 only."""
+    Z = rng.random((n, 4)) < 0.5
+    Z[:, 1], Z[:, 3] = Z[:, 0], Z[:, 2]
+    Z[0, :2], Z[1, 2:] = [1, 0], [0, 1]
+    return Setting(Z, Z @ rng.normal(size=(4, d)) + sigma_x * rng.normal(size=(n, d)), sigma_x)
+
+
+SETTINGS = {"ordinary": ordinary, "nearly equal columns": nearly_equal_columns}
+
+
+class Chain:
+    """The engine's own steps on fixed scales, from the planted Z."""
+
+    def __init__(self, setting, seed):
+        self.rng = np.random.default_rng(seed)
+        self.data = Data.validate(setting.X)
+        self.model = Model(thali.IBP(alpha=2.0), thali.LinearGaussian(setting.sigma_x, 1.0))
+        self.engine = thali.CollapsedGibbs()
+        hyper = {"alpha": 2.0, "sigma_x": setting.sigma_x, "sigma_a": 1.0}
+        start = Start("planted", setting.Z, hyper)
+        self.state = self.engine.begin(self.rng, self.model, self.data, start)
+        self.drift = 0.0
+
+    def run(self, sweeps):
+        for _ in range(sweeps):
+            info = self.engine.step(self.rng, self.model, self.data, self.state)
+            self.drift = max(self.drift, info.drift)
+
+    def errors(self):
+        """Largest relative error of each maintained array."""
+        k, rows = self.state.n_features, self.state.rows
+        Z = self.state.Z.astype(float)
+        r = (self.state.hyper["sigma_x"] / self.state.hyper["sigma_a"]) ** 2
+        S = np.linalg.inv(Z.T @ Z + r * np.eye(k))
+        T = Z.T @ self.data.reduced
+        fresh = {
+            "m": Z.sum(axis=0),
+            "C": Z.T @ Z,
+            "T": T,
+            "S": S,
+            "G": (S @ T) @ (S @ T).T,
+        }
+        kept = {name: getattr(rows, name)[:k] for name in fresh}
+        kept |= {name: kept[name][:, :k] for name in ("C", "S", "G")}
+        return {
+            name: np.abs(kept[name] - value).max(initial=0.0) / np.abs(value).max(initial=1e-300)
+            for name, value in fresh.items()
+        }
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize(
+    "sweeps", [2000, pytest.param(100_000, marks=pytest.mark.slow)], ids=["2e3", "1e5"]
+)
+def test_maintained_arrays_equal_recomputed_ones(name, sweeps, seed):
+    chain = Chain(SETTINGS[name](np.random.default_rng(seed)), seed)
+    for _ in range(20):
+        chain.run(sweeps // 20)
+        errors = chain.errors()
+        assert max(errors.values()) < TOLERANCE, errors
+    if name == "ordinary":  # here nothing is lost between refreshes either
+        assert chain.drift < TOLERANCE
+
+
+def test_without_refreshing_the_check_fails(monkeypatch, tmp_path, seed):
+    install_kernel(monkeypatch, mutate(KERNEL, NEVER_REFRESHED, tmp_path))
+    monkeypatch.setattr(collapsed_gibbs, "SUMS_AFRESH", 10**9)
+    chain = Chain(nearly_equal_columns(np.random.default_rng(seed)), seed)
+    chain.run(1000)
+    assert max(chain.errors().values()) > TOLERANCE
+
+
+def test_refreshing_at_every_row_changes_no_draw(monkeypatch, seed):
+    """Drift so small that no bit comes out otherwise, for as long as the chains can be compared."""
+    from thali.kernels import collapsed_rows as kernel
+
+    setting = ordinary(np.random.default_rng(seed))
+    plain = Chain(setting, seed)
+    plain.run(300)
+    sweep = kernel.sweep
+
+    def always_fresh(rng, X, squares, rows, k, law, refresh_every):
+        return sweep(rng, X, squares, rows, k, law, 1)
+
+    monkeypatch.setattr(kernel, "sweep", always_fresh)
+    fresh = Chain(setting, seed)
+    fresh.run(300)
+    assert np.array_equal(plain.state.Z, fresh.state.Z)
+
+
+@pytest.mark.parametrize("sigma_x", [0.3, 0.01, 0.001])
+def test_log_odds_of_a_row_that_left_are_right(sigma_x, rng):
+    """What a row's bits are drawn from, once the row has left, against exact fractions."""
+    from thali.kernels import collapsed_rows as kernel
+
+    setting = nearly_equal_columns(rng, n=20, d=4, sigma_x=sigma_x)
+    data = Data.validate(setting.X)
+    candidates = np.array(list(product((0.0, 1.0), repeat=4)))
+    for n in range(3):
+        start = Start("planted", setting.Z, {"alpha": 1.0, "sigma_x": sigma_x, "sigma_a": 1.0})
+        rows = thali.CollapsedGibbs().begin(rng, None, data, start).rows
+        r = sigma_x**2
+        kernel.refresh(rows, 4, r)
+        b, s, h = (np.zeros(len(rows.m)) for _ in range(3))
+        b[:4] = rows.S[:4, :4] @ (rows.T[:4] @ data.reduced[n])
+        kernel.leave(rows, rows.Z[n], b, data.squares[n], 4, r, s, h)
+        S, G = rows.S[:4, :4], rows.G[:4, :4]
+        V = 1.0 + np.einsum("ci,ij,cj->c", candidates, S, candidates)
+        rho = data.squares[n] - 2.0 * candidates @ b[:4]
+        rho = rho + np.einsum("ci,ij,cj->c", candidates, G, candidates)
+        found = -0.5 * data.d * np.log(V) - 0.5 * rho / sigma_x**2 / V
+        wanted = oracles.log_predictive_exact(setting.X, setting.Z, n, candidates, sigma_x, 1.0)
+        likely = wanted > wanted.max() - 30.0
+        best = int(wanted.argmax())
+        np.testing.assert_allclose(
+            (found - found[best])[likely], (wanted - wanted[best])[likely], rtol=0, atol=1e-4
+        )
+        assert (found[~likely] < found[best] - 25.0).all()

@@ -1,0 +1,136 @@
+"""The run loop: chains independent of threads, stops that keep, budgets, and checkpoints refused."""
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import thali
+from thali import run as run_module
+
+
+@pytest.fixture(scope="module")
+def X():
+    return thali.datasets.images(n=40, random_state=0).X
+
+
+def model(**engine):
+    settings = {"sweeps": 40, "chains": 3, **engine}
+    return thali.LatentFeatures(engine=thali.CollapsedGibbs(**settings), random_state=5)
+
+
+def test_draws_do_not_depend_on_the_number_of_threads(X, monkeypatch):
+    several = model().fit(X)
+    monkeypatch.setattr(run_module, "cores", lambda: 1)
+    monkeypatch.setattr(run_module, "SLICE", 0.0)  # a thread changes chains after every sweep
+    single = model().fit(X)
+    for name, values in several.history_.items():
+        assert np.array_equal(values, single.history_[name])
+    assert np.array_equal(several.Z_, single.Z_)
+
+
+def test_burn_in_and_thinning_keep_the_draws_they_should(X):
+    fitted = model(sweeps=20, burn_in=6, thin=4).fit(X)
+    kept = fitted.posterior_.posterior["log_joint"].values
+    assert kept.shape == (3, 4)
+    assert np.array_equal(kept, fitted.history_["log_joint"][:, [6, 10, 14, 18]])
+    assert len(list(fitted.draws())) == 12
+
+
+def test_a_time_budget_stops_early_and_keeps_what_there_is(X):
+    fitted = model(sweeps=10**6, burn_in=3, init="prior").fit(X, time_budget=0.5)
+    assert fitted.stopped_ == "time budget"
+    assert 0 < fitted.history_["log_joint"].shape[1] < 10**6
+    assert np.isfinite(fitted.log_joint_)
+
+
+def test_a_budget_too_short_for_burn_in_still_gives_an_answer(X):
+    fitted = model(sweeps=10**6).fit(X, time_budget=1e-3)
+    assert fitted.Z_.shape[0] == 40
+    assert np.isfinite(fitted.best_.log_joint)
+
+
+def test_ctrl_c_keeps_what_was_computed(X):
+    timer = threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    fitted = model(sweeps=10**6, burn_in=3, init="prior").fit(X)
+    timer.join()
+    assert fitted.stopped_ == "interrupted"
+    assert fitted.posterior_.posterior.sizes["draw"] >= 1
+
+
+def test_a_stopped_run_goes_on_from_its_checkpoint_to_the_same_end(X, tmp_path):
+    path = tmp_path / "run.thali"
+    settings = {"sweeps": 1000, "init": "prior"}
+    whole = model(**settings).fit(X)
+    part = model(**settings).fit(X, checkpoint=path, time_budget=whole.seconds_ / 3)
+    assert part.stopped_ == "time budget"
+    rest = model(**settings).fit(X, checkpoint=path, resume=True)
+    assert rest.stopped_ == "finished"
+    for name, values in whole.history_.items():
+        assert np.array_equal(values, rest.history_[name])
+    for a, b in zip(whole.draws(), rest.draws(), strict=True):
+        assert np.array_equal(a.Z, b.Z)
+        assert np.array_equal(a.A, b.A)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"data": True}, "the data differs"),
+        ({"sweeps": 50}, "the engine differs"),
+        ({"seed": 6}, "the seed differs"),
+        ({"prior": thali.IBP(alpha=1.0)}, "the model differs"),
+    ],
+)
+def test_a_checkpoint_of_another_run_is_refused(X, tmp_path, change, words):
+    path = tmp_path / "run.thali"
+    model(sweeps=10**6, init="empty").fit(X, checkpoint=path, time_budget=0.2)
+    other = model(sweeps=change.get("sweeps", 10**6), init="empty").set_params(
+        random_state=change.get("seed", 5), prior=change.get("prior", "ibp")
+    )
+    with pytest.raises(ValueError, match=words):
+        other.fit(X + 1.0 if "data" in change else X, checkpoint=path, resume=True)
+
+
+def test_a_race_cut_short_leaves_no_checkpoint(X, tmp_path):
+    path = tmp_path / "run.thali"
+    model(sweeps=10**6).fit(X, checkpoint=path, time_budget=1e-3)
+    assert not path.exists()
+
+
+def test_resume_needs_a_path_and_a_folder(X, tmp_path):
+    with pytest.raises(ValueError, match="needs checkpoint=path"):
+        model().fit(X, resume=True)
+    with pytest.raises(FileNotFoundError, match="folder does not exist"):
+        model().fit(X, checkpoint=tmp_path / "nowhere" / "run.thali")
+
+
+def test_a_failure_in_a_chain_reaches_the_caller(X, monkeypatch):
+    def fail(*_, **__):
+        raise FloatingPointError("a chain failed")
+
+    monkeypatch.setattr(thali.CollapsedGibbs, "step", fail)
+    with pytest.raises(FloatingPointError, match="a chain failed"):
+        model(init="empty").fit(X)
+
+
+def test_progress_is_shown_when_asked_for(X, capfd):
+    thali.LatentFeatures(
+        engine=thali.CollapsedGibbs(sweeps=10**6, chains=2, init="prior", burn_in=3),
+        random_state=0,
+        progress=True,
+    ).fit(X, time_budget=3.0)
+    shown = capfd.readouterr().err
+    assert "sweep" in shown
+    assert "log joint" in shown
+
+
+def test_nothing_is_shown_otherwise(X, capfd):
+    began = time.monotonic()
+    model(sweeps=10**6, burn_in=3, init="prior").fit(X, time_budget=1.0)
+    assert time.monotonic() - began > 0.5  # long enough that a bar would have come
+    assert capfd.readouterr().err == ""
