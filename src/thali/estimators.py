@@ -121,9 +121,9 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         )
         if trace.drift > LARGEST_DRIFT:
             warnings.warn(
-                f"Rounding errors grew to {trace.drift:.1e} of the maintained quantities before they "
-                "were made afresh: the data are far from zero, or sigma_x is far below the data's "
-                "scale. Centre the data (center=True), or let the scales be inferred.",
+                f"Rounding errors grew to {trace.drift:.1e} of the maintained quantities before "
+                "they were made afresh: the data are far from zero, or sigma_x is far below "
+                "their scale. Centre the data (center=True), or let the scales be inferred.",
                 RuntimeWarning,
                 stacklevel=2,
             )

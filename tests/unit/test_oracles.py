@@ -59,7 +59,7 @@ def test_spectrum_likelihood_is_the_multivariate_normal_density(n, rng):
 
 @pytest.mark.parametrize("kind", ["ibp", "two_parameter", "finite"])
 def test_alpha_integrated_out_is_a_mixture_over_alpha(kind, rng):
-    """P([Z]) and E[α|Z] under a Gamma law, in closed form or on nodes, against adaptive quadrature."""
+    """P([Z]) and E[α|Z] under a Gamma law, in closed form or on nodes, against quadrature."""
     shape, rate = 1.3, 0.8
     counts = oracles.classes(3, 3)[[0, 1, 5, 40, -1]]
     spec = PriorSpec(kind, (shape, rate), beta=2.5, n_features=4)

@@ -1,4 +1,4 @@
-"""The run loop: chains independent of threads, stops that keep, budgets, and checkpoints refused."""
+"""The run loop: chains independent of threads, stops that keep, budgets, checkpoints."""
 
 import os
 import signal

@@ -186,7 +186,7 @@ class CollapsedGibbs(Settings, Engine):
 
 def _rows(Z: np.ndarray, data: Data) -> Any:
     """The maintained arrays for Z, with some spare room."""
-    from thali.kernels.collapsed_rows import Rows
+    from thali.kernels.maintained_rows import Rows
 
     n, k = Z.shape
     cap = k + max(4, k // 2)

@@ -26,21 +26,22 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-FAST = {"reassoc", "contract", "arcp", "nsz"}
+from thali.kernels.maintained_rows import (
+    dot,
+    dot_bits,
+    dot_rows,
+    drop_feature,
+    flip,
+    fresh,
+    grow,
+    rank_one,
+    refresh,
+    times_bits,
+)
+
 LOST_MASS = 1e-16  # the share of probability that may be left out of the law of new dishes
 LOST_DIGITS = 3e4  # Σ V² of rows come and gone, in units of rounding, before S is made afresh
 RISKY = 150.0  # V beyond which a row leaves by making S and G afresh without it
-
-
-class Rows(NamedTuple):
-    """The maintained arrays; columns and rows beyond the K in use are spare room."""
-
-    Z: np.ndarray  # (N, cap) uint8
-    m: np.ndarray  # (cap,) float64
-    C: np.ndarray  # (cap, cap) float64
-    T: np.ndarray  # (cap, D') float64
-    S: np.ndarray  # (cap, cap) float64
-    G: np.ndarray  # (cap, cap) float64
 
 
 class Law(NamedTuple):
@@ -61,135 +62,6 @@ class Report(NamedTuple):
     flips: int
     refreshes: int
     drift: float
-
-
-@njit(cache=True, nogil=True, fastmath=FAST)
-def dot_rows(T, x, k, out):
-    """out = T[:k] x, four rows at a time so that x is read from memory once for them."""
-    d = x.shape[0]
-    i = 0
-    while i + 4 <= k:
-        a0 = 0.0
-        a1 = 0.0
-        a2 = 0.0
-        a3 = 0.0
-        t0 = T[i]
-        t1 = T[i + 1]
-        t2 = T[i + 2]
-        t3 = T[i + 3]
-        for c in range(d):
-            v = x[c]
-            a0 += t0[c] * v
-            a1 += t1[c] * v
-            a2 += t2[c] * v
-            a3 += t3[c] * v
-        out[i] = a0
-        out[i + 1] = a1
-        out[i + 2] = a2
-        out[i + 3] = a3
-        i += 4
-    while i < k:
-        a0 = 0.0
-        t0 = T[i]
-        for c in range(d):
-            a0 += t0[c] * x[c]
-        out[i] = a0
-        i += 1
-
-
-@njit(cache=True, nogil=True, fastmath=FAST)
-def times_bits(M, z, k, out):
-    """out = M z for symmetric M and binary z."""
-    for i in range(k):
-        out[i] = 0.0
-    for a in range(k):
-        if z[a]:
-            row = M[a]
-            for i in range(k):
-                out[i] += row[i]
-
-
-@njit(cache=True, nogil=True)
-def fresh(C, T, r):
-    """S and G from C and T, without history (C is overwritten)."""
-    k = C.shape[0]
-    for i in range(k):
-        C[i, i] += r
-    # the inverse through Cholesky: C + rI = L Lᵀ, S = L⁻ᵀ L⁻¹
-    L = np.linalg.cholesky(C)
-    inverse = np.zeros((k, k))
-    for c in range(k):
-        inverse[c, c] = 1.0 / L[c, c]
-        for i in range(c + 1, k):
-            total = 0.0
-            for j in range(c, i):
-                total += L[i, j] * inverse[j, c]
-            inverse[i, c] = -total / L[i, i]
-    S = inverse.T @ inverse
-    mu = S @ T
-    return S, mu @ mu.T
-
-
-@njit(cache=True, nogil=True)
-def refresh(rows, k, r):
-    """Make S and G afresh in place; return the largest relative error they had."""
-    if k == 0:
-        return 0.0
-    S, G = fresh(rows.C[:k, :k].copy(), rows.T[:k], r)
-    error_s = 0.0
-    error_g = 0.0
-    size_s = 0.0
-    size_g = 0.0
-    for i in range(k):
-        for j in range(k):
-            error_s = max(error_s, abs(rows.S[i, j] - S[i, j]))
-            error_g = max(error_g, abs(rows.G[i, j] - G[i, j]))
-            size_s = max(size_s, abs(S[i, j]))
-            size_g = max(size_g, abs(G[i, j]))
-            rows.S[i, j] = S[i, j]
-            rows.G[i, j] = G[i, j]
-    drift = error_s / size_s
-    if size_g > 0.0:
-        drift = max(drift, error_g / size_g)
-    return drift
-
-
-@njit(cache=True, nogil=True)
-def grow(rows, needed):
-    """Room for at least ``needed`` features: half as much again, everything copied."""
-    old = rows.m.shape[0]
-    cap = max(needed, old + old // 2 + 4)
-    n, d = rows.Z.shape[0], rows.T.shape[1]
-    Z = np.zeros((n, cap), np.uint8)
-    Z[:, :old] = rows.Z
-    m = np.zeros(cap)
-    m[:old] = rows.m
-    C = np.zeros((cap, cap))
-    C[:old, :old] = rows.C
-    T = np.zeros((cap, d))
-    T[:old] = rows.T
-    S = np.zeros((cap, cap))
-    S[:old, :old] = rows.S
-    G = np.zeros((cap, cap))
-    G[:old, :old] = rows.G
-    return Rows(Z, m, C, T, S, G)
-
-
-@njit(cache=True, nogil=True)
-def drop_feature(rows, k, gone):
-    """Remove feature ``gone`` of k by moving the last one into its place."""
-    last = k - 1
-    if gone != last:
-        for n in range(rows.Z.shape[0]):
-            rows.Z[n, gone] = rows.Z[n, last]
-        rows.m[gone] = rows.m[last]
-        rows.T[gone] = rows.T[last]
-        for M in (rows.C, rows.S, rows.G):
-            M[gone, :k] = M[last, :k]
-            M[:k, gone] = M[:k, last]
-            M[gone, gone] = M[last, last]
-    for n in range(rows.Z.shape[0]):
-        rows.Z[n, last] = 0
 
 
 @njit(cache=True, nogil=True)
@@ -246,58 +118,6 @@ def draw_new_dishes(rng, rho, V, r, free, law):
         if remaining < 0.0:
             return j
     return largest
-
-
-@njit(cache=True, nogil=True, fastmath=FAST)
-def rank_one(S, G, s, h, a, b, c, k):
-    """S += a s sᵀ;  G += b (s hᵀ + h sᵀ) + c s sᵀ, on the leading k × k."""
-    for i in range(k):
-        si = s[i]
-        hi = h[i]
-        s_row = S[i]
-        g_row = G[i]
-        asi = a * si
-        g1 = b * si
-        g2 = b * hi + c * si
-        for j in range(k):
-            s_row[j] += asi * s[j]
-            g_row[j] += g1 * h[j] + g2 * s[j]
-
-
-@njit(cache=True, nogil=True, fastmath=FAST)
-def dot(a, b, k):
-    total = 0.0
-    for i in range(k):
-        total += a[i] * b[i]
-    return total
-
-
-@njit(cache=True, nogil=True, fastmath=FAST)
-def dot_bits(z, b, k):
-    total = 0.0
-    for i in range(k):
-        if z[i]:
-            total += b[i]
-    return total
-
-
-@njit(cache=True, nogil=True, fastmath=FAST)
-def flip(rows, n, x, k, which):
-    """Change bit (n, which) in Z, C and T. C's diagonal is m of all rows, n included."""
-    z = rows.Z[n]
-    sign = -1.0 if z[which] else 1.0
-    if sign > 0.0:
-        z[which] = 1
-    for i in range(k):
-        if z[i]:
-            rows.C[which, i] += sign
-            if i != which:
-                rows.C[i, which] += sign
-    if sign < 0.0:
-        z[which] = 0
-    t = rows.T[which]
-    for c in range(x.shape[0]):
-        t[c] += sign * x[c]
 
 
 @njit(cache=True, nogil=True)
