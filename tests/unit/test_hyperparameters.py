@@ -1,0 +1,100 @@
+"""The laws of hyperparameters and the two steps that sample a positive scale."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import thali
+from thali.hyperparameters import metropolis_step, slice_step
+
+
+def chain(step, rng, log_density, width, n):
+    value, values = 1.0, np.empty(n)
+    for i in range(n):
+        value = step(rng, value, log_density, width)
+        values[i] = value
+    return values
+
+
+@pytest.mark.parametrize(
+    ("law", "frozen"),
+    [
+        (thali.Gamma(2.5, 1.5), stats.gamma(2.5, scale=1 / 1.5)),
+        (thali.InverseGamma(3.0, 2.0), None),
+    ],
+)
+def test_density_is_that_of_the_samples(law, frozen, seed):
+    rng = np.random.default_rng(seed)
+    draws = np.array([law.sample(rng) for _ in range(4000)])
+    if frozen is None:  # σ² is inverse gamma, so the law of σ is a change of variable away
+        frozen_cdf = lambda s: stats.invgamma(3.0, scale=2.0).cdf(s**2)  # noqa: E731
+        points = np.linspace(0.4, 3.0, 7)
+        slope = (frozen_cdf(points + 1e-6) - frozen_cdf(points - 1e-6)) / 2e-6
+    else:
+        frozen_cdf = frozen.cdf
+        points = np.linspace(0.2, 4.0, 7)
+        slope = frozen.pdf(points)
+    assert stats.kstest(draws, frozen_cdf).pvalue > 1e-4
+    assert np.allclose([np.exp(law.log_density(p)) for p in points], slope, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("step", "width"), [(slice_step, 0.5), (slice_step, 5.0)])
+def test_slice_step_leaves_the_law_invariant(step, width, seed):
+    law = thali.Gamma(2.5, 1.5)
+    draws = chain(step, np.random.default_rng(seed), law.log_density, width, 20000)[::10]
+    assert stats.kstest(draws, stats.gamma(2.5, scale=1 / 1.5).cdf).pvalue > 1e-4
+
+
+def test_metropolis_step_leaves_the_law_invariant(seed):
+    law = thali.Gamma(2.5, 1.5)
+    rng = np.random.default_rng(seed)
+    draws = chain(metropolis_step, rng, law.log_density, 2.0, 60000)[::30]
+    assert stats.kstest(draws, stats.gamma(2.5, scale=1 / 1.5).cdf).pvalue > 1e-4
+
+
+def test_a_step_on_the_wrong_density_is_noticed(seed):
+    """The same check fails for a target that forgets one power: it is not blind."""
+    law = thali.Gamma(2.5, 1.5)
+    rng = np.random.default_rng(seed)
+    draws = chain(slice_step, rng, lambda v: law.log_density(v) - np.log(v), 0.5, 20000)[::10]
+    assert stats.kstest(draws, stats.gamma(2.5, scale=1 / 1.5).cdf).pvalue < 1e-6
+
+
+def test_the_papers_step_is_an_option_and_agrees_with_slice_sampling(seed):
+    X = thali.datasets.images(n=20, random_state=0).X
+    means = []
+    for step in ("slice", "metropolis"):
+        engine = thali.CollapsedGibbs(sweeps=3000, burn_in=500, chains=2, sigma_step=step)
+        model = thali.LatentFeatures(engine=engine, random_state=seed).fit(X)
+        values = model.posterior_.posterior["sigma_x"].values
+        error = values.std() / np.sqrt(model.diagnostics_["sigma_x"]["ess"])
+        means.append((values.mean(), error))
+    (a, ea), (b, eb) = means
+    assert abs(a - b) < 5.0 * np.hypot(ea, eb)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: thali.Gamma(-1.0, 1.0), "shape must be positive"),
+        (lambda: thali.Gamma("a", 1.0), "shape must be a positive number"),
+        (lambda: thali.IBP(alpha=0.0), "alpha must be positive"),
+        (lambda: thali.IBP(alpha="auto"), "a positive number \\(fixed\\) or a law"),
+        (lambda: thali.IBP(alpha=None), "a positive number \\(fixed\\) or a law"),
+        (lambda: thali.IBP(alpha=float("nan")), "positive and finite"),
+        (lambda: thali.LinearGaussian(sigma_x=-1.0), "sigma_x must be positive"),
+        (lambda: thali.BetaBernoulli(n_features=0), "n_features must be at least 1"),
+        (lambda: thali.BetaBernoulli(n_features=2.5), "n_features must be a whole number"),
+        (lambda: thali.CollapsedGibbs(sweeps=0), "sweeps must be at least 1"),
+        (lambda: thali.CollapsedGibbs(sweeps=10, burn_in=10), "leaves nothing of 10"),
+        (lambda: thali.CollapsedGibbs(init="rice"), "Did you mean 'race'"),
+        (lambda: thali.CollapsedGibbs(init=3), "or a fitted model; not int"),
+        (lambda: thali.CollapsedGibbs(sigma_step="slize"), "sigma_step must be"),
+        (lambda: thali.IBP().log_prob(np.ones((2, 1))), "Fix it first with .at\\(alpha=...\\)"),
+        (lambda: thali.IBP(alpha=1.0).log_prob([[2]]), "only 0 and 1"),
+        (lambda: thali.IBP(alpha=1.0).at(beta=1.0), "has no setting 'beta'"),
+    ],
+)
+def test_wrong_settings_are_named(make, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        make()

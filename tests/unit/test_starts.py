@@ -1,0 +1,133 @@
+"""Starts: each gives a valid Z; ICA finds planted features; the race keeps the best."""
+
+import numpy as np
+import pytest
+
+import thali
+from thali.data import Data
+from thali.model import Model
+from thali.starts import NAMED, Finish, Start, given_start, rank, shake
+from thali.starts.ica import marchenko_pastur_median, signal_rank, split_in_two
+from thali.starts.race import change_columns
+
+
+def parts(X, prior=None):
+    data = Data.validate(X)
+    return data, Model(prior or thali.IBP(), thali.LinearGaussian()).resolve(data)
+
+
+@pytest.mark.parametrize("name", list(NAMED))
+@pytest.mark.parametrize("shape", [(1, 1), (1, 5), (3, 2), (5, 1), (8, 30), (40, 6)])
+def test_every_start_is_valid_on_every_shape(name, shape, seed):
+    rng = np.random.default_rng(seed)
+    for X in (rng.standard_normal(shape), np.zeros(shape), np.ones(shape)):
+        data, model = parts(X)
+        start = NAMED[name](rng, model, data)
+        assert start.Z.shape[0] == shape[0]
+        assert start.Z.dtype == bool
+        assert all(np.isfinite(v) and v > 0 for v in start.hyper.values())
+
+
+@pytest.mark.parametrize("name", list(NAMED))
+def test_starts_respect_a_finite_prior_and_fixed_scales(name, seed):
+    rng = np.random.default_rng(seed)
+    data = Data.validate(thali.datasets.noisy_nonnegative(60, 50, 8, random_state=0).X)
+    model = Model(thali.BetaBernoulli(n_features=3), thali.LinearGaussian(sigma_x=2.0, sigma_a=3.0))
+    start = NAMED[name](rng, model.resolve(data), data)
+    assert start.Z.shape[1] <= 3
+    assert (start.hyper["sigma_x"], start.hyper["sigma_a"]) == (2.0, 3.0)
+
+
+def test_ica_alone_finds_the_planted_features(seed):
+    planted = thali.datasets.noisy_nonnegative(500, 200, 10, random_state=1)
+    data, model = parts(planted.X)
+    start = NAMED["ica"](np.random.default_rng(seed), model, data)
+    distance = thali.evaluation.match_assignments(planted.Z, start.Z).distance
+    assert distance <= 0.002 * planted.Z.size
+    assert abs(start.hyper["sigma_x"] - 1.0) < 0.05
+
+
+def test_rank_of_noise_is_zero_and_of_signal_its_own(seed):
+    rng = np.random.default_rng(seed)
+    noise = rng.standard_normal((300, 200))
+    assert signal_rank(Data(noise)) <= 1
+    signal = rng.standard_normal((300, 5)) @ rng.standard_normal((5, 200))
+    assert signal_rank(Data(noise + 3.0 * signal)) == 5
+
+
+@pytest.mark.parametrize("beta", [0.1, 0.5, 1.0])
+def test_marchenko_pastur_median(beta, seed):
+    n = 1500
+    E = np.random.default_rng(seed).standard_normal((n, int(beta * n)))
+    values = np.linalg.eigvalsh(E.T @ E / n)
+    assert np.isclose(np.median(values), marchenko_pastur_median(beta), rtol=0.03)
+
+
+def test_split_in_two_is_the_best_cut(seed):
+    x = np.random.default_rng(seed).standard_normal((9, 1))
+
+    def within(cut):
+        return sum(((x[g] - x[g].mean()) ** 2).sum() for g in (cut, ~cut) if g.any())
+
+    best = min(within((x >= c)[:, 0]) for c in np.sort(x[:, 0])[1:])
+    assert np.isclose(within(split_in_two(x)[:, 0]), best)
+
+
+def test_race_ranks_by_log_joint_and_drops_the_hopeless():
+    def finish(name, value):
+        return Finish(Start(name, np.zeros((2, 0), bool), {}), value)
+
+    field = [finish("far", -2000.0), finish("good", -1000.5), finish("best", -1000.0)]
+    assert [s.name for s in rank(field, 3)] == ["best", "good", "best"]
+    assert [s.name for s in rank([finish("a", -np.inf)], 2)] == ["a", "a"]
+
+
+def test_shaking_never_loses_the_best_point_and_finds_better_ones(seed):
+    rng = np.random.default_rng(seed)
+    truth = rng.random((20, 3)) < 0.5
+    fused = np.column_stack([truth[:, 0] | truth[:, 1], truth[:, 2]])
+
+    def walk(_, start, sweeps):
+        score = -float(thali.evaluation.match_assignments(truth, start.Z).distance)
+        return Finish(start, score)
+
+    begin = walk(rng, Start("fused", fused, {}), 0)
+    end = shake(rng, begin, walk, rounds=200)
+    assert end.log_joint >= begin.log_joint
+    assert shake(rng, begin, walk, rounds=0) == begin
+
+
+def test_changed_columns_stay_valid(seed):
+    rng = np.random.default_rng(seed)
+    Z = rng.random((12, 4)) < 0.5
+    shapes = set()
+    for _ in range(300):
+        changed = change_columns(rng, Z, capacity=4)
+        assert changed.any(axis=0).all()
+        shapes.add(changed.shape[1])
+    assert shapes <= {2, 3, 4}
+    assert 5 in {change_columns(rng, Z).shape[1] for _ in range(300)}
+
+
+def test_given_starts(seed):
+    X = thali.datasets.images(n=20, random_state=0).X
+    data, model = parts(X)
+    Z = np.random.default_rng(seed).random((20, 3)) < 0.5
+    assert np.array_equal(given_start(Z, model, data).Z, Z)
+    with pytest.raises(ValueError, match="Z has 19 rows but the data have 20"):
+        given_start(Z[1:], model, data)
+    data, finite = parts(X, thali.BetaBernoulli(n_features=2))
+    with pytest.raises(ValueError, match="at most 2"):
+        given_start(np.ones((20, 3), bool), finite, data)
+
+
+def test_a_fitted_model_starts_another_and_fixed_numbers_stay():
+    X = thali.datasets.images(n=30, random_state=0).X
+    quick = thali.CollapsedGibbs(sweeps=20, chains=1)
+    first = thali.LatentFeatures(engine=quick, random_state=0).fit(X)
+    second = thali.LatentFeatures(
+        thali.IBP(alpha=7.0), engine=quick.replace(init=first, sweeps=1, burn_in=0), random_state=0
+    ).fit(X)
+    assert second.alpha_ == 7.0
+    assert second.starts_ == ["another model"]
+    assert abs(second.sigma_x_ - first.sigma_x_) < 0.2
