@@ -95,11 +95,17 @@ def check_table(X: Any) -> None:
         raise ValueError(f"X has two columns named {twice!r}; give each column its own name.")
     if isinstance(X, list | tuple):
         refuse_ragged(X)
-    array = np.asarray(X)
+    try:
+        array = np.asarray(X)
+    except ValueError:
+        raise ValueError("X has a list inside a row where a number should be.") from None
     if array.ndim != 2:
+        advice = "X.reshape(-1, 1) if it is one column, X.reshape(1, -1) if it is one row"
+        if array.ndim > 2:
+            advice = "X.reshape(len(X), -1) makes a row of each item"
         raise ValueError(
             f"X must be a table of 2 dimensions (rows x columns), not {array.ndim}. Reshape your "
-            "data: X.reshape(-1, 1) if it is one column, X.reshape(1, -1) if it is one row."
+            f"data: {advice}."
         )
     if array.dtype.kind == "c":
         raise ValueError("X holds complex numbers. Complex data not supported: split it in two.")

@@ -44,7 +44,8 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     Attributes
     ----------
-    Z_ : (N, K) bool, the point estimate: least expected Hamming distance after matching columns
+    Z_ : (N, K) bool, the point estimate: least expected Hamming distance after matching columns;
+        columns by falling mean frequency in the draws
     assignment_probabilities_ : (N, K), share of draws in which each row has each feature
     components_ : (K, D), the features: E[A | X, Z_]
     n_features_ : K of Z_

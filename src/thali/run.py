@@ -102,7 +102,8 @@ class _Loop:
         self.chains: list[Chain] = []
         self.lock = threading.Lock()
         self.waiting: list[Chain] = []
-        self.wanted: set[int] = set()
+        self.asked = False  # whether a checkpoint is being collected,
+        self.wanted: set[int] = set()  # and the chains that have yet to answer
         self.failure: BaseException | None = None
 
     # beginning
@@ -260,8 +261,8 @@ class _Loop:
             info = engine.step(chain.rng, self.model, self.data, chain.state)
             chain.trace.record(info)
             step = len(chain.trace.scalars) - 1 - engine.burned
-            if step >= 0 and step % engine.thin == 0:
-                chain.trace.keep(chain.state.Z)
+            if step % engine.thin == 0:
+                chain.trace.keep(chain.state.Z, burning=step < 0)
             if self.stop.is_set() or time.monotonic() > until:
                 return
 
@@ -278,14 +279,15 @@ class _Loop:
     def _save_when_ready(self, due: float) -> float:
         """Ask each chain for a snapshot; write once all have answered. Returns when to be back."""
         with self.lock:
-            if not self.wanted:
-                self.wanted = {chain.index for chain in self.chains}
+            if not self.asked:
+                self.asked, self.wanted = True, {chain.index for chain in self.chains}
             idle = {c.index for c in self.waiting} | {c.index for c in self.chains if self._done(c)}
             for index in self.wanted & idle:
                 self.chains[index].snapshot(self.engine)
                 self.wanted.discard(index)
             if self.wanted:
                 return due
+            self.asked = False
         began = time.monotonic()
         self._save()
         took = time.monotonic() - began
@@ -348,19 +350,18 @@ class _Loop:
     # ending
 
     def finish(self) -> Trace:
-        """The trace; a run stopped before its first kept draw keeps where each chain stands."""
-        if not any(chain.trace.kept_Z for chain in self.chains):
-            for chain in self.chains:
-                if not chain.trace.scalars:
-                    chain.trace.record(
-                        self.engine.step(chain.rng, self.model, self.data, chain.state)
-                    )
-                chain.trace.keep(chain.state.Z)
-        chains = [chain.trace for chain in self.chains if chain.trace.kept_Z]
+        """The trace; a chain stopped in its burn-in keeps the later half of what it did."""
+        for chain in self.chains:
+            if not chain.trace.scalars:  # stopped before the first sweep: there must be one
+                info = self.engine.step(chain.rng, self.model, self.data, chain.state)
+                chain.trace.record(info)
+            if not chain.trace.kept_Z:
+                chain.trace.keep_later_half(chain.state.Z)
+        chains = [chain.trace for chain in self.chains]
         return Trace(
             self.data.n,
             chains,
-            self.engine.burned,
+            min(self.engine.burned, *(chain.kept_at[0] for chain in chains)),
             self.engine.kind,
             self.starts,
             self.stopped,

@@ -6,6 +6,7 @@ draws that are kept, packed eight rows to a byte. Label-free scalars go to ArviZ
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -35,6 +36,7 @@ class ChainTrace:
     kept_at: list[int] = field(default_factory=list)
     kept_Z: list[np.ndarray] = field(default_factory=list)
     drift: float = 0.0
+    burning: deque[tuple[int, np.ndarray]] = field(default_factory=deque)  # the later half so far
 
     def record(self, info: Info) -> None:
         """Note the scalars of a step."""
@@ -43,10 +45,23 @@ class ChainTrace:
         self.scalars.append((float(info.n_features), info.log_joint, *info.hyper.values()))
         self.drift = max(self.drift, info.drift)
 
-    def keep(self, Z: np.ndarray) -> None:
-        """Keep the Z of the step just recorded."""
-        self.kept_at.append(len(self.scalars) - 1)
-        self.kept_Z.append(np.packbits(Z, axis=0))
+    def keep(self, Z: np.ndarray, burning: bool = False) -> None:
+        """Keep the Z of the step just recorded; in burn-in only until a later half replaces it."""
+        at, packed = len(self.scalars) - 1, np.packbits(Z, axis=0)
+        if burning:
+            self.burning.append((at, packed))
+            while self.burning[0][0] < at // 2:
+                self.burning.popleft()
+            return
+        self.burning.clear()
+        self.kept_at.append(at)
+        self.kept_Z.append(packed)
+
+    def keep_later_half(self, Z: np.ndarray) -> None:
+        """For a chain stopped in its burn-in: the later half of its draws, or its last Z."""
+        kept = list(self.burning) or [(len(self.scalars) - 1, np.packbits(Z, axis=0))]
+        self.kept_at = [at for at, _ in kept]
+        self.kept_Z = [packed for _, packed in kept]
 
 
 @dataclass

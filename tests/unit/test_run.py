@@ -53,6 +53,25 @@ def test_a_budget_too_short_for_burn_in_still_gives_an_answer(X):
     assert np.isfinite(fitted.best_.log_joint)
 
 
+def test_a_stop_in_burn_in_keeps_the_later_half(X):
+    fitted = model(sweeps=10**6, init="empty").fit(X, time_budget=0.5)
+    steps, kept = fitted.history_["log_joint"].shape[1], fitted.posterior_.posterior.sizes["draw"]
+    assert steps > 20
+    assert 0.4 * steps < kept <= 0.6 * steps + 2
+    assert abs(fitted.burn_in_ - steps / 2) < 0.2 * steps
+
+
+def test_checkpoints_are_written_while_the_run_goes_on(X, tmp_path, monkeypatch):
+    monkeypatch.setattr(run_module, "CHECKPOINT_EVERY", 0.1)
+    written = []
+    write = run_module.storage.write
+    monkeypatch.setattr(
+        run_module.storage, "write", lambda *a: (written.append(time.monotonic()), write(*a))
+    )
+    model(sweeps=10**6, init="empty").fit(X, checkpoint=tmp_path / "c.thali", time_budget=2.0)
+    assert len(written) >= 4
+
+
 def test_ctrl_c_keeps_what_was_computed(X):
     timer = threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT))
     timer.start()
