@@ -16,7 +16,8 @@ the others.
 
     python benchmarks/quality.py [--quick] [--seeds 5] [--only planted_a sonar] [--starts race ica]
 
-Every start gets the same sweeps and chains: those of the default settings.
+Every start gets the same sweeps and chains: those of the default settings (or of --sweeps). What
+`race` spends before its chains begin is in its seconds.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class PlantedRun(NamedTuple):
 
 
 def fit(X: np.ndarray, start: str, seed: int, sweeps: int | None) -> thali.LatentFeatures:
-    """A fit at default settings but for the start (and, when quick, the sweeps)."""
+    """A fit at default settings but for the start (and, when asked, the sweeps)."""
     engine = thali.CollapsedGibbs(init=start)
     if sweeps is not None:
         engine = thali.CollapsedGibbs(init=start, sweeps=sweeps)
@@ -189,6 +190,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="100 sweeps and one seed: a smoke run")
     parser.add_argument("--seeds", type=int, help="seeds (default 5 planted, 2 real)")
+    parser.add_argument("--sweeps", type=int, help="sweeps of each chain (default: the engine's)")
     parser.add_argument(
         "--only",
         nargs="+",
@@ -198,7 +200,7 @@ def main() -> None:
     )
     parser.add_argument("--starts", nargs="+", choices=STARTS, default=list(STARTS))
     options = parser.parse_args()
-    sweeps = 100 if options.quick else None
+    sweeps = options.sweeps or (100 if options.quick else None)
     names = options.only or [*CASES, *real_data.NAMES]
 
     def seeds(default: int) -> range:

@@ -309,7 +309,8 @@ def _fit_and_write(
         checkpoint.unlink(missing_ok=True)
         return 0
     why = "Stopped by Ctrl-C" if model.stopped_ == "interrupted" else "The time budget is spent"
-    say(f"{why}: what was computed is kept{'; --resume continues this run' * resumable}.")
+    hint = "; --resume continues this run" if resumable and checkpoint.exists() else ""
+    say(f"{why}: what was computed is kept{hint}.")
     return 130 if model.stopped_ == "interrupted" else 0
 
 

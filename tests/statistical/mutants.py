@@ -12,6 +12,7 @@ import importlib.util
 import inspect
 import sys
 import textwrap
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -24,11 +25,12 @@ Change = tuple[str, str]
 
 def mutate(module: str, changes: Sequence[Change], folder: Path) -> ModuleType:
     """A copy of ``module`` with each (old, new) piece of text replaced, compiled in ``folder``."""
-    source = inspect.getsource(importlib.import_module(module))
+    original = importlib.import_module(module)
+    source = inspect.getsource(original)
     for old, new in changes:
         assert source.count(old) == 1, f"{module} has {source.count(old)} times: {old!r}"
         source = source.replace(old, new)
-    name = f"mutant_{abs(hash((module, tuple(changes)))):x}"
+    name = f"mutant_{zlib.crc32(source.encode()):08x}"
     path = folder / f"{name}.py"
     path.write_text(source, encoding="utf-8")
     spec = importlib.util.spec_from_file_location(name, path)
@@ -37,6 +39,11 @@ def mutate(module: str, changes: Sequence[Change], folder: Path) -> ModuleType:
     copy = importlib.util.module_from_spec(spec)
     sys.modules[name] = copy  # dataclasses and numba look their module up by name
     spec.loader.exec_module(copy)
+    # its records stay the library's: other kernels take them, and their compiled versions, which
+    # numba keeps on disk by the type of what they take, must not come to depend on a mutant
+    for key, value in vars(original).items():
+        if isinstance(value, type) and issubclass(value, tuple):
+            setattr(copy, key, value)
     return copy
 
 
@@ -90,8 +97,8 @@ NEVER_REFRESHED: list[Change] = [
     ),
     ("            drift = max(drift, refresh(rows, k, r))\n", "            drift = 0.0\n"),
 ]
-# Python, not kernel: P(z = 1) = m/(N−1), and α drawn with (Σm, N) in place of (K, H_N).
-ODDS_OFF_BY_ONE: list[Change] = [("np.log(m) - np.log(n - m)", "np.log(m) - np.log(n - 1.0 - m)")]
+# Python, not kernel: P(z = 1) = m/(N+1), and α drawn with (Σm, N) in place of (K, H_N).
+ODDS_OFF_BY_ONE: list[Change] = [("np.log(m) - np.log(n - m)", "np.log(m) - np.log(n + 1.0 - m)")]
 ALPHA_FROM_SUMS: list[Change] = [
     (
         "k, rate = len(counts.column_sums), harmonic(counts.n, 1.0)",

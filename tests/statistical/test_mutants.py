@@ -57,7 +57,7 @@ def test_geweke_catches_a_broken_kernel(name, kernel, monkeypatch, seed):
 
 
 def test_enumeration_catches_odds_off_by_one(folder, seed):
-    """P(z = 1) = m/(N−1) in place of m/N."""
+    """P(z = 1) = m/(N+1) in place of m/N."""
     prior = ibp_mutant(mutants.ODDS_OFF_BY_ONE, folder, FOUR_ROWS.prior.alpha)
     assert alarms(test_enumeration.check(FOUR_ROWS, seed, sweeps=2000, prior=prior))
 
