@@ -79,8 +79,8 @@ def p_value_of_mean(series: NDArray, truth: float, n_batches: int = 50) -> float
 def pooled(probabilities: NDArray, at_least: float = 0.1) -> list[list[int]]:
     """Consecutive indices put together until each cell weighs ``at_least``; the rest to the last.
 
-    >>> pooled(np.array([0.05, 0.6, 0.2, 0.1, 0.05]))
-    [[0, 1], [2], [3, 4]]
+    >>> pooled(np.array([0.05, 0.6, 0.2, 0.1, 0.04, 0.01]))
+    [[0, 1], [2], [3, 4, 5]]
     """
     cells: list[list[int]] = [[]]
     for i in range(len(probabilities)):
@@ -88,7 +88,8 @@ def pooled(probabilities: NDArray, at_least: float = 0.1) -> list[list[int]]:
             cells.append([])
         cells[-1].append(i)
     if len(cells) > 1 and probabilities[cells[-1]].sum() < at_least:
-        cells[-2] += cells.pop()
+        last = cells.pop()
+        cells[-1] += last
     return cells
 
 

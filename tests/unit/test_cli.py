@@ -21,7 +21,7 @@ import pytest
 import thali
 from thali import datasets
 from thali.cli import run
-from thali.outputs import FILES
+from thali.cli.outputs import FILES
 from thali.tables import read_table
 
 SHORT = ["--sweeps", "20", "--chains", "2"]

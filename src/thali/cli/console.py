@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from thali import tables
+from thali.cli.outputs import summary_of
 from thali.evaluation import match_features
-from thali.outputs import summary_of
 
 __all__ = ["describe_answer", "describe_table", "print_matching", "print_summary", "with_places"]
 

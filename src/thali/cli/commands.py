@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from thali.options import (
+from thali.cli.options import (
     Engine,
     Likelihood,
     Prior,
@@ -120,8 +120,8 @@ def demo(
     """Find the four images hidden in 100 noisy 6x6 pictures."""
     import thali
     from thali import datasets
-    from thali.console import print_matching
-    from thali.outputs import claim_folder
+    from thali.cli.console import print_matching
+    from thali.cli.outputs import claim_folder
 
     data = datasets.images(n=100, random_state=seed)
     print("100 noisy pictures of 6x6 pixels, each a sum of some of four hidden images.")
@@ -191,8 +191,8 @@ def fit(
 ) -> None:
     """Fit a model to a table and write what it found into a folder."""
     import thali
-    from thali.console import describe_answer, describe_table, with_places
-    from thali.outputs import claim_folder
+    from thali.cli.console import describe_answer, describe_table, with_places
+    from thali.cli.outputs import claim_folder
     from thali.tables import read_table
 
     say = _silence if quiet else print
@@ -235,7 +235,7 @@ def show(
     ],
 ) -> None:
     """Summarise a saved model."""
-    from thali.console import print_summary
+    from thali.cli.console import print_summary
 
     print_summary(load_model(model))
 
@@ -281,7 +281,7 @@ def _fit_and_write(
     time_budget: float | None = None,
 ) -> int:
     """Fit, write the outputs, and return the exit code; a stopped run can be resumed later."""
-    from thali.outputs import CHECKPOINT, write_outputs
+    from thali.cli.outputs import CHECKPOINT, write_outputs
 
     checkpoint, earlier = out / CHECKPOINT, out / "checkpoint.previous.thali"
     if resume and not checkpoint.exists():
@@ -326,7 +326,7 @@ def _frame(table: Table) -> Any:
 def _seed(seed: int | None, out: Path, resume: bool, say: Callable[[str], None]) -> int:
     """The given seed, or that of the run to be resumed, or a new one."""
     from thali import storage
-    from thali.outputs import CHECKPOINT
+    from thali.cli.outputs import CHECKPOINT
 
     if seed is None and resume and (out / CHECKPOINT).exists():
         _, meta = storage.read(out / CHECKPOINT, "checkpoint")
