@@ -96,6 +96,8 @@ NEVER_REFRESHED: list[Change] = [
         "    if k > 0 and rows.S[0, 0] == 0.0:\n        refresh(rows, k, r)\n    cap = rows",
     ),
     ("            drift = max(drift, refresh(rows, k, r))\n", "            drift = 0.0\n"),
+    ("    drift = max(drift, refresh(rows, k, r))\n    return", "    return"),
+    ("RISKY = 150.0", "RISKY = 1e300"),
 ]
 # Python, not kernel: P(z = 1) = m/(N+1), and α drawn with (Σm, N) in place of (K, H_N).
 ODDS_OFF_BY_ONE: list[Change] = [("np.log(m) - np.log(n - m)", "np.log(m) - np.log(n + 1.0 - m)")]

@@ -39,10 +39,15 @@ class Case:
     prior: PriorSpec
     infer_sigmas: bool = False
     sigma_step: str = "slice"
+    scale: float = 1.0  # of the data and of the laws of σ
 
     @property
     def X(self):
-        return np.array(DATA[self.n])
+        return self.scale * np.array(DATA[self.n])
+
+    @property
+    def laws(self):
+        return [(shape, scale * self.scale**2) for shape, scale in (LAW_X, LAW_A)]
 
     @property
     def cap(self):
@@ -68,7 +73,8 @@ CASES |= {
     for n in (2, 3)
     for kind in ("ibp", "two_parameter", "finite")
 }
-CASES["N=2 ibp σ by metropolis"] = Case(2, PriorSpec("ibp", (1.0, 1.0)), True, "metropolis")
+# steps of ±0.05 go a long way when everything is this small
+CASES["N=2 ibp σ by metropolis"] = Case(2, PriorSpec("ibp", (1.0, 1.0)), True, "metropolis", 0.07)
 
 
 def library_prior(spec):
@@ -82,7 +88,7 @@ def library_prior(spec):
 
 def library_likelihood(case):
     if case.infer_sigmas:
-        return thali.LinearGaussian(thali.InverseGamma(*LAW_X), thali.InverseGamma(*LAW_A))
+        return thali.LinearGaussian(*(thali.InverseGamma(*law) for law in case.laws))
     return thali.LinearGaussian(sigma_x=SIGMA_X, sigma_a=SIGMA_A)
 
 
@@ -90,7 +96,7 @@ def library_likelihood(case):
 def exact_answer(case):
     if case.infer_sigmas:
         return oracles.enumerate_posterior_with_sigmas(
-            case.prior, case.X, LAW_X, LAW_A, min(case.cap, 12 if case.n == 2 else 6), points=32
+            case.prior, case.X, *case.laws, min(case.cap, 12 if case.n == 2 else 6), points=32
         )
     return oracles.enumerate_posterior(case.prior, case.X, SIGMA_X, SIGMA_A, case.cap)
 

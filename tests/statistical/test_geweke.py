@@ -143,7 +143,7 @@ def geweke_p_values(seed, case, draws, prior=None):
 
 @pytest.mark.parametrize("name", CASES)
 def test_engine_and_forward_simulation_agree(name, seed):
-    judge("geweke", geweke_p_values(seed, CASES[name], draws=10_000))
+    judge("geweke", geweke_p_values(seed, CASES[name], draws=8000))
 
 
 @pytest.mark.slow

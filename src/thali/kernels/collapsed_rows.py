@@ -13,6 +13,9 @@ so a row costs one product T x_n (K·D) and a few K²; a bit that stays costs O(
 A dish that only row n has is a new dish: without row n it has S_kk = 1/r, no μ, and j of them add
 j/r to V. Their number is drawn from its exact conditional law (``draw_new_dishes``).
 
+A row that ends as it began, as most do, changes nothing: its absence is allowed for in the
+formulas and only written into S and G when the row returns changed.
+
 Rank-one changes lose digits; S and G are made afresh from C and T at the start of a sweep, every
 ``refresh_every`` rows, and sooner where influential rows lose digits: leaving multiplies an error
 in S by up to V², so Σ V² is held below ``LOST_DIGITS``, and a row with V beyond ``RISKY`` (without
@@ -41,6 +44,7 @@ from thali.kernels.maintained_rows import (
 
 LOST_MASS = 1e-16  # the share of probability that may be left out of the law of new dishes
 LOST_DIGITS = 3e4  # Σ V² of rows come and gone, in units of rounding, before S is made afresh
+LAZY = 1e3  # V up to which a row's absence is allowed for and not written into S and G
 RISKY = 150.0  # V beyond which a row leaves by making S and G afresh without it
 
 
@@ -121,10 +125,13 @@ def draw_new_dishes(rng, rho, V, r, free, law):
 
 
 @njit(cache=True, nogil=True)
-def leave(rows, x, z, b, x2, k, r, s, h):
-    """Take a row out of m, S, G and b, where b = μ x on entry.
+def leave(rows, x, z, b, x2, k, r, out, s, h):
+    """Take a row out of m and b, where b = μ x on entry, and see what S and G are without it.
 
-    Returns its number of own dishes, and V of the dishes it shares.
+    Fills s = S z and h = G z as they are without the row. S and G themselves are mostly left as
+    they are: without the row they are S + c₀ uuᵀ and G + c₁(uvᵀ + vuᵀ) + c₂uuᵀ, with u, v the rows
+    of ``out``. Returns the row's number of own dishes, V of the dishes it shares, and c₀, c₁, c₂,
+    which are zero where S and G were changed at once for the sake of their digits.
     """
     own = 0
     for i in range(k):
@@ -132,30 +139,52 @@ def leave(rows, x, z, b, x2, k, r, s, h):
             rows.m[i] -= 1.0
             if rows.m[i] == 0.0:
                 own += 1
-    times_bits(rows.S, z, k, s)
-    V = 1.0 / (1.0 - dot_bits(z, s, k))
+    u, v = out[0], out[1]
+    times_bits(rows.S, z, k, u)
+    V = 1.0 / (1.0 - dot_bits(z, u, k))
     shared = V - own / r  # own dishes make V large harmlessly: S hardly changes then
     if not shared < RISKY:
         leave_afresh(rows, x, z, b, k, r)
-        return own, shared
+        times_bits(rows.S, z, k, s)
+        times_bits(rows.G, z, k, h)
+        return own, shared, 0.0, 0.0, 0.0
     times_bits(rows.G, z, k, h)
     zb = dot_bits(z, b, k)
     rho = x2 - 2.0 * zb + dot_bits(z, h, k)  # of the residual with the row in: V² times less
+    gone = V * (x2 - zb)
     for i in range(k):
-        h[i] = b[i] - h[i]
-    rank_one(rows.S, rows.G, s, h, V, -V, V * V * rho, k)
-    out = V * (x2 - zb)
+        v[i] = b[i] - h[i]
+        b[i] = 0.0 if rows.m[i] == 0.0 else b[i] - gone * u[i]
+    c0, c1, c2 = V, -V, V * V * rho
+    if V > LAZY:
+        take_out(rows, u, v, c0, c1, c2, k, r)
+        times_bits(rows.S, z, k, s)
+        times_bits(rows.G, z, k, h)
+        return own, shared, 0.0, 0.0, 0.0
+    zu = dot_bits(z, u, k)
+    zv = dot_bits(z, v, k)
     for i in range(k):
-        b[i] -= out * s[i]
         if rows.m[i] == 0.0:  # only this row has it: a new dish, known exactly
+            s[i] = 1.0 / r
+            h[i] = 0.0
+        else:
+            s[i] = V * u[i]
+            h[i] += c1 * (u[i] * zv + v[i] * zu) + c2 * u[i] * zu
+    return own, shared, c0, c1, c2
+
+
+@njit(cache=True, nogil=True)
+def take_out(rows, u, v, c0, c1, c2, k, r):
+    """Change S and G to what they are without the row; its own dishes are known exactly."""
+    rank_one(rows.S, rows.G, u, v, c0, c1, c2, k)
+    for i in range(k):
+        if rows.m[i] == 0.0:
             for j in range(k):
                 rows.S[i, j] = 0.0
                 rows.S[j, i] = 0.0
                 rows.G[i, j] = 0.0
                 rows.G[j, i] = 0.0
             rows.S[i, i] = 1.0 / r
-            b[i] = 0.0
-    return own, shared
 
 
 @njit(cache=True, nogil=True)
@@ -192,6 +221,7 @@ def sweep(rng, X, squares, rows, k, law, refresh_every):
     cap = rows.m.shape[0]
     b = np.zeros(cap)
     y = np.zeros(cap)
+    out = np.zeros((2, cap))
     s = np.zeros(cap)
     h = np.zeros(cap)
     since = 0
@@ -204,10 +234,10 @@ def sweep(rng, X, squares, rows, k, law, refresh_every):
         dot_rows(rows.T, x, k, y)
         for i in range(k):
             b[i] = dot(rows.S[i], y, k)
-        own, V_left = leave(rows, x, z, b, x2, k, r, s, h)
-        # the row's own bits, one by one: s = S z, h = G z, q = z S z, c = z b, g = z G z
-        times_bits(rows.S, z, k, s)
-        times_bits(rows.G, z, k, h)
+        own, V_left, c0, c1, c2 = leave(rows, x, z, b, x2, k, r, out, s, h)
+        u, v = out[0], out[1]
+        # the row's bits, one by one: s = S z, h = G z, q = z S z, c = z b, g = z G z
+        stays = c0 != 0.0
         q = dot_bits(z, s, k)
         c = dot_bits(z, b, k)
         g = dot_bits(z, h, k)
@@ -216,9 +246,9 @@ def sweep(rng, X, squares, rows, k, law, refresh_every):
             if m == 0.0:
                 continue
             sign = -1.0 if z[i] else 1.0
-            q_new = q + 2.0 * sign * s[i] + rows.S[i, i]
+            q_new = q + 2.0 * sign * s[i] + rows.S[i, i] + c0 * u[i] * u[i]
             c_new = c + sign * b[i]
-            g_new = g + 2.0 * sign * h[i] + rows.G[i, i]
+            g_new = g + 2.0 * sign * h[i] + rows.G[i, i] + (2.0 * c1 * v[i] + c2 * u[i]) * u[i]
             V_old = 1.0 + q
             V_new = 1.0 + q_new
             log_ratio = (
@@ -226,13 +256,15 @@ def sweep(rng, X, squares, rows, k, law, refresh_every):
                 - precision * ((x2 - 2.0 * c_new + g_new) / V_new - (x2 - 2.0 * c + g) / V_old)
                 + sign * law.log_odds[int(m)]
             )
-            u = rng.random()
-            if u * (1.0 + np.exp(-log_ratio)) < 1.0:
+            if rng.random() * (1.0 + np.exp(-log_ratio)) < 1.0:
                 flips += 1
+                stays = False
                 flip(rows, n, x, k, i)
                 for j in range(k):
-                    s[j] += sign * rows.S[i, j]
-                    h[j] += sign * rows.G[i, j]
+                    s[j] += sign * (rows.S[i, j] + c0 * u[i] * u[j])
+                    h[j] += sign * (
+                        rows.G[i, j] + c1 * v[i] * u[j] + (c1 * v[j] + c2 * u[j]) * u[i]
+                    )
                 q = q_new
                 c = c_new
                 g = g_new
@@ -240,6 +272,12 @@ def sweep(rng, X, squares, rows, k, law, refresh_every):
         free = -1 if law.capacity < 0 else law.capacity - (k - own)
         rho = max(x2 - 2.0 * c + g, 0.0)
         new = draw_new_dishes(rng, rho, 1.0 + q - own / r, r, free, law)
+        if stays and new == own:  # nothing changed, and S and G were never touched
+            for i in range(k):
+                rows.m[i] += z[i]
+            continue
+        if c0 != 0.0:
+            take_out(rows, u, v, c0, c1, c2, k, r)
         i = k - 1
         while own > new:  # drop from the end, so that no column is skipped
             if rows.m[i] == 0.0:
@@ -257,6 +295,7 @@ def sweep(rng, X, squares, rows, k, law, refresh_every):
             wider[:k] = b[:k]
             b = wider
             y = np.zeros(cap)
+            out = np.zeros((2, cap))
             s = np.zeros(cap)
             h = np.zeros(cap)
             z = rows.Z[n]
@@ -288,9 +327,10 @@ def sweep(rng, X, squares, rows, k, law, refresh_every):
             refresh(rows, k, r)
             refreshes += 1
             lost = 0.0
-        if since >= refresh_every or lost > LOST_DIGITS or n == n_rows - 1:
+        if since >= refresh_every or lost > LOST_DIGITS:
             drift = max(drift, refresh(rows, k, r))
             refreshes += 1
             since = 0
             lost = 0.0
+    drift = max(drift, refresh(rows, k, r))
     return rows, Report(k, flips, refreshes, drift)
