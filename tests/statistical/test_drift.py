@@ -143,9 +143,15 @@ def test_log_odds_of_a_row_that_left_are_right(sigma_x, rng):
         r = sigma_x**2
         kernel.refresh(rows, 4, r)
         b, s, h = (np.zeros(len(rows.m)) for _ in range(3))
-        b[:4] = rows.S[:4, :4] @ (rows.T[:4] @ data.reduced[n])
-        kernel.leave(rows, rows.Z[n], b, data.squares[n], 4, r, s, h)
-        S, G = rows.S[:4, :4], rows.G[:4, :4]
+        out = np.zeros((2, len(rows.m)))
+        x, z = data.reduced[n], rows.Z[n]
+        b[:4] = rows.S[:4, :4] @ (rows.T[:4] @ x)
+        _, _, c0, c1, c2 = kernel.leave(rows, x, z, b, data.squares[n], 4, r, out, s, h)
+        u, v = out[:, :4]
+        S = rows.S[:4, :4] + c0 * np.outer(u, u)
+        G = rows.G[:4, :4] + c1 * (np.outer(u, v) + np.outer(v, u)) + c2 * np.outer(u, u)
+        np.testing.assert_allclose(s[:4], S @ z[:4], rtol=1e-6, atol=1e-8 * np.abs(S).max())
+        np.testing.assert_allclose(h[:4], G @ z[:4], rtol=1e-6, atol=1e-8 * np.abs(G).max())
         V = 1.0 + np.einsum("ci,ij,cj->c", candidates, S, candidates)
         rho = data.squares[n] - 2.0 * candidates @ b[:4]
         rho = rho + np.einsum("ci,ij,cj->c", candidates, G, candidates)
