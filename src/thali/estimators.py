@@ -20,10 +20,9 @@ from thali import predictive
 from thali.choices import LIKELIHOODS, PRIORS, check_engine, choose_engine, named
 from thali.data import Data, check_table
 from thali.model import Model
-from thali.point_estimate import LARGEST as MOST_DRAWS
-from thali.point_estimate import point_estimate, spaced
+from thali.point_estimate import draws_to_use, point_estimate, spaced
 from thali.run import run
-from thali.settings import Settings
+from thali.settings import Settings, positive_number
 from thali.structures import as_binary_matrix
 from thali.trace import Draw, Trace
 
@@ -97,21 +96,22 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         ends with the same draws as a run never stopped. ``time_budget`` stops after so many
         seconds; Ctrl-C stops at once; both keep what was computed.
         """
-        X, self.row_names_ = self._validated(X, reset=True), row_names(X)
-        self.mean_ = X.mean(axis=0) if self.center else np.zeros(X.shape[1])
-        data = Data.validate(X - self.mean_ if self.center else X)
+        if not isinstance(self.center, bool | np.bool_):
+            raise TypeError(f"center must be True or False, not {self.center!r}.")
+        if time_budget is not None:
+            positive_number("fit", "time_budget", time_budget)
+        names = row_names(X)
+        X = self._validated(X, reset=True, copy=True)
+        mean = X.mean(axis=0) if self.center else np.zeros(X.shape[1])
+        data = Data.validate(X - mean) if self.center else Data(X)
         model = Model(
             named("prior", self.prior, PRIORS), named("likelihood", self.likelihood, LIKELIHOODS)
         ).resolve(data)
         engine = choose_engine(self.engine, data)
         check_engine(engine, model)
-        if time_budget is not None and not time_budget > 0:
-            raise ValueError(
-                f"time_budget must be a positive number of seconds, not {time_budget}."
-            )
-        self.seed_ = seed_from(self.random_state)
+        seed = seed_from(self.random_state)
         trace = run(
-            self.seed_,
+            seed,
             model,
             engine,
             data,
@@ -128,7 +128,11 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 RuntimeWarning,
                 stacklevel=2,
             )
+        self.seed_, self.mean_, self.row_names_ = seed, mean, names
         return self._settle(data, model, engine, trace)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_n_features_out")
 
     def _settle(self, data: Data, model: Model, engine: Any, trace: Trace) -> Self:
         """Everything the trace says, as attributes."""
@@ -137,14 +141,15 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self._data, self._model, self._trace = data, model, trace
         self.prior_, self.likelihood_, self.engine_ = model.prior, model.likelihood, engine
         self.X_ = data.X + self.mean_ if self.center else data.X
-        picked = trace.pick(spaced(len(trace), MOST_DRAWS))
+        kept = trace.kept()
+        most = draws_to_use(data.n, int(kept["n_features"].max()))
+        picked = trace.pick(spaced(len(trace), most))
         estimate = point_estimate(
             [Z for Z, _ in picked], np.array([scalars["log_joint"] for _, scalars in picked])
         )
         self.Z_ = estimate.Z
         self.assignment_probabilities_ = estimate.probabilities
         self.n_features_ = estimate.Z.shape[1]
-        kept = trace.kept()
         self._hyper = {
             name: float(values.mean())
             for name, values in kept.items()
@@ -229,7 +234,7 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def score(self, X: Any, y: Any = None) -> float:
         """Mean log predictive density of the rows of X, averaged over draws (log-mean-exp).
 
-        Each row's sum over its bits is exact up to 12 features and a lower bound beyond.
+        Each row's sum over its bits is exact up to 10 features and a lower bound beyond.
         """
         check_is_fitted(self)
         X = self._validated(X, reset=False) - self.mean_
@@ -304,10 +309,10 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             return choose_engine(value, None)
         return named(name, value, PRIORS if name == "prior" else LIKELIHOODS)
 
-    def _validated(self, X: Any, *, reset: bool) -> np.ndarray:
+    def _validated(self, X: Any, *, reset: bool, copy: bool = False) -> np.ndarray:
         check_table(X)
         X = validate_data(
-            self, X, reset=reset, dtype=np.float64, order="C", ensure_all_finite=False
+            self, X, reset=reset, dtype=np.float64, order="C", copy=copy, ensure_all_finite=False
         )
         return Data.validate(X).X
 

@@ -20,12 +20,14 @@ import numpy as np
 
 from thali.settings import Settings, positive_number
 
+SMALLEST = 1e-300  # where a draw from a very flat law underflows
+
 
 @dataclass(frozen=True)
 class Gamma(Settings):
     """A gamma law of a positive parameter, by shape and rate (mean shape / rate).
 
-    >>> round(Gamma(2.0, 4.0).mean(), 3)
+    >>> round(Gamma(2.0, 4.0).centre(), 3)
     0.5
     """
 
@@ -36,11 +38,12 @@ class Gamma(Settings):
         positive_number("Gamma", "shape", self.shape)
         positive_number("Gamma", "rate", self.rate)
 
-    def mean(self) -> float:
+    def centre(self) -> float:
+        """A value in the middle of the law: its mean."""
         return self.shape / self.rate
 
     def sample(self, rng: np.random.Generator) -> float:
-        return float(rng.gamma(self.shape, 1.0 / self.rate))
+        return max(float(rng.gamma(self.shape, 1.0 / self.rate)), SMALLEST)
 
     def log_density(self, value: float) -> float:
         """Log density of the parameter at ``value``."""
@@ -71,12 +74,12 @@ class InverseGamma(Settings):
         positive_number("InverseGamma", "shape", self.shape)
         positive_number("InverseGamma", "scale", self.scale)
 
-    def mean(self) -> float:
-        """The scale σ at the centre of the law: √(scale / shape)."""
+    def centre(self) -> float:
+        """A scale σ in the middle of the law: √(scale / shape)."""
         return float(np.sqrt(self.scale / self.shape))
 
     def sample(self, rng: np.random.Generator) -> float:
-        return float(np.sqrt(self.scale / rng.gamma(self.shape)))
+        return float(np.sqrt(self.scale / max(rng.gamma(self.shape), SMALLEST)))
 
     def log_density(self, value: float) -> float:
         """Log density of σ (not of σ²: the factor 2σ of the change of variable is in it)."""

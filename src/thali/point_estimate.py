@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 LARGEST = 200  # draws looked at, evenly spaced: the loss is an average, and converges fast
+WORK = 1e8  # bits looked at in all
 GUESSES = 6
 ROUNDS = 10
 
@@ -26,6 +27,11 @@ class PointEstimate(NamedTuple):
     Z: np.ndarray
     probabilities: np.ndarray
     loss: float
+
+
+def draws_to_use(n: int, k: int) -> int:
+    """How many draws to look at: fewer where each of them is large."""
+    return int(np.clip(WORK / (n * max(k, 1)), 20, LARGEST))
 
 
 def spaced(count: int, most: int) -> np.ndarray:
@@ -48,7 +54,9 @@ def point_estimate(draws: Sequence[np.ndarray], log_joints: np.ndarray) -> Point
     guesses = {int(np.argmax(log_joints)), *(int(i) for i in middle)}
     found = [_improve(reals[g], reals) for g in sorted(guesses)]
     best = min(found, key=lambda estimate: estimate.loss)
-    order = np.lexsort((*~best.Z[::-1], -best.probabilities.sum(axis=0)))  # ties left-ordered
+    packed = np.packbits(~best.Z, axis=0)  # ties left-ordered
+    share = -best.probabilities.sum(axis=0)
+    order = sorted(range(best.Z.shape[1]), key=lambda k: (share[k], packed[:, k].tobytes()))
     return PointEstimate(best.Z[:, order], best.probabilities[:, order], best.loss)
 
 

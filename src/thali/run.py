@@ -93,6 +93,7 @@ class _Loop:
     ) -> None:
         self.seed, self.model, self.engine, self.data = seed, model, engine, data
         self.checkpoint = None if checkpoint is None else Path(checkpoint)
+        self.fingerprint = {} if checkpoint is None else self._fingerprint()
         self.began = time.monotonic()
         self.earlier = 0.0  # seconds spent before a resume
         self.deadline = np.inf if time_budget is None else self.began + time_budget
@@ -102,6 +103,7 @@ class _Loop:
         self.chains: list[Chain] = []
         self.lock = threading.Lock()
         self.waiting: list[Chain] = []
+        self.resting: set[int] = set()  # chains that no thread is at work on
         self.asked = False  # whether a checkpoint is being collected,
         self.wanted: set[int] = set()  # and the chains that have yet to answer
         self.failure: BaseException | None = None
@@ -109,10 +111,8 @@ class _Loop:
     # beginning
 
     def begin(self, bar: Progress, resume: bool) -> None:
-        if self.checkpoint is not None and not self.checkpoint.parent.is_dir():
-            raise FileNotFoundError(
-                f"Cannot write the checkpoint {self.checkpoint}: its folder does not exist."
-            )
+        if self.checkpoint is not None:
+            storage.check_writable(self.checkpoint)
         if resume:
             if self.checkpoint is None:
                 raise ValueError("resume=True needs checkpoint=path, the file to resume from.")
@@ -209,6 +209,7 @@ class _Loop:
     def drive(self, bar: Progress) -> None:
         """Let threads take turns on the chains until all are done or a stop is asked for."""
         self.waiting = [chain for chain in self.chains if not self._done(chain)]
+        self.resting = {chain.index for chain in self.chains}
         threads = [
             threading.Thread(target=self._work, daemon=True)
             for _ in range(min(len(self.waiting), cores()))
@@ -226,8 +227,12 @@ class _Loop:
                     next_save = self._save_when_ready(next_save)
         except KeyboardInterrupt:
             self._halt("interrupted")
-        for thread in threads:
-            thread.join()
+        except BaseException:
+            self.stop.set()
+            raise
+        finally:
+            for thread in threads:
+                thread.join()
         if self.failure is not None:
             raise self.failure
         if self.checkpoint is not None and self.stopped != "finished":
@@ -244,8 +249,10 @@ class _Loop:
                         return
                     chain = min(self.waiting, key=lambda c: len(c.trace.scalars))
                     self.waiting.remove(chain)
+                    self.resting.discard(chain.index)
                 self._advance(chain)
                 with self.lock:
+                    self.resting.add(chain.index)
                     if chain.index in self.wanted:
                         chain.snapshot(self.engine)
                         self.wanted.discard(chain.index)
@@ -281,8 +288,7 @@ class _Loop:
         with self.lock:
             if not self.asked:
                 self.asked, self.wanted = True, {chain.index for chain in self.chains}
-            idle = {c.index for c in self.waiting} | {c.index for c in self.chains if self._done(c)}
-            for index in self.wanted & idle:
+            for index in self.wanted & self.resting:
                 self.chains[index].snapshot(self.engine)
                 self.wanted.discard(index)
             if self.wanted:
@@ -306,7 +312,7 @@ class _Loop:
             )
             metas.append(meta)
         whole = {
-            "fingerprint": self._fingerprint(),
+            "fingerprint": self.fingerprint,
             "chains": metas,
             "starts": self.starts,
             "seconds": self._seconds(),
@@ -317,7 +323,7 @@ class _Loop:
     def _resume(self) -> None:
         assert self.checkpoint is not None
         arrays, meta = storage.read(self.checkpoint, "checkpoint")
-        for what, value in self._fingerprint().items():
+        for what, value in self.fingerprint.items():
             if meta["fingerprint"].get(what) != value:
                 raise ValueError(
                     f"The checkpoint {self.checkpoint} belongs to another run: {what} differs. "
@@ -338,10 +344,10 @@ class _Loop:
             self.chains.append(Chain(index, rng, state, trace))
 
     def _fingerprint(self) -> dict[str, str]:
-        digest = hashlib.sha256(self.data.X.tobytes()).hexdigest()
-        engine = {k: v for k, v in self.engine.get_params().items() if isinstance(v, int | str)}
+        """What must be the same for a run to go on from another's checkpoint."""
+        engine = {k: _plain(v) for k, v in self.engine.get_params().items()}
         return {
-            "the data": f"{self.data.X.shape} {digest}",
+            "the data": f"{self.data.X.shape} {_digest(self.data.X)}",
             "the model": f"{self.model.prior} {self.model.likelihood}",
             "the engine": f"{type(self.engine).__name__} {engine}",
             "the seed": str(self.seed),
@@ -370,6 +376,20 @@ class _Loop:
 
     def _seconds(self) -> float:
         return self.earlier + time.monotonic() - self.began
+
+
+def _digest(array: Any) -> str:
+    """A hash of an array's bytes, without copying them where they lie in order."""
+    return hashlib.sha256(np.ascontiguousarray(array).data.cast("B")).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """A setting as it should be compared: numbers as numbers, a matrix or a model by its Z."""
+    if value is None or isinstance(value, str):
+        return value
+    if hasattr(value, "__index__") and np.ndim(value) == 0:
+        return int(value)
+    return _digest(np.asarray(getattr(value, "Z_", value), dtype=bool))
 
 
 def _one_blas_thread() -> Any:

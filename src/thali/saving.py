@@ -90,7 +90,12 @@ def to_json(value: Any) -> Any:
         return value
     if hasattr(value, "Z_"):  # another fitted model, of which a start needs only Z
         return to_json(np.asarray(value.Z_))
-    return None  # a generator cannot be written; the seed that was drawn from it is saved
+    if isinstance(value, np.random.Generator | np.random.RandomState):
+        return None  # cannot be written; the seed that was drawn from it is saved
+    raise TypeError(
+        f"A model with {type(value).__name__} cannot be saved: a file can name only thali's own "
+        "priors, likelihoods and engines."
+    )
 
 
 def from_json(value: Any) -> Any:

@@ -18,6 +18,10 @@ class Settings:
         """Return the fields by name, as scikit-learn expects."""
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
 
+    def __sklearn_clone__(self) -> Self:
+        """A value that cannot change is its own copy (a fitted model in it stays fitted)."""
+        return self
+
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed; unknown names are refused with a suggestion."""
         names = [f.name for f in dataclasses.fields(self)]  # type: ignore[arg-type]

@@ -24,10 +24,7 @@ def write(
 ) -> None:
     """Write arrays and JSON-able values to ``path``, all or nothing."""
     path = Path(path)
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"Cannot write {path}: the folder {path.parent} does not exist.")
-    if path.is_dir():
-        raise IsADirectoryError(f"Cannot write {path}: it is a folder; name a file in it.")
+    check_writable(path)
     header = {"format": FORMAT, "kind": kind, **meta}
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -45,6 +42,16 @@ def write(
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def check_writable(path: Path) -> None:
+    """Say at once, not after an hour's work, that a file cannot be written there."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"Cannot write {path}: the folder {path.parent} does not exist.")
+    if path.is_dir():
+        raise IsADirectoryError(f"Cannot write {path}: it is a folder; name a file in it.")
+    if not os.access(path.parent, os.W_OK):
+        raise PermissionError(f"Cannot write {path}: the folder {path.parent} is not writable.")
 
 
 def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

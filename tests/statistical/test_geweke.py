@@ -149,7 +149,7 @@ def test_engine_and_forward_simulation_agree(name, seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_engine_and_forward_simulation_agree_closely(name, seed):
-    judge("geweke", geweke_p_values(seed, CASES[name], draws=200_000))
+    judge("geweke", geweke_p_values(seed, CASES[name], draws=100_000))
 
 
 def test_the_budget_counts_these_tests():

@@ -119,7 +119,7 @@ def test_a_flat_likelihood_gives_back_the_prior(name, seed):
 @pytest.mark.parametrize("name", CASES)
 def test_a_flat_likelihood_gives_back_the_prior_closely(name, seed):
     spec = CASES[name]
-    judge("prior_recovery", p_values(spec, *walk(spec, seed, sweeps=50_000)))
+    judge("prior_recovery", p_values(spec, *walk(spec, seed, sweeps=20_000)))
 
 
 def test_the_likelihood_is_flat():

@@ -83,7 +83,7 @@ def test_density_integrates_to_one():
     assert np.isclose(np.exp(logs).sum() * (grid[1] - grid[0]), 1.0, atol=1e-6)
 
 
-def test_beyond_twelve_features_the_density_is_a_lower_bound_and_close(seed):
+def test_beyond_ten_features_the_density_is_a_lower_bound_and_close(seed):
     rng = np.random.default_rng(seed)
     k = 14
     model = Model(thali.IBP(alpha=3.0), thali.LinearGaussian(sigma_x=0.3, sigma_a=1.0))

@@ -124,7 +124,7 @@ def test_a_race_cut_short_leaves_no_checkpoint(X, tmp_path):
 def test_resume_needs_a_path_and_a_folder(X, tmp_path):
     with pytest.raises(ValueError, match="needs checkpoint=path"):
         model().fit(X, resume=True)
-    with pytest.raises(FileNotFoundError, match="folder does not exist"):
+    with pytest.raises(FileNotFoundError, match="does not exist"):
         model().fit(X, checkpoint=tmp_path / "nowhere" / "run.thali")
 
 

@@ -98,6 +98,7 @@ class CollapsedGibbs(Settings, Engine):
     def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:
         """The state at ``start``, arrays made afresh from Z."""
         Z = start.Z[:, start.Z.any(axis=0)]
+        Z = Z[:, rng.permutation(Z.shape[1])]  # the order of columns must carry no information
         return State(_rows(Z, data), Z.shape[1], dict(start.hyper), 0, start.hold_sigma)
 
     def step(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> Info:
@@ -123,6 +124,12 @@ class CollapsedGibbs(Settings, Engine):
         state.rows, report = kernel.sweep(
             rng, data.reduced, data.squares, state.rows, state.n_features, law, every
         )
+        if report.refused >= 0:
+            raise ValueError(
+                f"Row {int(report.refused)} is so far from what features of scale sigma_a="
+                f"{hyper['sigma_a']:.3g} can make that it asks for more than {kernel.MOST_NEW} of "
+                "its own; give a larger sigma_a, let it be inferred, or look at that row."
+            )
         state.n_features = k = int(report.n_features)
         state.sweep += 1
         counts = counts_from_gram(data.n, state.rows.C[:k, :k])

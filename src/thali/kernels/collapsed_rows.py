@@ -13,6 +13,10 @@ so a row costs one product T x_n (K·D) and a few K²; a bit that stays costs O(
 A dish that only row n has is a new dish: without row n it has S_kk = 1/r, no μ, and j of them add
 j/r to V. Their number is drawn from its exact conditional law (``draw_new_dishes``).
 
+Bits are visited in the order of the columns, so that order must not depend on what the columns
+are: a new dish takes a random place, and of several own dishes a random one goes. Appending at
+the end, as textbooks do, couples age with place and shifts P(K) by a per cent or two.
+
 A row that ends as it began, as most do, changes nothing: its absence is allowed for in the
 formulas and only written into S and G when the row returns changed.
 
@@ -39,12 +43,14 @@ from thali.kernels.maintained_rows import (
     grow,
     rank_one,
     refresh,
+    swap_features,
     times_bits,
 )
 
 LOST_MASS = 1e-16  # the share of probability that may be left out of the law of new dishes
 LOST_DIGITS = 3e4  # Σ V² of rows come and gone, in units of rounding, before S is made afresh
 LAZY = 1e3  # V up to which a row's absence is allowed for and not written into S and G
+MOST_NEW = 1000  # dishes of one row's own, beyond which the scales cannot be meant
 RISKY = 150.0  # V beyond which a row leaves by making S and G afresh without it
 
 
@@ -60,12 +66,16 @@ class Law(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What a sweep did: features now, births, flips, refreshes, and the drift they found."""
+    """What a sweep did: features now, flips, refreshes and the drift they found.
+
+    ``refused`` is the row that asked for more than ``MOST_NEW`` dishes of its own, or −1.
+    """
 
     n_features: int
     flips: int
     refreshes: int
     drift: float
+    refused: int
 
 
 @njit(cache=True, nogil=True)
@@ -122,6 +132,17 @@ def draw_new_dishes(rng, rho, V, r, free, law):
         if remaining < 0.0:
             return j
     return largest
+
+
+@njit(cache=True, nogil=True)
+def own_dish(m, which):
+    """The position of the row's own dish number ``which``; own dishes have no other taker."""
+    i = 0
+    while m[i] != 0.0 or which > 0:
+        if m[i] == 0.0:
+            which -= 1
+        i += 1
+    return i
 
 
 @njit(cache=True, nogil=True)
@@ -278,16 +299,16 @@ def sweep(rng, X, squares, rows, k, law, refresh_every):
             continue
         if c0 != 0.0:
             take_out(rows, u, v, c0, c1, c2, k, r)
-        i = k - 1
-        while own > new:  # drop from the end, so that no column is skipped
-            if rows.m[i] == 0.0:
-                flip(rows, n, x, k, i)
-                drop_feature(rows, k, i)
-                b[i] = b[k - 1]
-                k -= 1
-                own -= 1
-                flips += 1
-            i -= 1
+        if new > MOST_NEW:
+            return rows, Report(k, flips, refreshes, drift, n)
+        while own > new:
+            i = own_dish(rows.m, int(rng.random() * own))
+            flip(rows, n, x, k, i)
+            drop_feature(rows, k, i)
+            b[i] = b[k - 1]
+            k -= 1
+            own -= 1
+            flips += 1
         if k + new - own > cap:
             rows = grow(rows, k + new - own)
             cap = rows.m.shape[0]
@@ -311,6 +332,10 @@ def sweep(rng, X, squares, rows, k, law, refresh_every):
             own += 1
             flip(rows, n, x, k, k - 1)
             flips += 1
+            place = int(rng.random() * k)
+            if place != k - 1:
+                swap_features(rows, k, place, k - 1)
+                b[place], b[k - 1] = b[k - 1], b[place]
         # the row returns
         times_bits(rows.S, z, k, s)
         times_bits(rows.G, z, k, h)
@@ -333,4 +358,4 @@ def sweep(rng, X, squares, rows, k, law, refresh_every):
             since = 0
             lost = 0.0
     drift = max(drift, refresh(rows, k, r))
-    return rows, Report(k, flips, refreshes, drift)
+    return rows, Report(k, flips, refreshes, drift, -1)

@@ -171,6 +171,21 @@ def grow(rows, needed):
 
 
 @njit(cache=True, nogil=True)
+def swap_features(rows, k, a, b):
+    """Exchange features a and b of k in every array."""
+    for n in range(rows.Z.shape[0]):
+        rows.Z[n, a], rows.Z[n, b] = rows.Z[n, b], rows.Z[n, a]
+    rows.m[a], rows.m[b] = rows.m[b], rows.m[a]
+    for c in range(rows.T.shape[1]):
+        rows.T[a, c], rows.T[b, c] = rows.T[b, c], rows.T[a, c]
+    for M in (rows.C, rows.S, rows.G):
+        for i in range(k):
+            M[a, i], M[b, i] = M[b, i], M[a, i]
+        for i in range(k):
+            M[i, a], M[i, b] = M[i, b], M[i, a]
+
+
+@njit(cache=True, nogil=True)
 def drop_feature(rows, k, gone):
     """Remove feature ``gone`` of k by moving the last one into its place."""
     last = k - 1

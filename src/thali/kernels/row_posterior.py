@@ -2,9 +2,9 @@ r"""The law of a new row's bits, and its predictive density, given features lear
 
     p(x) = Σ_z P(z) Σ_j P(j) N(x; zμ, σ_x²(1 + z S zᵀ + j/r) I)
 
-For each row a mode is found by single flips; the 2^w rows over the w = min(K, 12) dishes that are
+For each row a mode is found by single flips; the 2^w rows over the w = min(K, 10) dishes that are
 least certain there are then summed in Gray-code order, the other dishes held at the mode. That is
-exact for K ≤ 12, and a lower bound of p(x) beyond, short by what the held dishes could add.
+exact for K ≤ 10, and a lower bound of p(x) beyond, short by what the held dishes could add.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numba import njit
 
 from thali.kernels.collapsed_rows import LOST_MASS, log_row_density
 
-ENUMERATED = 12
+ENUMERATED = 10
 
 
 @njit(cache=True, nogil=True)

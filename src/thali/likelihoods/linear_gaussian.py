@@ -58,6 +58,12 @@ class LinearGaussian(Settings, Collapsed, Conditional, GaussianRows):
                     f"LinearGaussian: {name}={sigma} is less than a millionth of the data's scale "
                     f"({np.sqrt(v):.3g}), too fine for double precision; use a larger one."
                 )
+        fixed = [s for s in (self.sigma_x, self.sigma_a) if not isinstance(s, Law | str)]
+        if len(fixed) == 2 and fixed[0] < FINEST * fixed[1]:
+            raise ValueError(
+                f"LinearGaussian: sigma_x={self.sigma_x} is less than a millionth of "
+                f"sigma_a={self.sigma_a}, too fine for double precision; use closer ones."
+            )
         return self.replace(
             sigma_x=InverseGamma(1.0, 0.01 * v) if self.sigma_x == "auto" else self.sigma_x,
             sigma_a=InverseGamma(2.0, v) if self.sigma_a == "auto" else self.sigma_a,

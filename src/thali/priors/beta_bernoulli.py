@@ -43,7 +43,7 @@ class BetaBernoulli(Settings, PredictsRow, Sequential, Truncates):
         return self.replace(**numbers)
 
     def start(self) -> dict[str, float]:
-        return {"alpha": self.alpha.mean() if isinstance(self.alpha, Law) else float(self.alpha)}
+        return {"alpha": self.alpha.centre() if isinstance(self.alpha, Law) else float(self.alpha)}
 
     def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
         n = whole_number("BetaBernoulli.sample", "n", n, 1)

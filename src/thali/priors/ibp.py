@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import gammaln
 
-from thali.hyperparameters import Gamma, Law, as_number, check_hyperparameter, slice_step
+from thali.hyperparameters import SMALLEST, Gamma, Law, as_number, check_hyperparameter, slice_step
 from thali.priors.base import PredictsRow, Sequential
 from thali.priors.seating import seat
 from thali.settings import Settings, whole_number
@@ -42,7 +42,7 @@ class IBP(Settings, PredictsRow, Sequential):
         return self.replace(**numbers)
 
     def start(self) -> dict[str, float]:
-        return {"alpha": self.alpha.mean() if isinstance(self.alpha, Law) else float(self.alpha)}
+        return {"alpha": self.alpha.centre() if isinstance(self.alpha, Law) else float(self.alpha)}
 
     def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
         n = whole_number("IBP.sample", "n", n, 1)
@@ -92,7 +92,8 @@ def buffet(rng: np.random.Generator, n: int, alpha: float, beta: float) -> np.nd
 def resample_mass(rng: np.random.Generator, law: Law, alpha: float, k: int, rate: float) -> float:
     """Draw α given that P(Z | α) ∝ α^k e^{−α·rate}: conjugate under a gamma law, else by slice."""
     if isinstance(law, Gamma):
-        return float(rng.gamma(law.shape + k, 1.0 / (law.rate + rate)))
+        # a tiny shape underflows to zero, which is no mass at all
+        return max(float(rng.gamma(law.shape + k, 1.0 / (law.rate + rate))), SMALLEST)
     return slice_step(
         rng, alpha, lambda a: law.log_density(a) + k * np.log(a) - a * rate, width=1.0
     )

@@ -45,7 +45,7 @@ class TwoParameterIBP(Settings, PredictsRow, Sequential):
 
     def start(self) -> dict[str, float]:
         return {
-            name: value.mean() if isinstance(value, Law) else float(value)
+            name: value.centre() if isinstance(value, Law) else float(value)
             for name, value in (("alpha", self.alpha), ("beta", self.beta))
         }
 

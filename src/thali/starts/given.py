@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from thali.data import Data
+from thali.hyperparameters import Law
 from thali.machine import refuse_beyond_memory
 from thali.model import Model
 from thali.starts.base import Start
@@ -26,7 +27,7 @@ def given_start(init: Any, model: Model, data: Data) -> Start:
         fixed = model.at(hyper)  # numbers that the model fixes stay as they are
         for key, value in known.items():
             owner = model.prior if hasattr(fixed.prior, key) else model.likelihood
-            if not isinstance(getattr(owner, key), int | float):
+            if isinstance(getattr(owner, key), Law):
                 hyper[key] = value
         Z = as_binary_matrix(init.Z_, n=data.n)
     else:
