@@ -24,6 +24,7 @@ from thali.structures import counts_from_gram
 
 LARGEST_RANK = 100
 ROUNDS = 50  # of least squares and flips; a handful suffices
+LEAST_NOISE = 0.02  # of the mean square: with less, an empty start buys a feature for every row
 WARNINGS = threading.Lock()  # Python's warning filters belong to the process, not to a thread
 
 
@@ -85,7 +86,7 @@ def noise_scale(model: Model, data: Data, hyper: dict[str, float]) -> dict[str, 
     if len(s) >= 4:
         beta = min(data.n, data.d) / max(data.n, data.d)
         variance = np.median(s) ** 2 / (max(data.n, data.d) * marchenko_pastur_median(beta))
-        share = float(np.clip(variance / total, 1e-4, 1.0))
+        share = float(np.clip(variance / total, LEAST_NOISE, 1.0))
     numbers = {
         "sigma_x": float(np.sqrt(share * total)),
         "sigma_a": float(np.sqrt(max(1.0 - share, 0.1) * total)),
