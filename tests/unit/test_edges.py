@@ -1,0 +1,110 @@
+"""Edges that are easy to get wrong: aliasing, NumPy numbers, flat laws, extreme scales, failures."""
+
+import threading
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+import thali
+from thali import storage
+
+QUICK = thali.CollapsedGibbs(sweeps=12, chains=2)
+
+
+@pytest.fixture(scope="module")
+def X():
+    return thali.datasets.images(n=30, random_state=0).X
+
+
+def test_results_do_not_change_when_the_callers_array_does(X):
+    mine = X.copy()
+    model = thali.LatentFeatures(engine=QUICK, random_state=0).fit(mine)
+    before = model.score(X)
+    mine[:] = 0.0
+    assert model.score(X) == before
+    assert np.array_equal(model.X_, X)
+
+
+@pytest.mark.parametrize("number", [np.int64(2), np.float32(2.0), 2])
+def test_fixed_numbers_of_any_type_stay_fixed(X, number):
+    first = thali.LatentFeatures(engine=QUICK, random_state=0).fit(X)
+    again = thali.LatentFeatures(
+        thali.IBP(alpha=number), engine=QUICK.replace(init=first), random_state=0
+    ).fit(X)
+    assert again.alpha_ == 2.0
+
+
+def test_a_very_flat_law_of_alpha_does_not_stop_a_run(X):
+    prior = thali.IBP(thali.Gamma(0.001, 0.001))
+    model = thali.LatentFeatures(prior, engine=QUICK, random_state=0).fit(np.zeros((20, 3)))
+    assert model.alpha_ > 0.0
+
+
+def test_scales_too_far_apart_are_refused(X):
+    likelihood = thali.LinearGaussian(sigma_x=1e-5, sigma_a=1e6)
+    with pytest.raises(ValueError, match="less than a millionth of sigma_a"):
+        thali.LatentFeatures(likelihood=likelihood, engine=QUICK).fit(X)
+
+
+def test_a_hopeless_outlier_is_named():
+    X = np.random.default_rng(0).standard_normal((20, 5))
+    X[3, 2] = 2e4
+    likelihood = thali.LinearGaussian(sigma_x=1.0, sigma_a=1.0)
+    with pytest.raises(ValueError, match="Row 3 is so far"):
+        thali.LatentFeatures(likelihood=likelihood, engine=QUICK, random_state=0).fit(X)
+
+
+def test_an_engine_that_starts_from_a_model_can_be_cloned(X):
+    first = thali.LatentFeatures(engine=QUICK, random_state=0).fit(X)
+    second = thali.LatentFeatures(engine=QUICK.replace(init=first), random_state=0)
+    assert clone(second).fit(X).starts_ == ["another model"] * 2
+
+
+def test_a_failed_fit_is_not_fitted(X):
+    model = thali.LatentFeatures(prior="nonsense")
+    with pytest.raises(ValueError, match="not known"):
+        model.fit(X)
+    with pytest.raises(NotFittedError):
+        model.transform(X)
+
+
+def test_a_prior_that_a_file_cannot_name_is_refused_at_saving(X, tmp_path):
+    class Mine(thali.IBP):
+        pass
+
+    model = thali.LatentFeatures(Mine(alpha=1.0), engine=QUICK, random_state=0).fit(X)
+    with pytest.raises(TypeError, match="cannot be saved"):
+        model.save(tmp_path / "m.thali")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_checkpoint_that_cannot_be_written_is_told_before_the_work(X, tmp_path):
+    with pytest.raises(IsADirectoryError, match="it is a folder"):
+        thali.LatentFeatures(engine=QUICK).fit(X, checkpoint=tmp_path)
+
+
+def test_a_failing_checkpoint_leaves_no_thread_at_work(X, tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(storage, "write", fail)
+    engine = thali.CollapsedGibbs(sweeps=10**6, chains=2, init="empty")
+    before = threading.active_count()
+    with pytest.raises(OSError, match="disk full"):
+        thali.LatentFeatures(engine=engine).fit(X, checkpoint=tmp_path / "c.thali")
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize(
+    ("settings", "fit", "words"),
+    [
+        ({"center": "no"}, {}, "center must be True or False"),
+        ({}, {"time_budget": "soon"}, "time_budget must be a positive number"),
+        ({}, {"time_budget": -1}, "time_budget must be positive"),
+    ],
+)
+def test_wrong_arguments_are_named(X, settings, fit, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        thali.LatentFeatures(engine=QUICK, **settings).fit(X, **fit)
