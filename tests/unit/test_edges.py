@@ -1,4 +1,4 @@
-"""Edges that are easy to get wrong: aliasing, NumPy numbers, flat laws, extreme scales, failures."""
+"""Edges easy to get wrong: aliasing, NumPy numbers, flat laws, extreme scales, failures."""
 
 import threading
 
