@@ -41,17 +41,12 @@ class Compiling(event.TimingListener):
 compiling = Compiling()
 event.register("numba:compile", compiling)
 began = time.perf_counter()
-from thali.cli import app
-try:
-    app(["demo", *sys.argv[2:]])
-except SystemExit as stop:
-    code = stop.code
-else:
-    code = 0
+from thali.cli import run
+code = run(["demo", *sys.argv[2:]])
 kernels = {id(value): value for name, module in sys.modules.items() if name.startswith("thali.")
            for value in vars(module).values() if isinstance(value, Dispatcher)}.values()
 json.dump({
-    "exit code": code or 0,
+    "exit code": code,
     "seconds": time.perf_counter() - began,
     "compiled": sum(sum(k.stats.cache_misses.values()) for k in kernels),
     "loaded": sum(sum(k.stats.cache_hits.values()) for k in kernels),
