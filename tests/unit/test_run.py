@@ -54,7 +54,7 @@ def test_a_budget_too_short_for_burn_in_still_gives_an_answer(X):
 
 
 def test_a_stop_in_burn_in_keeps_the_later_half(X):
-    fitted = model(sweeps=10**6, init="empty").fit(X, time_budget=0.5)
+    fitted = model(sweeps=10**6, init="empty").fit(X, time_budget=2.0)
     steps, kept = fitted.history_["log_joint"].shape[1], fitted.posterior_.posterior.sizes["draw"]
     assert steps > 20
     assert 0.4 * steps < kept <= 0.6 * steps + 2
@@ -62,14 +62,23 @@ def test_a_stop_in_burn_in_keeps_the_later_half(X):
 
 
 def test_checkpoints_are_written_while_the_run_goes_on(X, tmp_path, monkeypatch):
+    """The third one stops the run, which would otherwise go on for a million sweeps."""
     monkeypatch.setattr(run_module, "CHECKPOINT_EVERY", 0.1)
     written = []
     write = run_module.storage.write
-    monkeypatch.setattr(
-        run_module.storage, "write", lambda *a: (written.append(time.monotonic()), write(*a))
+
+    def count(*arguments):
+        write(*arguments)
+        written.append(arguments)
+        if len(written) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(run_module.storage, "write", count)
+    fitted = model(sweeps=10**6, init="empty").fit(
+        X, checkpoint=tmp_path / "c.thali", time_budget=120.0
     )
-    model(sweeps=10**6, init="empty").fit(X, checkpoint=tmp_path / "c.thali", time_budget=2.0)
-    assert len(written) >= 4
+    assert fitted.stopped_ == "interrupted"
+    assert len(written) == 4  # and one more with what there was at the end
 
 
 def test_ctrl_c_keeps_what_was_computed(X):
