@@ -90,12 +90,22 @@ def test_ctrl_c_keeps_what_was_computed(X):
     assert fitted.posterior_.posterior.sizes["draw"] >= 1
 
 
-def test_a_stopped_run_goes_on_from_its_checkpoint_to_the_same_end(X, tmp_path):
+def test_a_stopped_run_goes_on_from_its_checkpoint_to_the_same_end(X, tmp_path, monkeypatch):
     path = tmp_path / "run.thali"
-    settings = {"sweeps": 1000, "init": "prior"}
+    settings = {"sweeps": 2000, "init": "prior"}
     whole = model(**settings).fit(X)
-    part = model(**settings).fit(X, checkpoint=path, time_budget=whole.seconds_ / 3)
-    assert part.stopped_ == "time budget"
+    write = run_module.storage.write
+
+    def stop(*arguments):  # the first checkpoint stops the run
+        write(*arguments)
+        monkeypatch.setattr(run_module.storage, "write", write)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run_module, "CHECKPOINT_EVERY", 0.02)
+    monkeypatch.setattr(run_module.storage, "write", stop)
+    part = model(**settings).fit(X, checkpoint=path)
+    assert part.stopped_ == "interrupted"
+    assert part.history_["log_joint"].shape[1] < 2000
     rest = model(**settings).fit(X, checkpoint=path, resume=True)
     assert rest.stopped_ == "finished"
     for name, values in whole.history_.items():
