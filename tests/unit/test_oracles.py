@@ -147,7 +147,7 @@ def test_the_textbook_sampler_agrees_with_enumeration(name, textbook, seed):
         alpha_law=case.prior.alpha if inferred else None,
         step_sigmas=False,
     )
-    states = [next(walk) for _ in range(2000)]
+    states = [next(walk) for _ in range(1200)]
     kept = {
         "n_features": np.array([[float(s.n_features) for s in states]]),
         "alpha": np.array([[s.alpha for s in states]]),
