@@ -6,7 +6,6 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
-from thali.data import Data
 from thali.engines import CollapsedGibbs
 from thali.engines.base import check_capabilities
 from thali.likelihoods import LinearGaussian
@@ -16,8 +15,6 @@ from thali.priors import IBP, BetaBernoulli, TwoParameterIBP
 PRIORS = {"ibp": IBP, "two_parameter_ibp": TwoParameterIBP, "beta_bernoulli": BetaBernoulli}
 LIKELIHOODS = {"linear_gaussian": LinearGaussian}
 ENGINES = {"collapsed_gibbs": CollapsedGibbs}
-
-AUTO_WORK = 4e11  # multiply-adds that "auto" is willing to spend on one chain: minutes, not hours
 
 
 def named(what: str, value: Any, table: Mapping[str, Any]) -> Any:
@@ -32,16 +29,9 @@ def named(what: str, value: Any, table: Mapping[str, Any]) -> Any:
     return table[key]()
 
 
-def choose_engine(engine: Any, data: Data | None) -> Any:
-    """The engine itself or by name; "auto" is CollapsedGibbs with sweeps that suit the size."""
-    if engine != "auto" if isinstance(engine, str) else True:
-        return named("engine", engine, ENGINES)
-    if data is None:
-        return CollapsedGibbs()
-    k = 20  # a guess of the features to come
-    work = data.n * (k * min(data.n, data.d) + 8 * k * k)
-    sweeps = int(min(1000, max(100, AUTO_WORK / work)))
-    return CollapsedGibbs(sweeps=sweeps)
+def choose_engine(engine: Any) -> Any:
+    """The engine itself or by name; "auto" is CollapsedGibbs, whose sweeps suit the size."""
+    return named("engine", engine, {"auto": CollapsedGibbs} | ENGINES)
 
 
 def check_engine(engine: Any, model: Model) -> None:

@@ -107,7 +107,7 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         model = Model(
             named("prior", self.prior, PRIORS), named("likelihood", self.likelihood, LIKELIHOODS)
         ).resolve(data)
-        engine = choose_engine(self.engine, data)
+        engine = choose_engine(self.engine)
         check_engine(engine, model)
         seed = seed_from(self.random_state)
         trace = run(
@@ -139,7 +139,8 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         for name in ("posterior_", "best_", "diagnostics_"):
             self.__dict__.pop(name, None)
         self._data, self._model, self._trace = data, model, trace
-        self.prior_, self.likelihood_, self.engine_ = model.prior, model.likelihood, engine
+        self.prior_, self.likelihood_ = model.prior, model.likelihood
+        self.engine_ = engine.replace(sweeps=trace.sweeps)
         self.X_ = data.X + self.mean_ if self.center else data.X
         kept = trace.kept()
         most = draws_to_use(data.n, int(kept["n_features"].max()))
@@ -306,7 +307,7 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """The prior, likelihood or engine that a parameter stands for."""
         value = getattr(self, name)
         if name == "engine":
-            return choose_engine(value, None)
+            return choose_engine(value)
         return named(name, value, PRIORS if name == "prior" else LIKELIHOODS)
 
     def _validated(self, X: Any, *, reset: bool, copy: bool = False) -> np.ndarray:

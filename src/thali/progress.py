@@ -17,9 +17,8 @@ RHAT_EVERY = 2.0  # seconds between computations of R-hat
 class Progress:
     """A bar that ``update`` moves; ``with`` it, and it cleans up after itself."""
 
-    def __init__(self, show: bool | str, total: int) -> None:
+    def __init__(self, show: bool | str) -> None:
         self.show = show
-        self.total = total
         self.began = time.monotonic()
         self.bar: Any = None
         self.task: Any = None
@@ -38,8 +37,8 @@ class Progress:
         if self._visible():
             self.bar.update(self.task, description=what)
 
-    def update(self, chains: list[Any]) -> None:
-        """Move the bar to where the chains are."""
+    def update(self, chains: list[Any], total: int) -> None:
+        """Move the bar to where the chains are, of ``total`` steps between them."""
         if not self._visible() or not all(chain.scalars for chain in chains):
             return
         last = [chain.scalars[-1] for chain in chains]
@@ -49,7 +48,10 @@ class Progress:
         text += self._rhat_text(chains)
         steps = sum(len(chain.scalars) for chain in chains)
         self.bar.update(
-            self.task, completed=steps, description=f"sweep {steps // len(chains)}  {text}"
+            self.task,
+            completed=steps,
+            total=total,
+            description=f"sweep {steps // len(chains)}  {text}",
         )
 
     def _rhat_text(self, chains: list[Any]) -> str:
@@ -85,5 +87,5 @@ class Progress:
             transient=True,
         )
         self.bar.start()
-        self.task = self.bar.add_task("starting", total=self.total)
+        self.task = self.bar.add_task("starting", total=None)
         return True

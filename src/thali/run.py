@@ -32,6 +32,7 @@ from thali.trace import ChainTrace, Trace, freeze_chain, thaw_chain
 
 SLICE = 0.1  # seconds a thread stays with one chain before it turns to the one furthest behind
 CHECKPOINT_EVERY = 3.0  # seconds, or twenty times what writing takes if that is longer
+LOOK = 50  # sweeps after which the number of features tells how many more, if that was left open
 CONTENDERS = ("ica", "columns", "empty", "prior", "ica", "prior")
 
 
@@ -73,7 +74,7 @@ def run(
 ) -> Trace:
     """Run every chain of ``engine`` on ``model`` and ``data`` and return their trace."""
     loop = _Loop(seed, model, engine, data, checkpoint, time_budget)
-    with Progress(progress, engine.sweeps * engine.chains) as bar, _one_blas_thread():
+    with Progress(progress) as bar, _one_blas_thread():
         loop.begin(bar, resume)
         loop.drive(bar)
     return loop.finish()
@@ -91,7 +92,9 @@ class _Loop:
         checkpoint: str | os.PathLike[str] | None,
         time_budget: float | None,
     ) -> None:
-        self.seed, self.model, self.engine, self.data = seed, model, engine, data
+        self.seed, self.model, self.data = seed, model, data
+        self.given = engine
+        self.engine = engine.planned(data, 0)
         self.checkpoint = None if checkpoint is None else Path(checkpoint)
         self.fingerprint = {} if checkpoint is None else self._fingerprint()
         self.began = time.monotonic()
@@ -107,6 +110,7 @@ class _Loop:
         self.asked = False  # whether a checkpoint is being collected,
         self.wanted: set[int] = set()  # and the chains that have yet to answer
         self.failure: BaseException | None = None
+        self.until = 0  # the sweep to which chains are being driven
 
     # beginning
 
@@ -153,8 +157,7 @@ class _Loop:
         self, starts: list[Start], generators: list[np.random.Generator], bar: Progress
     ) -> list[Start]:
         """Short runs from every start, a search from the best of them, and a start per chain."""
-        sweeps = self.engine.sweeps
-        short = max(5, min(60, sweeps // 5))
+        short = max(5, min(60, self.engine.sweeps // 5))
         finishes = self._in_threads(
             [
                 partial(self._walk, rng, start, short)
@@ -169,13 +172,17 @@ class _Loop:
         capacity = self.model.at(self.model.start(self.data)).prior.tables(self.data.n).capacity  # type: ignore[attr-defined]
         finishes = self._in_threads(
             [
-                partial(shake, rng, at, self._walk, sweeps // ROUND, capacity)
+                partial(shake, rng, at, self._walk, self._rounds(at), capacity)
                 for at, rng in entrants
             ],
             bar,
             "shaking the best starts",
         )
         return rank(finishes, self.engine.chains)
+
+    def _rounds(self, at: Finish) -> int:
+        """Rounds of the search from ``at``: all together at most as many sweeps as a chain's."""
+        return self.given.planned(self.data, at.start.Z.shape[1]).sweeps // ROUND
 
     def _walk(self, rng: np.random.Generator, start: Start, sweeps: int) -> Finish:
         """A few sweeps from a start: the best point seen."""
@@ -207,7 +214,23 @@ class _Loop:
     # running
 
     def drive(self, bar: Progress) -> None:
-        """Let threads take turns on the chains until all are done or a stop is asked for."""
+        """Run all chains to their end, or to a stop.
+
+        Where the number of sweeps was left open, all chains first come to ``LOOK``, and the most
+        features among them then tells how many sweeps to make.
+        """
+        if self.given.sweeps is None:
+            self._drive(bar, LOOK)
+            if all(len(chain.trace.scalars) >= LOOK for chain in self.chains):
+                k = max(int(chain.trace.scalars[LOOK - 1][0]) for chain in self.chains)
+                self.engine = self.given.planned(self.data, k)
+        self._drive(bar, self.engine.sweeps)
+
+    def _drive(self, bar: Progress, until: int) -> None:
+        """Let threads take turns on the chains until all are at sweep ``until`` or a stop."""
+        if self.stop.is_set():
+            return
+        self.until = until
         self.waiting = [chain for chain in self.chains if not self._done(chain)]
         self.resting = {chain.index for chain in self.chains}
         threads = [
@@ -220,7 +243,10 @@ class _Loop:
         try:
             while any(thread.is_alive() for thread in threads):
                 threads[0].join(0.02) if threads[0].is_alive() else time.sleep(0.005)
-                bar.update([chain.trace for chain in self.chains])
+                bar.update(
+                    [chain.trace for chain in self.chains],
+                    self.engine.sweeps * self.engine.chains,
+                )
                 if time.monotonic() > self.deadline:
                     self._halt("time budget")
                 if self.checkpoint is not None and time.monotonic() > next_save:
@@ -274,7 +300,7 @@ class _Loop:
                 return
 
     def _done(self, chain: Chain) -> bool:
-        return len(chain.trace.scalars) >= self.engine.sweeps
+        return len(chain.trace.scalars) >= self.until
 
     def _halt(self, why: str) -> None:
         if not self.stop.is_set():
@@ -345,11 +371,11 @@ class _Loop:
 
     def _fingerprint(self) -> dict[str, str]:
         """What must be the same for a run to go on from another's checkpoint."""
-        engine = {k: _plain(v) for k, v in self.engine.get_params().items()}
+        engine = {k: _plain(v) for k, v in self.given.get_params().items()}
         return {
             "the data": f"{self.data.X.shape} {_digest(self.data.X)}",
             "the model": f"{self.model.prior} {self.model.likelihood}",
-            "the engine": f"{type(self.engine).__name__} {engine}",
+            "the engine": f"{type(self.given).__name__} {engine}",
             "the seed": str(self.seed),
         }
 
@@ -372,6 +398,7 @@ class _Loop:
             self.starts,
             self.stopped,
             self._seconds(),
+            self.engine.sweeps,
         )
 
     def _seconds(self) -> float:

@@ -75,6 +75,7 @@ class Trace:
     starts: list[str] = field(default_factory=list)
     stopped: str = "finished"
     seconds: float = 0.0
+    sweeps: int = 0  # planned for each chain
 
     @property
     def names(self) -> list[str]:
@@ -165,6 +166,7 @@ class Trace:
             "starts": self.starts,
             "stopped": self.stopped,
             "seconds": self.seconds,
+            "sweeps": self.sweeps,
             "names": self.names,
             "drift": [chain.drift for chain in self.chains],
         }
@@ -185,6 +187,7 @@ class Trace:
             meta["starts"],
             meta["stopped"],
             meta["seconds"],
+            meta["sweeps"],
         )
 
 

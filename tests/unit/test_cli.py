@@ -203,7 +203,7 @@ def test_a_run_says_what_it_read_and_where_to_look(plates, capsys):
     assert run(["fit", str(plates), *SHORT, "--out", "out"]) == 0
     said = capsys.readouterr().out
     assert "30 x 36, named rows, named columns" in said
-    assert "engine: CollapsedGibbs, 20 sweeps (chosen by auto)" in said
+    assert "engine: CollapsedGibbs (chosen by auto)" in said
     assert "open out/report.html" in said
 
 

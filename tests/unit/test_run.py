@@ -172,3 +172,67 @@ def test_nothing_is_shown_otherwise(X, capfd):
     model(sweeps=10**6, burn_in=3, init="prior").fit(X, time_budget=1.0)
     assert time.monotonic() - began > 0.5  # long enough that a bar would have come
     assert capfd.readouterr().err == ""
+
+
+def test_sweeps_left_open_suit_the_size_of_data_and_features(X):
+    """A chain gets at most so much work, and never fewer than a hundred sweeps."""
+    small, large = thali.data.Data(X), thali.data.Data(np.zeros((4000, 1000)))
+    engine = thali.CollapsedGibbs()
+    assert engine.planned(small, 4).sweeps == 1000
+    assert engine.planned(large, 10).sweeps == 1000
+    assert 100 < engine.planned(large, 60).sweeps < 1000
+    assert engine.planned(large, 500).sweeps == 100
+    assert thali.CollapsedGibbs(sweeps=7).planned(large, 500).sweeps == 7
+    late = thali.CollapsedGibbs(burn_in=2000).planned(large, 500)
+    assert late.sweeps > late.burned == 2000
+    with pytest.raises(ValueError, match="give sweeps to fix it"):
+        engine.kept  # noqa: B018
+
+
+@pytest.mark.parametrize("init", ["race", "empty"])
+def test_a_run_with_sweeps_left_open_plans_them_from_the_features_it_finds(X, monkeypatch, init):
+    from thali.engines import collapsed_gibbs
+
+    def fit(cores=None):
+        if cores:
+            monkeypatch.setattr(run_module, "cores", lambda: cores)
+            monkeypatch.setattr(run_module, "SLICE", 0.0)
+        return model(sweeps=None, chains=2, init=init).fit(X)
+
+    monkeypatch.setattr(collapsed_gibbs, "WORK", 4e6)
+    fitted = fit()
+    most = fitted.history_["n_features"][:, run_module.LOOK - 1].max()
+    planned = fitted.engine.planned(fitted._data, int(most)).sweeps
+    assert 100 < planned < 1000
+    assert fitted.history_["n_features"].shape == (2, planned)
+    assert fitted.burn_in_ == planned // 2
+    assert fitted.engine_.sweeps == planned
+    assert fitted.posterior_.posterior.sizes["draw"] == planned - planned // 2
+    assert np.array_equal(fitted.history_["log_joint"], fit(cores=1).history_["log_joint"])
+
+
+def test_a_run_with_sweeps_left_open_resumes_to_the_same_draws(X, tmp_path, monkeypatch):
+    """Stopped once before and once after the number of sweeps is known."""
+    from thali.engines import collapsed_gibbs
+
+    monkeypatch.setattr(collapsed_gibbs, "WORK", 4e6)
+    path = tmp_path / "c.thali"
+    whole = model(sweeps=None, chains=2, init="empty").fit(X)
+    step = thali.CollapsedGibbs.step
+    for stop_at in (60, 170):  # steps of both chains together
+        seen = []
+
+        def count(*arguments, seen=seen, stop_at=stop_at):
+            seen.append(1)
+            if len(seen) == stop_at:
+                signal.raise_signal(signal.SIGINT)
+            return step(*arguments)
+
+        monkeypatch.setattr(thali.CollapsedGibbs, "step", count)
+        part = model(sweeps=None, chains=2, init="empty").fit(X, checkpoint=path, resume=True)
+        assert part.stopped_ == "interrupted"
+        monkeypatch.setattr(thali.CollapsedGibbs, "step", step)
+    again = model(sweeps=None, chains=2, init="empty").fit(X, checkpoint=path, resume=True)
+    for name, values in whole.history_.items():
+        assert np.array_equal(values, again.history_[name])
+    assert np.array_equal(whole.Z_, again.Z_)

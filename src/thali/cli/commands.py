@@ -160,7 +160,7 @@ def fit(
     ] = None,
     engine: Annotated[Engine, _inference(help="How the model is inferred.")] = Engine.auto,
     sweeps: Annotated[
-        int | None, _inference(min=1, help="Sweeps of each chain (1000; auto: fewer if large).")
+        int | None, _inference(min=1, help="Sweeps of each chain (1000; fewer if large).")
     ] = None,
     burn_in: Annotated[
         int | None, _inference(min=0, help="First sweeps that are not kept (half).")
@@ -211,7 +211,7 @@ def fit(
     model = thali.LatentFeatures(
         prior=chosen_prior,
         likelihood=chosen_likelihood,
-        engine=read_engine(engine, settings, table, say),
+        engine=read_engine(engine, settings, say),
         center=center,
         random_state=_seed(seed, out, resume, say),
         progress=False if quiet else "auto",

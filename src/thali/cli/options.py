@@ -6,10 +6,7 @@ import csv
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from thali.tables import Table
+from typing import Any
 
 __all__ = [
     "Engine",
@@ -68,15 +65,12 @@ def given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def read_engine(
-    name: Engine, settings: dict[str, Any], table: Table, say: Callable[[str], None]
-) -> Any:
+def read_engine(name: Engine, settings: dict[str, Any], say: Callable[[str], None]) -> Any:
     from thali.choices import choose_engine
-    from thali.data import Data
 
-    engine = choose_engine(name.value, Data(table.values)).replace(**settings)
+    engine = choose_engine(name.value).replace(**settings)
     if name is Engine.auto:
-        say(f"engine: {type(engine).__name__}, {engine.sweeps} sweeps (chosen by auto)")
+        say(f"engine: {type(engine).__name__} (chosen by auto)")
     return engine
 
 

@@ -12,8 +12,9 @@ and no loop of its own: ``thali.run`` drives every engine.
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
+from thali.data import Data
 from thali.model import Model
 
 
@@ -32,6 +33,10 @@ class Engine:
     needs_prior: ClassVar[tuple[type, ...]] = ()
     needs_likelihood: ClassVar[tuple[type, ...]] = ()
     kind: ClassVar[str] = "draws"
+
+    def planned(self, data: Data, n_features: int) -> Self:
+        """This engine with a number of sweeps; those that leave it open choose it here."""
+        return self
 
 
 def missing_capabilities(engine: type[Engine] | Engine, model: Model) -> list[str]:

@@ -10,7 +10,7 @@ Any prior with tables of potentials will do; the finite sampler is this engine �
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -26,6 +26,8 @@ from thali.structures import counts_from_gram
 
 SUMS_AFRESH = 64  # sweeps after which T = ZᵀX is summed again from the data
 METROPOLIS_WIDTH = 0.05  # the paper's step
+WORK = 1e11  # multiply-adds a chain may cost when the number of sweeps is left open: minutes
+FEWEST, MOST = 100, 1000  # sweeps of such a chain
 
 
 @dataclass
@@ -49,15 +51,16 @@ class State:
 class CollapsedGibbs(Settings, Engine):
     """Sweeps over Z with A integrated out, in several chains.
 
-    ``sweeps`` a chain, the first ``burn_in`` of them (None: half) not kept, then every ``thin``-th
-    kept. ``init`` is "race", "ica", "prior", "empty", a matrix Z, or a fitted model.
+    ``sweeps`` a chain (None: 1000, but fewer, down to 100, where data and features are large), the
+    first ``burn_in`` of them (None: half) not kept, then every ``thin``-th kept.
+    ``init`` is "race", "ica", "columns", "prior", "empty", a matrix Z, or a fitted model.
     ``sigma_step`` is "slice" (on log σ) or "metropolis" (uniform ±0.05, as Anand 2015).
 
     >>> CollapsedGibbs(sweeps=200, chains=2).kept
     100
     """
 
-    sweeps: int = 1000
+    sweeps: int | None = None
     burn_in: int | None = None
     thin: int = 1
     chains: int = 4
@@ -70,10 +73,11 @@ class CollapsedGibbs(Settings, Engine):
 
     def __post_init__(self) -> None:
         for name, least in (("sweeps", 1), ("thin", 1), ("chains", 1)):
-            whole_number("CollapsedGibbs", name, getattr(self, name), least)
+            if name != "sweeps" or self.sweeps is not None:
+                whole_number("CollapsedGibbs", name, getattr(self, name), least)
         if self.burn_in is not None:
             whole_number("CollapsedGibbs", "burn_in", self.burn_in, 0)
-            if self.burn_in >= self.sweeps:
+            if self.sweeps is not None and self.burn_in >= self.sweeps:
                 raise ValueError(
                     f"CollapsedGibbs: burn_in={self.burn_in} leaves nothing of {self.sweeps} "
                     "sweeps; use fewer, or more sweeps."
@@ -85,15 +89,29 @@ class CollapsedGibbs(Settings, Engine):
             )
         check_init("CollapsedGibbs", self.init)
 
+    def planned(self, data: Data, n_features: int) -> Self:
+        """This engine with a number of sweeps: as given, or as many as suit data and features."""
+        if self.sweeps is not None:
+            return self
+        k = max(1, n_features)
+        sweep = data.n * (k * min(data.n, data.d) + 8 * k * k)
+        sweeps = int(min(MOST, max(FEWEST, WORK / sweep)))
+        return self.replace(sweeps=max(sweeps, (self.burn_in or 0) + FEWEST // 2))
+
     @property
     def burned(self) -> int:
-        """Sweeps not kept at the beginning."""
-        return self.sweeps // 2 if self.burn_in is None else self.burn_in
+        """Sweeps not kept at the beginning, once their number is known."""
+        return self._known() // 2 if self.burn_in is None else self.burn_in
 
     @property
     def kept(self) -> int:
-        """Draws kept of each chain."""
-        return -(-(self.sweeps - self.burned) // self.thin)
+        """Draws kept of each chain, once the number of sweeps is known."""
+        return -(-(self._known() - self.burned) // self.thin)
+
+    def _known(self) -> int:
+        if self.sweeps is None:
+            raise ValueError("The number of sweeps is chosen in the run; give sweeps to fix it.")
+        return self.sweeps
 
     def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:
         """The state at ``start``, arrays made afresh from Z."""
