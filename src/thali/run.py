@@ -110,6 +110,8 @@ class _Loop:
         self.asked = False  # whether a checkpoint is being collected,
         self.wanted: set[int] = set()  # and the chains that have yet to answer
         self.failure: BaseException | None = None
+        self.left = threading.Condition()
+        self.working = 0  # threads at work on chains
         self.until = 0  # the sweep to which chains are being driven
 
     # beginning
@@ -241,16 +243,13 @@ class _Loop:
         self.until = until
         self.waiting = [chain for chain in self.chains if not self._done(chain)]
         self.resting = {chain.index for chain in self.chains}
-        threads = [
-            threading.Thread(target=self._work, daemon=True)
-            for _ in range(min(len(self.waiting), cores()))
-        ]
-        for thread in threads:
-            thread.start()
+        self.working = min(len(self.waiting), cores())
+        for _ in range(self.working):
+            threading.Thread(target=self._work, daemon=True).start()
         next_save = time.monotonic() + min(1.0, CHECKPOINT_EVERY)
         try:
-            while any(thread.is_alive() for thread in threads):
-                threads[0].join(0.02) if threads[0].is_alive() else time.sleep(0.005)
+            while self.working:
+                self._wait()
                 bar.update(
                     [chain.trace for chain in self.chains],
                     self.engine.sweeps * self.engine.chains,
@@ -265,8 +264,8 @@ class _Loop:
             self.stop.set()
             raise
         finally:
-            for thread in threads:
-                thread.join()
+            while self.working:
+                self._wait()
         if self.failure is not None:
             raise self.failure
         if self.checkpoint is not None and self.stopped != "finished":
@@ -295,6 +294,17 @@ class _Loop:
         except BaseException as error:
             self.failure = error
             self.stop.set()
+        finally:
+            with self.left:
+                self.working -= 1
+                self.left.notify()
+
+    def _wait(self) -> None:
+        """Wait a little, or until a thread leaves. (Ctrl-C inside ``Thread.join`` makes Python,
+        before 3.13, take the thread for dead while it is still at work.)"""
+        with self.left:
+            if self.working:
+                self.left.wait(0.02)
 
     def _advance(self, chain: Chain) -> None:
         engine, until = self.engine, time.monotonic() + SLICE
