@@ -1,13 +1,23 @@
 """Likelihoods: how features make data (one file a likelihood)."""
 
-from thali.likelihoods.base import Collapsed, Conditional, GaussianRows, GibbsUpdates, RowUpdates
+from thali.likelihoods.base import (
+    Collapsed,
+    Conditional,
+    GaussianRows,
+    GibbsUpdates,
+    JudgesMatrix,
+    RowUpdates,
+)
 from thali.likelihoods.linear_gaussian import LinearGaussian
+from thali.likelihoods.nonnegative_linear_gaussian import NonnegativeLinearGaussian
 
 __all__ = [
     "Collapsed",
     "Conditional",
     "GaussianRows",
     "GibbsUpdates",
+    "JudgesMatrix",
     "LinearGaussian",
+    "NonnegativeLinearGaussian",
     "RowUpdates",
 ]
