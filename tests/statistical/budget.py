@@ -30,6 +30,8 @@ TESTS = {  # family -> how many tests judge p-values in it; each family asserts 
     "prior_recovery": 18,
     "geweke": 8,
     "uncollapsed": 26,
+    "truncated_normal": 8,
+    "nonnegative": 46,
 }
 SHARE = BUDGET / SAFETY / sum(TESTS.values())
 

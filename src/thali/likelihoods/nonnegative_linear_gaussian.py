@@ -176,9 +176,7 @@ class NonnegativeLinearGaussian(Settings, GibbsUpdates, JudgesMatrix):
         return as_number("NonnegativeLinearGaussian", name, getattr(self, name))
 
 
-def sums(
-    X: np.ndarray, Z: np.ndarray, A: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def sums(X: np.ndarray, Z: np.ndarray, A: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """C = ZᵀZ, T = ZᵀX, and a copy of A to change."""
     real = Z.astype(float)
     return real.T @ real, real.T @ X, np.array(A, order="C")
