@@ -3,7 +3,8 @@
 Equal columns of Z act through the sum of their features only, b_h = Σ_{k of history h} a_k, whose
 density f_K (K half-normals) comes from repeated convolution. For two rows, histories 01, 10, 11,
 
-    P(x | Z) = ∫ f_{K11}(b) g_{K10}(x_1 − b) g_{K01}(x_2 − b) db,   g_K(y) = ∫ f_K(c) N(y; c, σ_x²) dc
+    P(x | Z) = ∫ f_{K11}(b) g_{K10}(x_1 − b) g_{K01}(x_2 − b) db
+    g_K(y) = ∫ f_K(c) N(y; c, σ_x²) dc
 
 in each column of X. For any N and at most two features another way, as an orthant probability:
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from thali.engines import CollapsedGibbs, UncollapsedGibbs
-from thali.engines.base import check_capabilities
+from thali.engines.base import check_capabilities, missing_capabilities
 from thali.likelihoods import LinearGaussian, NonnegativeLinearGaussian
 from thali.model import Model
 from thali.priors import IBP, BetaBernoulli, TwoParameterIBP
@@ -32,9 +32,13 @@ def named(what: str, value: Any, table: Mapping[str, Any]) -> Any:
     return table[key]()
 
 
-def choose_engine(engine: Any) -> Any:
-    """The engine itself or by name; "auto" is CollapsedGibbs, whose sweeps suit the size."""
-    return named("engine", engine, {"auto": CollapsedGibbs} | ENGINES)
+def choose_engine(engine: Any, model: Model | None = None) -> Any:
+    """The engine itself or by name; "auto" is CollapsedGibbs, or UncollapsedGibbs where the model's
+    parameters cannot be integrated out. Their sweeps suit the size."""
+    auto: Any = CollapsedGibbs
+    if model is not None and missing_capabilities(CollapsedGibbs, model):
+        auto = UncollapsedGibbs if not missing_capabilities(UncollapsedGibbs, model) else auto
+    return named("engine", engine, {"auto": auto} | ENGINES)
 
 
 def check_engine(engine: Any, model: Model) -> None:

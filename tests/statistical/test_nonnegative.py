@@ -123,7 +123,7 @@ def test_sampler_agrees_with_enumeration(name, new_features, seed):
 @pytest.mark.parametrize("new_features", STEPS)
 @pytest.mark.parametrize("name", CASES)
 def test_sampler_agrees_with_enumeration_closely(name, new_features, seed):
-    judge("nonnegative", check_enumeration(CASES[name], new_features, seed, sweeps=40_000))
+    judge("nonnegative", check_enumeration(CASES[name], new_features, seed, sweeps=15_000))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -162,7 +162,7 @@ def test_a_flat_likelihood_gives_back_the_prior(name, seed):
 @pytest.mark.parametrize("new_features", STEPS)
 @pytest.mark.parametrize("name", test_prior_recovery.CASES)
 def test_a_flat_likelihood_gives_back_the_prior_closely(name, new_features, seed):
-    judge("nonnegative", check_prior(name, new_features, seed, sweeps=20_000))
+    judge("nonnegative", check_prior(name, new_features, seed, sweeps=10_000))
 
 
 # ---- Geweke's joint test ----------------------------------------------------------------------
@@ -240,7 +240,7 @@ def test_engine_and_forward_simulation_agree(name, seed):
 @pytest.mark.parametrize("new_features", STEPS)
 @pytest.mark.parametrize("name", GEWEKE)
 def test_engine_and_forward_simulation_agree_closely(name, new_features, seed):
-    judge("nonnegative", check_geweke(name, new_features, seed, draws=60_000))
+    judge("nonnegative", check_geweke(name, new_features, seed, draws=25_000))
 
 
 # ---- births and deaths against the slice step, on data of some size ---------------------------
@@ -248,7 +248,7 @@ def test_engine_and_forward_simulation_agree_closely(name, new_features, seed):
 def test_births_and_deaths_agree_with_the_slice_step(seed):
     prior, likelihood = thali.IBP(), thali.NonnegativeLinearGaussian(0.5, 1.0)
     X = thali.datasets.draw(thali.IBP(2.0), likelihood, n=12, d=3, random_state=5).X
-    walks = [walk(Model(prior, likelihood), X, step, seed, 40_000) for step in STEPS]
+    walks = [walk(Model(prior, likelihood), X, step, seed, 15_000) for step in STEPS]
     found = {
         "E[K]": p_value_of_difference(walks[0][0], walks[1][0]),
         "E[K²]": p_value_of_difference(walks[0][0] ** 2, walks[1][0] ** 2),

@@ -26,6 +26,7 @@ from thali.cli.options import (
     read_engine,
     read_image_shape,
     read_init,
+    read_likelihood,
     read_prior,
 )
 
@@ -193,11 +194,12 @@ def fit(
     import thali
     from thali.cli.console import describe_answer, describe_table, with_places
     from thali.cli.outputs import claim_folder
+    from thali.model import Model
     from thali.tables import read_table
 
     say = _silence if quiet else print
     chosen_prior = read_prior(prior, alpha, beta, features)
-    chosen_likelihood = thali.LinearGaussian(**given(sigma_x=sigma_x, sigma_a=sigma_a))
+    chosen_likelihood = read_likelihood(likelihood, sigma_x, sigma_a)
     settings = given(sweeps=sweeps, burn_in=burn_in, thin=thin, chains=chains, init=read_init(init))
     thali.CollapsedGibbs(**settings)  # refuses bad settings before the data are read
     shape = read_image_shape(image_shape)
@@ -211,7 +213,7 @@ def fit(
     model = thali.LatentFeatures(
         prior=chosen_prior,
         likelihood=chosen_likelihood,
-        engine=read_engine(engine, settings, say),
+        engine=read_engine(engine, settings, Model(chosen_prior, chosen_likelihood), say),
         center=center,
         random_state=_seed(seed, out, resume, say),
         progress=False if quiet else "auto",

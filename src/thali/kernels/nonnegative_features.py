@@ -189,6 +189,6 @@ def own_dishes(rng, E, Z, m, A, law, steps):
 @njit(cache=True, nogil=True)
 def longer(array):
     """The same values with room for at least twice as many."""
-    more = np.zeros((2 * array.shape[0] + 8,) + array.shape[1:], array.dtype)
+    more = np.zeros((2 * array.shape[0] + 8, *array.shape[1:]), array.dtype)
     more[: array.shape[0]] = array
     return more

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 from numba import njit
 
 FRACTION = 2.0  # the s from which the continued fraction serves; below it nothing cancels much

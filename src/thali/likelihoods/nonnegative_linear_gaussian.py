@@ -1,11 +1,11 @@
-r"""The nonnegative linear-Gaussian likelihood X = Z A + E, a_kd ≥ 0 (Reed and Ghahramani 2013, 3.1).
+r"""The nonnegative linear-Gaussian likelihood X = Z A + E, a_kd ≥ 0 (Reed, Ghahramani 2013, 3.1).
 
     a_kd ~ N(0, σ_a²) cut off below zero (half-normal),   e_nd ~ N(0, σ_x²)
     log p(A) = Σ_kd log 2 − ½ log 2πσ_a² − a_kd²/2σ_a²
 
 A cannot be integrated out, so it is kept: one entry given the others is truncated normal, and a
 feature that only one row has is born and dies with its part of A integrated out
-(``kernels/nonnegative_features.py``). Bits given A, and the scales given A, are as without the sign.
+(``kernels/nonnegative_features.py``). Bits and scales given A are as those of A with any sign.
 """
 
 from __future__ import annotations
