@@ -116,7 +116,7 @@ class UncollapsedGibbs(ChainSettings, Engine):
         likelihood = model.likelihood
         if not isinstance(likelihood, JudgesMatrix):
             return info.log_joint
-        counts = feature_counts(state.bits)
+        counts = counts_from_gram(data.n, gram(state.bits))
         log_prior = model.at(state.hyper).prior.log_prob_counts(counts)
         judged = likelihood.judge(rng, data, state.bits, state.parameters, state.hyper)
         return judged + log_prior

@@ -90,10 +90,11 @@ class NonnegativeLinearGaussian(Settings, GibbsUpdates, JudgesMatrix):
         parameters: Parameters,
         hyper: dict[str, float],
         bits: Any,
-    ) -> None:
+    ) -> Any:
         from thali.kernels.given_features import turn_bits
 
         turn_bits(rng, *products(data.X, Z, parameters["A"])[1:], Z, bits, hyper["sigma_x"])
+        return bits.m
 
     def update_own(
         self,
@@ -103,6 +104,7 @@ class NonnegativeLinearGaussian(Settings, GibbsUpdates, JudgesMatrix):
         parameters: Parameters,
         hyper: dict[str, float],
         tables: FeatureTables,
+        work: Any,
     ) -> tuple[np.ndarray, Parameters]:
         """Births and deaths, a few tries a row."""
         from thali.kernels.nonnegative_features import OwnLaw, own_dishes
@@ -110,8 +112,7 @@ class NonnegativeLinearGaussian(Settings, GibbsUpdates, JudgesMatrix):
         A = parameters["A"]
         law = OwnLaw(tables.new_log_weight, tables.capacity, hyper["sigma_x"], hyper["sigma_a"])
         E = data.X - Z.astype(float) @ A
-        m = Z.sum(axis=0, dtype=np.int64)
-        stays, rows, born = own_dishes(rng, E, Z, m, A, law, TRIES)
+        stays, rows, born = own_dishes(rng, E, Z, work, A, law, TRIES)
         new = np.zeros((len(Z), len(rows)), np.uint8)
         new[rows, np.arange(len(rows))] = 1
         Z = np.ascontiguousarray(np.concatenate([Z[:, stays], new], axis=1))
