@@ -299,6 +299,6 @@ def test_geweke_catches_scales_from_the_wrong_number_of_squares(monkeypatch, see
 
 
 def test_the_budget_counts_these_tests():
-    quick = len(QUICK) * len(STEPS) + 2 + 1
+    quick = len(QUICK) * len(STEPS) + 2 + 1 + 1  # the last in test_nonnegative_linear_gaussian
     slow = len(STEPS) * (len(CASES) + len(test_prior_recovery.CASES) + len(GEWEKE)) + 1
     assert TESTS["nonnegative"] == quick + slow
