@@ -206,6 +206,8 @@ def bring(rng, X, rows, k, law, kind, born, v):
     """
     if not born:
         swap_features(rows, k, int(rng.random() * k), k - 1)
+        if kind == DROP or kind == DISSOLVE:
+            return law.potential[int(rows.m[k - 1])] - law.log_mass
         return 0.0
     log_q = 0.0
     if kind == RESIDUE:
