@@ -26,7 +26,7 @@ from thali.data import Data
 from thali.machine import cores
 from thali.model import Model
 from thali.progress import Progress
-from thali.starts import NAMED, Finish, Start, given_start, rank, shake
+from thali.starts import NAMED, Finish, Start, anneal, given_start, rank, shake
 from thali.starts.race import ROUND
 from thali.trace import ChainTrace, Trace, freeze_chain, thaw_chain
 
@@ -142,16 +142,27 @@ class _Loop:
         generators = [np.random.default_rng(s) for s in sequence.spawn(len(names))]
         self.data.singular_values  # noqa: B018 computed once, before threads need it
         self.data.squares  # noqa: B018
-        if init == "empty":
+        annealed = getattr(self.engine, "anneal", 0) > 0
+        if init == "empty" and not annealed:
             return [NAMED[init](generators[0], self.model, self.data)] * chains
         jobs = [
-            partial(NAMED[name], rng, self.model, self.data)
+            partial(
+                self._anneal if annealed and name in ("prior", "empty") else self._begin, name, rng
+            )
             for name, rng in zip(names, generators, strict=True)
         ]
         starts = self._in_threads(jobs, bar, "finding starts")
         if init != "race":
             return starts
         return self._race(starts, generators, bar)
+
+    def _begin(self, name: str, rng: np.random.Generator) -> Start:
+        return NAMED[name](rng, self.model, self.data)
+
+    def _anneal(self, name: str, rng: np.random.Generator) -> Start:
+        """A start that knows nothing, led to where falling noise takes it."""
+        start = self._begin(name, rng)
+        return anneal(rng, self.engine, self.model, self.data, start, self.stop.is_set)
 
     def _race(
         self, starts: list[Start], generators: list[np.random.Generator], bar: Progress

@@ -31,6 +31,7 @@ SUMS_AFRESH = 64  # sweeps after which T = ZᵀX is summed again from the data
 METROPOLIS_WIDTH = 0.05  # the paper's step
 WORK = 1e11  # multiply-adds a chain may cost when the number of sweeps is left open: minutes
 FEWEST, MOST = 100, 1000  # sweeps of such a chain
+ANNEALED = ("prior", "empty", "race")  # starts that know nothing of the data, or try such
 
 
 @dataclass
@@ -60,6 +61,8 @@ class CollapsedGibbs(Settings, Engine):
     ``sigma_step`` is "slice" (on log σ) or "metropolis" (uniform ±0.05, as Anand 2015).
     ``moves`` attempts a sweep change whole columns (split, join, turn, drop), by which chains leave
     modes that a change of one bit at a time does not leave; 0 is the plain Gibbs sampler.
+    ``anneal`` sweeps under falling noise come before the first of a chain that begins at "prior" or
+    "empty" (in a race, of those contenders); they belong to the start and are not recorded.
 
     >>> CollapsedGibbs(sweeps=200, chains=2).kept
     100
@@ -71,7 +74,8 @@ class CollapsedGibbs(Settings, Engine):
     chains: int = 4
     init: Any = "race"
     sigma_step: str = "slice"
-    moves: int = 10
+    moves: int = 5
+    anneal: int = 0
 
     needs_prior: ClassVar[tuple[type, ...]] = (PredictsRow,)
     needs_likelihood: ClassVar[tuple[type, ...]] = (Collapsed, GaussianRows)
@@ -82,6 +86,7 @@ class CollapsedGibbs(Settings, Engine):
             if name != "sweeps" or self.sweeps is not None:
                 whole_number("CollapsedGibbs", name, getattr(self, name), least)
         whole_number("CollapsedGibbs", "moves", self.moves, 0)
+        whole_number("CollapsedGibbs", "anneal", self.anneal, 0)
         if self.burn_in is not None:
             whole_number("CollapsedGibbs", "burn_in", self.burn_in, 0)
             if self.sweeps is not None and self.burn_in >= self.sweeps:
@@ -95,6 +100,11 @@ class CollapsedGibbs(Settings, Engine):
                 f"not {self.sigma_step!r}."
             )
         check_init("CollapsedGibbs", self.init)
+        if self.anneal and not (isinstance(self.init, str) and self.init in ANNEALED):
+            raise ValueError(
+                "CollapsedGibbs: anneal melts whatever it begins from, so init must be "
+                f"{', '.join(map(repr, ANNEALED))}; leave anneal at 0 for another start."
+            )
 
     def planned(self, data: Data, n_features: int) -> Self:
         """This engine with a number of sweeps: as given, or as many as suit data and features."""
