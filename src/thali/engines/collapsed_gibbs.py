@@ -180,17 +180,17 @@ class CollapsedGibbs(Settings, Engine):
         self, rng: np.random.Generator, data: Data, state: State, tables: FeatureTables
     ) -> None:
         """Attempts at changes of whole columns; S and G are left to the sweep to make afresh."""
-        from thali.kernels.column_moves import ColumnLaw, column_moves
+        from thali.kernels import column_moves as kernel
 
-        law = ColumnLaw(
+        law = kernel.ColumnLaw(
             *column_tables(tables, data.n),
             tables.capacity,
             state.hyper["sigma_x"],
             state.hyper["sigma_a"],
             float(data.d),
         )
-        state.rows, state.n_features, _ = column_moves(
-            rng, data.reduced, state.rows, state.n_features, law, self.moves
+        state.rows, state.n_features, _ = kernel.column_moves(
+            rng, data.reduced, state.rows, state.n_features, law, self.moves, kernel.SHARES
         )
 
     def _resample_scales(

@@ -31,7 +31,7 @@ from thali.kernels.column_proposals import code_anew, flips_from_urn, residue_co
 from thali.kernels.maintained_rows import FAST, flip, grow, swap_features
 
 TURN, DROP, DISSOLVE, RESIDUE = 0, 1, 2, 3
-UP_TO = (0.4, 0.6, 0.8, 1.0)  # cumulative shares of the four kinds
+SHARES = np.array([0.4, 0.2, 0.2, 0.2])  # of the four kinds among the attempts
 BIRTHS = (0.0, 0.1, 0.1, 0.5)  # of each kind, the share of attempts that add a column
 
 
@@ -147,6 +147,18 @@ def turn(X, rows, k, e, d):
     rows.m[e] = m
     for c in range(X.shape[1]):
         rows.T[e, c] += rows.T[d, c] - 2.0 * shared[c]
+
+
+@njit(cache=True, nogil=True)
+def sum_again(X, rows, e):
+    """T of column e from its rows: turns add sums to sums, and with them their errors, which would
+    otherwise grow like Fibonacci's numbers."""
+    t = rows.T[e]
+    t[:] = 0.0
+    for n in range(X.shape[0]):
+        if rows.Z[n, e]:
+            for c in range(X.shape[1]):
+                t[c] += X[n, c]
 
 
 @njit(cache=True, nogil=True)
@@ -289,6 +301,10 @@ def attempt(rng, X, rows, k, law, now, kind, born, v, flips):
         there = log_evidence(rows.C, rows.T, after, law)
         log_ratio += there - now
     if np.log(1.0 - rng.random()) < log_ratio:
+        if first >= 0:
+            sum_again(X, rows, first)
+        if second >= 0:
+            sum_again(X, rows, second)
         if after < whole:
             rows.Z[:, d] = 0
         return after, there, True
@@ -302,7 +318,7 @@ def attempt(rng, X, rows, k, law, now, kind, born, v, flips):
 
 
 @njit(cache=True, nogil=True)
-def column_moves(rng, X, rows, k, law, attempts):
+def column_moves(rng, X, rows, k, law, attempts, shares):
     """A number of attempts; returns the arrays, K, and how many of each kind were taken.
 
     C and T are right afterwards, S and G are not.
@@ -312,10 +328,11 @@ def column_moves(rng, X, rows, k, law, attempts):
     flips = np.zeros((X.shape[0], 2), np.int64)
     now = log_evidence(rows.C, rows.T, k, law)
     for _ in range(attempts):
-        u = rng.random()
-        kind = 0
-        while u >= UP_TO[kind]:
+        u = rng.random() - shares[TURN]
+        kind = TURN
+        while u >= 0.0 and kind < RESIDUE:
             kind += 1
+            u -= shares[kind]
         born = rng.random() < BIRTHS[kind]
         if not born and k == 0:
             continue
