@@ -5,7 +5,7 @@ hyperparameters; shortfall = (truth − found) / |truth|. A negative shortfall i
 
     planted_b    1000×100, K = 4    z ~ Bernoulli(0.5), Gaussian features, σ_x = 0.1
     planted_c    500×100            Z ~ IBP(3), σ_x = 0.5
-    mixed        400×200, K = 15    frequencies spread from 0.02 to 0.6, Gaussian features, σ_x = 0.8
+    mixed        400×200, K = 15    frequencies spread over 0.02 … 0.6, Gaussian features, σ_x = 0.8
     crowded      2000×60, K = 30    the same in fewer dimensions than twice K, σ_x = 0.7
 
 The first is begun at a draw from the prior and annealed, or not; the others at the default start.

@@ -197,7 +197,7 @@ def test_a_column_split_at_random_is_joined_again(seed):
     "settings", [{"moves": -1}, {"moves": 2.5}, {"anneal": -1}, {"anneal": 10, "init": "ica"}]
 )
 def test_bad_settings_are_refused(settings):
-    with pytest.raises((ValueError, TypeError), match="CollapsedGibbs: (moves|anneal)"):
+    with pytest.raises((ValueError, TypeError), match=r"CollapsedGibbs: (moves|anneal)"):
         thali.CollapsedGibbs(**settings)
 
 

@@ -7,8 +7,9 @@ matrices with K labelled columns, none empty, the target is
     π(Z) ∝ P(X | Z) · F_K / K! · ∏_k e^{λ_{m_k}},    F_K = 1, or K_max! / (K_max − K)!
 
 the class's posterior spread evenly over its labelings: K!/∏_h K_h! of them, so the K_h! of
-P([Z]) cancel and equal columns need no counting. A column that is born takes one of K + 1 places, and
-one of K + 1 columns dies, so that only the 1/(K + 1) of π is left of all multiplicities.
+P([Z]) cancel and equal columns need no counting. A column that is born takes one of K + 1 places,
+and one of K + 1 columns dies, so that only the 1/(K + 1) of π is left of all multiplicities.
+(Even labels let each move take its column to the last place, and ``shuffle`` restores them.)
 
     turn       e ← e ⊕ d for one or two e; its own inverse, so the proposal is symmetric
     drop       turn none, one or two by d, then d dies;  inverse: d from the prior's law of a
@@ -218,7 +219,7 @@ def bring(rng, X, rows, k, law, kind, born, v):
     """
     if not born:
         swap_features(rows, k, int(rng.random() * k), k - 1)
-        if kind == DROP or kind == DISSOLVE:
+        if kind in (DROP, DISSOLVE):
             return law.potential[int(rows.m[k - 1])] - law.log_mass
         return 0.0
     log_q = 0.0
@@ -270,7 +271,7 @@ def attempt(rng, X, rows, k, law, now, kind, born, v, flips):
     C, T, m = rows.C[:whole, :whole].copy(), rows.T[:whole].copy(), rows.m[:whole].copy()
     first = -1
     second = -1
-    if kind == TURN or kind == DROP:
+    if kind in (TURN, DROP):
         partners = 1 + int(2.0 * rng.random()) if kind == TURN else int(3.0 * rng.random())
         if partners > d:
             if born:

@@ -1,6 +1,6 @@
 r"""Annealing: the noise falls from a scale at which nothing is worth a feature to a start's own.
 
-    σ_x(t) = hot (cold/hot)^{t/(T−1)},  t = 0 … T−1,   hot² = λ_max(XᵀX) / N,  cold = σ_x of the start
+    σ_x(t) = hot (cold/hot)^{t/(T−1)},  t = 0 … T−1,  hot² = λ_max(XᵀX)/N,  cold the start's σ_x
 
 At small noise, features born to rows that nothing explains yet are many and entangled, and no move
 undoes them all. Under large noise only what many rows share is worth a feature; as the noise falls,
