@@ -26,7 +26,7 @@ from thali.data import Data
 from thali.machine import cores
 from thali.model import Model
 from thali.progress import Progress
-from thali.starts import NAMED, Finish, Start, given_start, rank, shake
+from thali.starts import NAMED, Finish, Start, anneal, given_start, rank, shake
 from thali.trace import ChainTrace, Trace, freeze_chain, thaw_chain
 
 SLICE = 0.1  # seconds a thread stays with one chain before it turns to the one furthest behind
@@ -144,16 +144,26 @@ class _Loop:
         generators = [np.random.default_rng(s) for s in sequence.spawn(len(names))]
         self.data.singular_values  # noqa: B018 computed once, before threads need it
         self.data.squares  # noqa: B018
-        if init == "empty":
+        if init == "empty" and getattr(self.engine, "anneal", 0) == 0:
             return [NAMED[init](generators[0], self.model, self.data)] * chains
-        jobs = [
-            partial(NAMED[name], rng, self.model, self.data)
-            for name, rng in zip(names, generators, strict=True)
-        ]
-        starts = self._in_threads(jobs, bar, "finding starts")
+        starts = self._begin(names, generators, bar)
         if init != "race":
             return starts
         return self._race(starts, generators, sequence, bar)
+
+    def _begin(
+        self, names: Sequence[str], generators: list[np.random.Generator], bar: Progress
+    ) -> list[Start]:
+        """The named starts; one that knows nothing of the data is annealed if the engine asks."""
+
+        def make(name: str, rng: np.random.Generator) -> Start:
+            start = NAMED[name](rng, self.model, self.data)
+            if name in ("prior", "empty") and getattr(self.engine, "anneal", 0) > 0:
+                return anneal(rng, self.engine, self.model, self.data, start, self.stop.is_set)
+            return start
+
+        jobs = [partial(make, *pair) for pair in zip(names, generators, strict=True)]
+        return self._in_threads(jobs, bar, "finding starts")
 
     def _race(
         self,
@@ -166,8 +176,7 @@ class _Loop:
         entrants = self._heat(starts, generators, bar)
         kind = max(entrants, key=lambda entrant: entrant[0].level)[0].start.name
         more = [np.random.default_rng(s) for s in sequence.spawn(self.engine.chains - 1)]
-        again = [partial(NAMED[kind], rng, self.model, self.data) for rng in more]
-        entrants += self._heat(self._in_threads(again, bar, "finding starts"), more, bar)
+        entrants += self._heat(self._begin([kind] * len(more), more, bar), more, bar)
         best = sorted(entrants, key=lambda entrant: -entrant[0].level)[: self.engine.chains]
         capacity = self.model.at(self.model.start(self.data)).prior.tables(self.data.n).capacity  # type: ignore[attr-defined]
         finishes = self._in_threads(
