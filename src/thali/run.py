@@ -219,12 +219,12 @@ class _Loop:
         Where the number of sweeps was left open, all chains first come to ``LOOK``, and the most
         features among them then tells how many sweeps to make.
         """
-        if self.given.sweeps is None:
+        if getattr(self.given, "sweeps", 0) is None:
             self._drive(bar, LOOK)
             if all(len(chain.trace.scalars) >= LOOK for chain in self.chains):
                 k = max(int(chain.trace.scalars[LOOK - 1][0]) for chain in self.chains)
                 self.engine = self.given.planned(self.data, k)
-        self._drive(bar, self.engine.sweeps)
+        self._drive(bar, self.engine.steps(self.data))
 
     def _drive(self, bar: Progress, until: int) -> None:
         """Let threads take turns on the chains until all are at sweep ``until`` or a stop."""
@@ -245,7 +245,8 @@ class _Loop:
                 threads[0].join(0.02) if threads[0].is_alive() else time.sleep(0.005)
                 bar.update(
                     [chain.trace for chain in self.chains],
-                    self.engine.sweeps * self.engine.chains,
+                    self.engine.steps(self.data) * self.engine.chains,
+                    self.engine.unit,
                 )
                 if time.monotonic() > self.deadline:
                     self._halt("time budget")
@@ -294,7 +295,7 @@ class _Loop:
             info = engine.step(chain.rng, self.model, self.data, chain.state)
             chain.trace.record(info)
             step = len(chain.trace.scalars) - 1 - engine.burned
-            if step % engine.thin == 0:
+            if engine.kind == "draws" and step % engine.thin == 0:
                 chain.trace.keep(chain.state.Z, burning=step < 0)
             if self.stop.is_set() or time.monotonic() > until:
                 return
@@ -387,7 +388,11 @@ class _Loop:
             if not chain.trace.scalars:  # stopped before the first sweep: there must be one
                 info = self.engine.step(chain.rng, self.model, self.data, chain.state)
                 chain.trace.record(info)
-            if not chain.trace.kept_Z:
+            if self.engine.kind == "weighted":
+                chain.trace.keep_population(
+                    self.engine.population(chain.rng, self.model, self.data, chain.state)
+                )
+            elif not chain.trace.kept_Z:
                 chain.trace.keep_later_half(chain.state.Z)
         chains = [chain.trace for chain in self.chains]
         return Trace(
@@ -398,7 +403,7 @@ class _Loop:
             self.starts,
             self.stopped,
             self._seconds(),
-            self.engine.sweeps,
+            self.engine.steps(self.data),
         )
 
     def _seconds(self) -> float:

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from thali.engines.base import Info
+from thali.engines.base import Info, Population
+from thali.point_estimate import spaced
 
 
 class Draw(NamedTuple):
@@ -25,11 +26,15 @@ class Draw(NamedTuple):
     sigma_x: float
     sigma_a: float
     log_joint: float
+    weight: float  # all weights sum to one; draws of a chain have equal ones
 
 
 @dataclass
 class ChainTrace:
-    """One chain's record: a row of scalars for each step, and the kept Z."""
+    """One chain's record: a row of scalars for each step, and the kept Z.
+
+    Weighted draws are no steps: they have scalars of their own (``population``) and ``weights``.
+    """
 
     names: list[str] = field(default_factory=list)
     scalars: list[tuple[float, ...]] = field(default_factory=list)
@@ -37,6 +42,9 @@ class ChainTrace:
     kept_Z: list[np.ndarray] = field(default_factory=list)
     drift: float = 0.0
     burning: deque[tuple[int, np.ndarray]] = field(default_factory=deque)  # the later half so far
+    weights: list[float] = field(default_factory=list)
+    population: list[tuple[float, ...]] = field(default_factory=list)
+    log_evidence: float = float("nan")
 
     def record(self, info: Info) -> None:
         """Note the scalars of a step."""
@@ -64,6 +72,19 @@ class ChainTrace:
         self.kept_Z = [packed for _, packed in kept]
 
 
+    def keep_population(self, found: Population) -> None:
+        """Keep the weighted draws with which an engine ends."""
+        self.kept_at = [len(self.scalars) - 1] * len(found.Z)
+        self.kept_Z = list(found.Z)
+        self.weights = found.weights.tolist()
+        self.population = [tuple(row) for row in found.scalars.tolist()]
+        self.log_evidence = found.log_evidence
+
+    def kept_scalars(self) -> list[tuple[float, ...]]:
+        """The scalars of each kept draw."""
+        return self.population or [self.scalars[i] for i in self.kept_at]
+
+
 @dataclass
 class Trace:
     """All chains of a run, and how it ended."""
@@ -76,6 +97,12 @@ class Trace:
     stopped: str = "finished"
     seconds: float = 0.0
     sweeps: int = 0  # planned for each chain
+
+    @property
+    def log_evidence(self) -> float:
+        """The logarithm of the mean of the chains' estimates of P(X)."""
+        each = np.array([chain.log_evidence for chain in self.chains])
+        return float(np.logaddexp.reduce(each) - np.log(len(each)))
 
     @property
     def names(self) -> list[str]:
@@ -97,7 +124,7 @@ class Trace:
         """The scalars of the kept draws: name → (chains, draws), cut to the shortest chain."""
         draws = min(len(chain.kept_at) for chain in self.chains)
         table = np.array(
-            [[chain.scalars[i] for i in chain.kept_at[:draws]] for chain in self.chains]
+            [chain.kept_scalars()[:draws] for chain in self.chains]
         ).reshape(len(self.chains), draws, len(self.names))
         return {name: table[:, :, i] for i, name in enumerate(self.names)}
 
@@ -107,23 +134,48 @@ class Trace:
     def matrices(self) -> Iterator[tuple[np.ndarray, dict[str, float]]]:
         """Every kept Z with its scalars, chain after chain."""
         for chain in self.chains:
-            for at, packed in zip(chain.kept_at, chain.kept_Z, strict=True):
-                yield self._unpack(packed), dict(zip(chain.names, chain.scalars[at], strict=True))
+            for scalars, packed in zip(chain.kept_scalars(), chain.kept_Z, strict=True):
+                yield self._unpack(packed), dict(zip(chain.names, scalars, strict=True))
 
     def pick(self, indices: Any) -> list[tuple[np.ndarray, dict[str, float]]]:
         """Some of ``matrices()`` by position."""
-        flat = [(c, i) for c, chain in enumerate(self.chains) for i in range(len(chain.kept_Z))]
-        found = []
-        for index in indices:
-            c, i = flat[index]
-            chain = self.chains[c]
-            scalars = dict(zip(chain.names, chain.scalars[chain.kept_at[i]], strict=True))
-            found.append((self._unpack(chain.kept_Z[i]), scalars))
-        return found
+        flat = [
+            (packed, scalars)
+            for chain in self.chains
+            for packed, scalars in zip(chain.kept_Z, chain.kept_scalars(), strict=True)
+        ]
+        names = self.names
+        return [
+            (self._unpack(flat[i][0]), dict(zip(names, flat[i][1], strict=True))) for i in indices
+        ]
+
+    def weights(self) -> np.ndarray:
+        """The weight of every kept draw, in the order of ``matrices()``; they sum to one."""
+        if self.kind != "weighted":
+            return np.full(len(self), 1.0 / len(self))
+        return np.concatenate([chain.weights for chain in self.chains]) / len(self.chains)
+
+    def means(self) -> dict[str, float]:
+        """The posterior mean of each scalar over the kept draws."""
+        if self.kind != "weighted":
+            return {name: float(values.mean()) for name, values in self.kept().items()}
+        table = np.array([row for chain in self.chains for row in chain.kept_scalars()])
+        middle = table[0] + self.weights() @ (table - table[0])  # exact for a fixed number
+        return dict(zip(self.names, middle.tolist(), strict=True))
+
+    def spread(self, most: int) -> np.ndarray:
+        """Positions of at most ``most`` draws to stand for all with equal weight.
+
+        Evenly spaced along the chains; weighted draws at evenly spaced shares of their weight.
+        """
+        if self.kind != "weighted":
+            return spaced(len(self), most)
+        shares = (np.arange(most) + 0.5) / most
+        return np.minimum(np.searchsorted(np.cumsum(self.weights()), shares), len(self) - 1)
 
     def log_joints(self) -> np.ndarray:
         """The log joint of every kept draw, in the order of ``matrices()``."""
-        return np.array([c.scalars[i][1] for c in self.chains for i in c.kept_at])
+        return np.array([scalars[1] for c in self.chains for scalars in c.kept_scalars()])
 
     def _unpack(self, packed: np.ndarray) -> np.ndarray:
         return np.unpackbits(packed, axis=0, count=self.n).astype(bool)
@@ -133,13 +185,22 @@ class Trace:
         import arviz
 
         if self.kind != "draws":
-            raise ValueError(f"This result is {self.kind}, not draws; it has no ArviZ posterior.")
+            raise ValueError(
+                f"This result is {self.kind}, not draws of a chain; it has no ArviZ posterior. "
+                "draws() yields its draws with their weights."
+            )
         kept = self.kept()
         kept["n_features"] = kept["n_features"].astype(int)
         return arviz.from_dict(posterior=kept)
 
     def diagnostics(self) -> dict[str, dict[str, float]]:
-        """R-hat and bulk effective sample size of each kept scalar, NaN where undefined."""
+        """R-hat and bulk effective sample size of each kept scalar, NaN where undefined.
+
+        Weighted draws have no R-hat; their effective size 1/Σw² is that of the weights.
+        """
+        if self.kind == "weighted":
+            ess = float(1.0 / np.square(self.weights()).sum())
+            return {name: {"rhat": float("nan"), "ess": ess} for name in self.names}
         found = {}
         for name, values in self.kept().items():
             rhat = ess = float("nan")
@@ -170,6 +231,11 @@ class Trace:
             "names": self.names,
             "drift": [chain.drift for chain in self.chains],
         }
+        if self.kind == "weighted":
+            meta["log_evidence"] = [chain.log_evidence for chain in self.chains]
+            for c, chain in enumerate(self.chains):
+                arrays[f"chain{c}_weights"] = np.array(chain.weights)
+                arrays[f"chain{c}_population"] = np.array(chain.population)
         return arrays, meta
 
     @classmethod
@@ -179,6 +245,10 @@ class Trace:
             thaw_chain(arrays, f"chain{c}", meta["names"], drift)
             for c, drift in enumerate(meta["drift"])
         ]
+        for c, log_evidence in enumerate(meta.get("log_evidence", [])):
+            chains[c].weights = arrays[f"chain{c}_weights"].tolist()
+            chains[c].population = [tuple(row) for row in arrays[f"chain{c}_population"].tolist()]
+            chains[c].log_evidence = log_evidence
         return cls(
             meta["n"],
             chains,

@@ -18,7 +18,7 @@ from thali.hyperparameters import SMALLEST, Gamma, Law, as_number, check_hyperpa
 from thali.priors.base import PredictsRow, Sequential
 from thali.priors.seating import seat
 from thali.settings import Settings, whole_number
-from thali.structures import FeatureCounts, FeatureTables, feature_counts
+from thali.structures import FeatureCounts, FeatureTables, NextRow, feature_counts
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,9 @@ class IBP(Settings, PredictsRow, Sequential):
         m = np.arange(n, dtype=float)
         with np.errstate(divide="ignore"):
             return FeatureTables(np.log(m) - np.log(n - m), float(np.log(alpha / n)), -1)
+
+    def next_row(self, n: int, hyper: dict[str, Any]) -> NextRow:
+        return NextRow(0.0, float(n), np.log(hyper["alpha"] / n), -1)
 
     def log_prob(self, Z: Any) -> float:
         return self.log_prob_counts(feature_counts(Z))

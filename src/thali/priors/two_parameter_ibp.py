@@ -18,7 +18,7 @@ from thali.hyperparameters import Gamma, Law, as_number, check_hyperparameter, s
 from thali.priors.base import PredictsRow, Sequential
 from thali.priors.ibp import buffet, harmonic, resample_mass
 from thali.settings import Settings, whole_number
-from thali.structures import FeatureCounts, FeatureTables, feature_counts
+from thali.structures import FeatureCounts, FeatureTables, NextRow, feature_counts
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,10 @@ class TwoParameterIBP(Settings, PredictsRow, Sequential):
         with np.errstate(divide="ignore"):
             log_odds = np.log(m) - np.log(beta + n - 1.0 - m)
         return FeatureTables(log_odds, float(np.log(alpha * beta / (beta + n - 1.0))), -1)
+
+    def next_row(self, n: int, hyper: dict[str, Any]) -> NextRow:
+        rest = hyper["beta"] + n - 1.0
+        return NextRow(0.0, rest, np.log(hyper["alpha"] * hyper["beta"] / rest), -1)
 
     def log_prob(self, Z: Any) -> float:
         return self.log_prob_counts(feature_counts(Z))
