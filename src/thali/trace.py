@@ -71,7 +71,6 @@ class ChainTrace:
         self.kept_at = [at for at, _ in kept]
         self.kept_Z = [packed for _, packed in kept]
 
-
     def keep_population(self, found: Population) -> None:
         """Keep the weighted draws with which an engine ends."""
         self.kept_at = [len(self.scalars) - 1] * len(found.Z)
@@ -123,9 +122,9 @@ class Trace:
     def kept(self) -> dict[str, np.ndarray]:
         """The scalars of the kept draws: name → (chains, draws), cut to the shortest chain."""
         draws = min(len(chain.kept_at) for chain in self.chains)
-        table = np.array(
-            [chain.kept_scalars()[:draws] for chain in self.chains]
-        ).reshape(len(self.chains), draws, len(self.names))
+        table = np.array([chain.kept_scalars()[:draws] for chain in self.chains]).reshape(
+            len(self.chains), draws, len(self.names)
+        )
         return {name: table[:, :, i] for i, name in enumerate(self.names)}
 
     def __len__(self) -> int:

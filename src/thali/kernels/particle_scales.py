@@ -16,6 +16,7 @@ from thali.kernels.evidence import log_evidence, spectrum
 from thali.kernels.maintained_rows import Rows, refresh
 
 FIXED, GAMMA, INVERSE_GAMMA = 0, 1, 2
+FINEST = 1e-6  # of σ_x/σ_a: what is finer is lost in double precision, and its law is cut there
 NARROWEST = 1e-15  # of a slice, where the value stays as it is
 
 
@@ -39,7 +40,9 @@ class Seen(NamedTuple):
 def rows_of(particles, p):
     """One particle's arrays as the kernels of a single matrix take them (there is no Z)."""
     none = np.zeros((0, 0), np.uint8)
-    return Rows(none, particles.m[p], particles.C[p], particles.T[p], particles.S[p], particles.G[p])
+    return Rows(
+        none, particles.m[p], particles.C[p], particles.T[p], particles.S[p], particles.G[p]
+    )
 
 
 @njit(cache=True, nogil=True)
@@ -70,6 +73,8 @@ def log_target(at, which, law, d, t, seen, sigma_x, sigma_a):
         sigma_x = value
     else:
         sigma_a = value
+    if sigma_x < FINEST * sigma_a:
+        return -np.inf
     evidence = log_evidence(d, t, seen.squares, seen.n, seen.dimensions, sigma_x, sigma_a)
     value = log_law(law, value) + evidence + at
     return -np.inf if np.isnan(value) else value
