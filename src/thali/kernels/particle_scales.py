@@ -1,7 +1,7 @@
 r"""The scales of many particles: log P(X | Z, σ_x, σ_a) of each, and a slice step on log σ.
 
-Both read a particle's C = ZᵀZ and T = ZᵀX only, through the eigenvalues of C (``evidence``), so that
-a value of σ costs O(K). A changed σ changes r, and S and G are made afresh.
+Both read a particle's C = ZᵀZ and T = ZᵀX only, through the eigenvalues of C (``evidence``), so
+that a value of σ costs O(K). A changed σ changes r, and S and G are made afresh.
 """
 
 from __future__ import annotations
