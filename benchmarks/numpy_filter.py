@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
 LEAST = 1e-4  # of the probability with which a bit is proposed
+TIE = 1e-9  # gains closer than this are equal columns, of which the first is taken
 
 
 @dataclass
@@ -57,10 +58,13 @@ def mode(p: Particle, x: NDArray, odds: NDArray, numbers: Numbers) -> NDArray:
         e = x - z @ p.mu
         sign = 1.0 - 2.0 * z
         gain = sign * odds + precision * (2.0 * sign * (p.mu @ e) - (p.mu**2).sum(axis=1))
-        best = int(np.argmax(gain)) if len(z) else 0
-        if not len(z) or gain[best] <= 0.0:
+        best, which = 0.0, -1
+        for i, value in enumerate(gain):
+            if value > best + TIE:
+                best, which = value, i
+        if which < 0:
             break
-        z[best] = 1.0 - z[best]
+        z[which] = 1.0 - z[which]
     return z
 
 

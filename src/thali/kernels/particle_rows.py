@@ -41,6 +41,7 @@ from thali.kernels.maintained_rows import (
 
 LEAST = 1e-4  # of the probability with which a bit is proposed
 WIDEST = float(np.log(1.0 / LEAST - 1.0))
+TIE = 1e-9  # gains closer than this are equal columns, of which the first is taken
 LOST_DIGITS = 3e4  # Σ V² of rows that came, before S and G are made afresh
 NEGLIGIBLE = -36.0  # log of a share that rounding loses
 
@@ -189,7 +190,7 @@ def find_mode(S, G, b, k, odds, precision, z, s, h):
         for i in range(k):
             sign = -1.0 if z[i] else 1.0
             gain = sign * (odds[i] + 2.0 * precision * (b[i] - h[i])) - precision * G[i, i]
-            if gain > best:
+            if gain > best + TIE:
                 best = gain
                 which = i
         if which < 0:
