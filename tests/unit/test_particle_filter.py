@@ -53,12 +53,9 @@ def plain():
     return module
 
 
-@pytest.mark.parametrize(("sigma_x", "error"), [(0.6, 1e-8), (0.02, 1e-6)])
-def test_proposals_weights_and_changes_are_those_of_plain_numpy(plain, rng, sigma_x, error):
-    """Forty rows of six particles without resampling, from the same uniform numbers.
-
-    Small noise costs digits: ρ is a difference of sums, of which the weight takes ρ/2σ_x².
-    """
+@pytest.mark.parametrize("sigma_x", [0.6, 0.15])
+def test_proposals_weights_and_changes_are_those_of_plain_numpy(plain, rng, sigma_x):
+    """Forty rows of six particles without resampling, from the same uniform numbers."""
     X = (rng.random((40, 3)) < 0.4) @ rng.normal(size=(3, 5)) + sigma_x * rng.normal(size=(40, 5))
     data = Data.validate(X)
     numbers = plain.Numbers(1.3, sigma_x, 0.9)
@@ -78,7 +75,7 @@ def test_proposals_weights_and_changes_are_those_of_plain_numpy(plain, rng, sigm
             z, new, weight = plain.propose(u[p], other, x, n + 1, numbers)
             assert (ours.z[p, : len(z)] == z).all()
             assert ours.new[p] == new
-            assert ours.log_weight[p] == pytest.approx(weight, rel=error, abs=error)
+            assert ours.log_weight[p] == pytest.approx(weight, rel=1e-8, abs=1e-8)
             plain.extend(other, x, z, new, numbers)
             other.S, other.mu = afresh(other.Z, X[: n + 1], numbers.r)
         kernel.extend(state.particles, laws, x, x2, ours, 0, 6)
