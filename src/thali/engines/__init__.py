@@ -2,5 +2,6 @@
 
 from thali.engines.collapsed_gibbs import CollapsedGibbs
 from thali.engines.particle_filter import ParticleFilter
+from thali.engines.uncollapsed_gibbs import UncollapsedGibbs
 
-__all__ = ["CollapsedGibbs", "ParticleFilter"]
+__all__ = ["CollapsedGibbs", "ParticleFilter", "UncollapsedGibbs"]

@@ -49,7 +49,8 @@ def rows_of(particles, p):
 def log_evidences(particles, seen, sigma_x, sigma_a, out, first, last):
     """Fill log P(X | Z, σ_x, σ_a) of each particle."""
     for p in range(first, last):
-        d, t = spectrum(rows_of(particles, p), particles.k[p])
+        k = particles.k[p]
+        d, t = spectrum(particles.C[p, :k, :k].copy(), particles.T[p, :k])
         out[p] = log_evidence(d, t, seen.squares, seen.n, seen.dimensions, sigma_x[p], sigma_a[p])
 
 
@@ -109,7 +110,7 @@ def move_scales(rng, particles, seen, law_x, law_a, sigma_x, sigma_a, first, las
     for p in range(first, last):
         k = particles.k[p]
         rows = rows_of(particles, p)
-        d, t = spectrum(rows, k)
+        d, t = spectrum(particles.C[p, :k, :k].copy(), particles.T[p, :k])
         # the standard deviations of log σ when K is settled: 1/√(2nD) and 1/√(2KD)
         if law_x.family != FIXED:
             width = min(1.0, 3.0 / np.sqrt(2.0 * seen.n * seen.dimensions))
