@@ -73,6 +73,7 @@ LONG = {
     "N=2 ibp conditional α=3",
     "N=3 two_parameter two passes α~Gamma",
     "N=3 finite conditional α~Gamma",
+    "N=3 two_parameter σ inferred, two passes",
 }
 FLAT = {
     f"{kind} {proposal}": (kind, proposal)
@@ -182,6 +183,7 @@ def test_a_flat_likelihood_gives_back_the_prior(name, seed):
     judge("particle_filter", p_values)
 
 
+@pytest.mark.slow
 def test_filter_agrees_with_the_gibbs_sampler(seed):
     """Ten rows, by the means over independent filters, each weighted by its evidence."""
     rng = np.random.default_rng(seed)
