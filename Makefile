@@ -62,6 +62,7 @@ test-all: lint
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/imports.py
 	$(BIN)/python benchmarks/collapsed_gibbs.py
+	$(BIN)/python benchmarks/particle_filter.py
 	$(BIN)/python benchmarks/quality.py
 	$(BIN)/python benchmarks/mixing.py
 

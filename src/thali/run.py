@@ -238,12 +238,12 @@ class _Loop:
         Where the number of sweeps was left open, all chains first come to ``LOOK``, and the most
         features among them then tells how many sweeps to make.
         """
-        if self.given.sweeps is None:
+        if getattr(self.given, "sweeps", 0) is None:
             self._drive(bar, LOOK)
             if all(len(chain.trace.scalars) >= LOOK for chain in self.chains):
                 k = max(int(chain.trace.scalars[LOOK - 1][0]) for chain in self.chains)
                 self.engine = self.given.planned(self.data, k)
-        self._drive(bar, self.engine.sweeps)
+        self._drive(bar, self.engine.steps(self.data))
 
     def _drive(self, bar: Progress, until: int) -> None:
         """Let threads take turns on the chains until all are at sweep ``until`` or a stop."""
@@ -261,7 +261,8 @@ class _Loop:
                 self._wait()
                 bar.update(
                     [chain.trace for chain in self.chains],
-                    self.engine.sweeps * self.engine.chains,
+                    self.engine.steps(self.data) * self.engine.chains,
+                    self.engine.unit,
                 )
                 if time.monotonic() > self.deadline:
                     self._halt("time budget")
@@ -321,7 +322,7 @@ class _Loop:
             info = engine.step(chain.rng, self.model, self.data, chain.state)
             chain.trace.record(info)
             step = len(chain.trace.scalars) - 1 - engine.burned
-            if step % engine.thin == 0:
+            if engine.kind == "draws" and step % engine.thin == 0:
                 keepsakes = engine.keepsakes(self.model, chain.state)
                 chain.trace.keep(chain.state.Z, keepsakes, burning=step < 0)
             if self.stop.is_set() or time.monotonic() > until:
@@ -415,7 +416,11 @@ class _Loop:
             if not chain.trace.scalars:  # stopped before the first sweep: there must be one
                 info = self.engine.step(chain.rng, self.model, self.data, chain.state)
                 chain.trace.record(info)
-            if not chain.trace.kept:
+            if self.engine.kind == "weighted":
+                chain.trace.keep_population(
+                    self.engine.population(chain.rng, self.model, self.data, chain.state)
+                )
+            elif not chain.trace.kept:
                 keepsakes = self.engine.keepsakes(self.model, chain.state)
                 chain.trace.keep_later_half(chain.state.Z, keepsakes)
         chains = [chain.trace for chain in self.chains]
@@ -427,7 +432,7 @@ class _Loop:
             self.starts,
             self.stopped,
             self._seconds(),
-            self.engine.sweeps,
+            self.engine.steps(self.data),
         )
 
     def _seconds(self) -> float:

@@ -29,6 +29,7 @@ TESTS = {  # family -> how many tests judge p-values in it; each family asserts 
     "enumeration": 86,
     "prior_recovery": 18,
     "geweke": 8,
+    "particle_filter": 21,
     "uncollapsed": 26,
     "column_moves": 27,
 }

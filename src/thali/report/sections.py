@@ -28,7 +28,7 @@ MOST_COLUMNS = 30
 DRIFT_LIMIT = 1e-8
 NOTHING = Markup("<p>No features were found: noise alone explains these data best.</p>")
 STOPPED = {
-    "finished": "finished all its sweeps",
+    "finished": "finished all its steps",
     "interrupted": "interrupted; what was computed until then is kept",
     "time budget": "stopped when its time was up; what was computed until then is kept",
 }
@@ -98,8 +98,11 @@ def convergence(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Ma
         class_=f"verdict {found.level}",
     )
     lines = scalars(model)
+    recorded = "The numbers that every sweep records, after burn-in"
+    if model.kind_ == "weighted":
+        recorded = "The numbers of the particles, by weight"
     numbers = table(
-        "The numbers that every sweep records, after burn-in",
+        recorded,
         ["quantity", "chains", "R-hat", "effective draws", "mean", "90% interval"],
         [_scalar_row(line) for line in lines],
     )
