@@ -139,15 +139,16 @@ class _Loop:
         """A start for each chain, as the engine's ``init`` says."""
         init, chains = self.engine.init, self.engine.chains
         if not isinstance(init, str):
-            return [given_start(init, self.model, self.data)] * chains
+            return [given_start(init, self.model, self.data.filled)] * chains
         names = CONTENDERS if init == "race" else (init,) * chains
         generators = [np.random.default_rng(s) for s in sequence.spawn(len(names))]
-        self.data.singular_values  # noqa: B018 computed once, before threads need it
-        self.data.squares  # noqa: B018
+        data = self.data.filled  # starts look at complete data; where they end is judged on X
+        data.singular_values  # noqa: B018 computed once, before threads need it
+        data.squares  # noqa: B018
         if init == "empty":
-            return [NAMED[init](generators[0], self.model, self.data)] * chains
+            return [NAMED[init](generators[0], self.model, data)] * chains
         jobs = [
-            partial(NAMED[name], rng, self.model, self.data)
+            partial(NAMED[name], rng, self.model, data)
             for name, rng in zip(names, generators, strict=True)
         ]
         starts = self._in_threads(jobs, bar, "finding starts")

@@ -5,6 +5,11 @@ hyperparameters: α given [Z] (conjugate for the IBP), and σ_x, σ_a given Z, e
 whose density costs O(K) through the eigenvalues of ZᵀZ.
 
 Any prior with tables of potentials will do; the finite sampler is this engine × BetaBernoulli.
+
+Where entries of X are missing the state holds draws of them: the sweep draws each row's bits and
+missing entries together (``kernels/masked_rows.py``), α and the σ's are drawn given the completed
+data, and a step ends with A and then all missing entries afresh, given Z and what was observed.
+The log joint is that of the observed entries alone, with A integrated out column by column.
 """
 
 from __future__ import annotations
@@ -18,6 +23,8 @@ from thali.data import Data
 from thali.engines.base import Engine, Info
 from thali.hyperparameters import Law, metropolis_step, slice_step
 from thali.likelihoods.base import Collapsed, GaussianRows
+from thali.likelihoods.masked_columns import MaskedColumns
+from thali.missing import complete
 from thali.model import Model
 from thali.priors.base import PredictsRow
 from thali.settings import Settings, whole_number
@@ -39,6 +46,9 @@ class State:
     hyper: dict[str, float]
     sweep: int = 0
     hold_sigma: int = 0  # the scales stay put until this sweep, while features are being born
+    X: Any = None  # the data the rows were made of: reduced, or with missing entries drawn
+    squares: Any = None  # ‖x_n‖² of its rows, where X is complete
+    columns: Any = None  # likelihoods.masked_columns.MaskedColumns, where entries are missing
     prior: Any = None  # the model's prior at ``hyper``, kept from one sweep to the next
 
     @property
@@ -69,6 +79,7 @@ class CollapsedGibbs(Settings, Engine):
 
     needs_prior: ClassVar[tuple[type, ...]] = (PredictsRow,)
     needs_likelihood: ClassVar[tuple[type, ...]] = (Collapsed, GaussianRows)
+    masked: ClassVar[bool] = True
     kind: ClassVar[str] = "draws"
 
     def __post_init__(self) -> None:
@@ -94,7 +105,8 @@ class CollapsedGibbs(Settings, Engine):
         if self.sweeps is not None:
             return self
         k = max(1, n_features)
-        sweep = data.n * (k * min(data.n, data.d) + 8 * k * k)
+        width = min(data.n, data.d) if data.mask is None else data.d
+        sweep = data.n * (k * width + 8 * k * k) + 2 * k * k * data.missing
         sweeps = int(min(MOST, max(FEWEST, WORK / sweep)))
         return self.replace(sweeps=max(sweeps, (self.burn_in or 0) + FEWEST // 2))
 
@@ -117,19 +129,39 @@ class CollapsedGibbs(Settings, Engine):
         """The state at ``start``, arrays made afresh from Z."""
         Z = start.Z[:, start.Z.any(axis=0)]
         Z = Z[:, rng.permutation(Z.shape[1])]  # the order of columns must carry no information
-        return State(_rows(Z, data), Z.shape[1], dict(start.hyper), 0, start.hold_sigma)
+        k, hyper = Z.shape[1], dict(start.hyper)
+        if data.mask is None:
+            X = data.reduced
+            return State(_rows(Z, X), k, hyper, 0, start.hold_sigma, X, data.squares)
+        columns = MaskedColumns(data.X, data.patterns)
+        X, _ = _completed(rng, data, Z, hyper, columns)
+        return State(_rows(Z, X), k, hyper, 0, start.hold_sigma, X, None, columns)
 
     def step(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> Info:
         """One sweep and one update of every inferred hyperparameter."""
-        from thali.kernels import collapsed_rows as kernel
-
         hyper = state.hyper
-        if state.sweep and state.sweep % SUMS_AFRESH == 0:
-            k = state.n_features
-            state.rows.T[:k] = state.rows.Z[:, :k].T.astype(float) @ data.reduced
         if state.prior is None:
             state.prior = model.at(hyper).prior
         tables = state.prior.tables(data.n)
+        report = self._sweep(rng, data, state, tables)
+        state.n_features = k = int(report.n_features)
+        state.sweep += 1
+        counts = counts_from_gram(data.n, state.rows.C[:k, :k])
+        model.prior.resample(rng, hyper, counts)
+        evidence = self._resample_scales(rng, model, data, state)
+        if data.mask is not None:
+            Z = state.Z
+            state.X, evidence = _completed(rng, data, Z, hyper, state.columns)
+            state.rows.T[:k] = Z.T.astype(float) @ state.X
+        state.prior = model.at(hyper).prior
+        log_joint = evidence + state.prior.log_prob_counts(counts)
+        return Info(k, log_joint, dict(hyper), float(report.drift))
+
+    def _sweep(self, rng: np.random.Generator, data: Data, state: State, tables: Any) -> Any:
+        """One pass of the compiled kernel; returns its report."""
+        from thali.kernels import collapsed_rows as kernel
+
+        hyper, k = state.hyper, state.n_features
         law = kernel.Law(
             tables.log_odds,
             tables.new_log_weight,
@@ -138,34 +170,34 @@ class CollapsedGibbs(Settings, Engine):
             hyper["sigma_a"],
             float(data.d),
         )
-        every = max(256, 8 * state.n_features)
-        state.rows, report = kernel.sweep(
-            rng, data.reduced, data.squares, state.rows, state.n_features, law, every
-        )
+        every = max(256, 8 * k)
+        if data.mask is not None:
+            from thali.kernels.masked_rows import masked_sweep
+
+            state.rows, report = masked_sweep(rng, state.X, data.mask, state.rows, k, law, every)
+        else:
+            if state.sweep and state.sweep % SUMS_AFRESH == 0:
+                state.rows.T[:k] = state.rows.Z[:, :k].T.astype(float) @ state.X
+            state.rows, report = kernel.sweep(
+                rng, state.X, state.squares, state.rows, k, law, every
+            )
         if report.refused >= 0:
             raise ValueError(
                 f"Row {int(report.refused)} is so far from what features of scale sigma_a="
                 f"{hyper['sigma_a']:.3g} can make that it asks for more than {kernel.MOST_NEW} of "
                 "its own; give a larger sigma_a, let it be inferred, or look at that row."
             )
-        state.n_features = k = int(report.n_features)
-        state.sweep += 1
-        counts = counts_from_gram(data.n, state.rows.C[:k, :k])
-        model.prior.resample(rng, hyper, counts)
-        evidence = self._resample_scales(rng, model, data, state)
-        state.prior = model.at(hyper).prior
-        log_joint = evidence + state.prior.log_prob_counts(counts)
-        return Info(k, log_joint, dict(hyper), float(report.drift))
+        return report
 
     def _resample_scales(
         self, rng: np.random.Generator, model: Model, data: Data, state: State
     ) -> float:
-        """Update σ_x and σ_a where they have laws; return log P(X | Z) at the new ones."""
+        """Update σ_x and σ_a where they have laws; return log P(X | Z) at the new ones, X complete."""
         from thali.kernels.evidence import log_evidence, spectrum
 
         d, t = spectrum(state.rows, state.n_features)
         hyper = state.hyper
-        total = float(data.squares.sum())
+        total = float((np.square(state.X) if state.squares is None else state.squares).sum())
 
         def evidence(sigma_x: float, sigma_a: float) -> float:
             return log_evidence(d, t, total, data.n, float(data.d), sigma_x, sigma_a)
@@ -193,6 +225,8 @@ class CollapsedGibbs(Settings, Engine):
         the same (S and G are made afresh at each sweep)."""
         k = state.n_features
         arrays = {"Z": np.packbits(state.rows.Z[:, :k], axis=0), "T": state.rows.T[:k].copy()}
+        if state.columns is not None:
+            arrays["missing"] = state.X[~state.columns.mask]
         numbers = {
             "k": k,
             "hyper": dict(state.hyper),
@@ -204,12 +238,40 @@ class CollapsedGibbs(Settings, Engine):
     def thaw(self, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]) -> State:
         """The state that ``freeze`` saved."""
         Z = np.unpackbits(arrays["Z"], axis=0, count=data.n).astype(bool)
-        rows = _rows(Z, data)
+        masked = data.mask is not None
+        X = data.X.copy() if masked else data.reduced
+        if data.mask is not None:
+            X[~data.mask] = arrays["missing"]
+        rows = _rows(Z, X)
         rows.T[: numbers["k"]] = arrays["T"]
-        return State(rows, numbers["k"], dict(numbers["hyper"]), numbers["sweep"], numbers["hold"])
+        return State(
+            rows,
+            numbers["k"],
+            dict(numbers["hyper"]),
+            numbers["sweep"],
+            numbers["hold"],
+            X,
+            None if masked else data.squares,
+            MaskedColumns(data.X, data.patterns) if masked else None,
+        )
 
 
-def _rows(Z: np.ndarray, data: Data) -> Any:
+def _completed(
+    rng: np.random.Generator,
+    data: Data,
+    Z: np.ndarray,
+    hyper: dict[str, float],
+    columns: MaskedColumns,
+) -> tuple[np.ndarray, float]:
+    """X with A and then its missing entries drawn given Z and the rest of X; log P(the rest | Z)."""
+    sigma_x, sigma_a = hyper["sigma_x"], hyper["sigma_a"]
+    noise = sigma_x * rng.standard_normal((Z.shape[1], data.d))
+    A, log_dets, explained = columns.solve(Z, (sigma_x / sigma_a) ** 2, noise)
+    evidence = columns.log_evidence(log_dets, explained, Z.shape[1], sigma_x, sigma_a)
+    return complete(rng, data, Z, A, sigma_x), evidence
+
+
+def _rows(Z: np.ndarray, X: np.ndarray) -> Any:
     """The maintained arrays for Z, with some spare room."""
     from thali.kernels.maintained_rows import Rows
 
@@ -223,7 +285,7 @@ def _rows(Z: np.ndarray, data: Data) -> Any:
         bits,
         np.diagonal(C).copy(),
         C,
-        np.ascontiguousarray(real.T @ data.reduced),
+        np.ascontiguousarray(real.T @ X),
         np.zeros((cap, cap)),
         np.zeros((cap, cap)),
     )
