@@ -17,8 +17,8 @@ import numpy as np
 if TYPE_CHECKING:
     from thali.data import Data
 
-ROUNDS = 15  # of low-rank fits in a first guess
-EDGE = 2.858  # medians: the optimal hard threshold of a square matrix (Gavish and Donoho 2014)
+ROUNDS = 20  # of low-rank fits in a first guess
+SHRINK = 1.5  # medians of the singular values, which is about the size of those of noise
 
 
 class Patterns(NamedTuple):
@@ -67,47 +67,36 @@ def complete(
     X = data.X.copy()
     if data.mask is None:
         return X
-    n, d = np.nonzero(~data.mask)
-    mean = np.einsum("ik,ki->i", np.asarray(Z, float)[n], A[:, d])
-    X[n, d] = mean + sigma_x * rng.standard_normal(len(n))
+    missing = ~data.mask
+    mean = (np.asarray(Z, float) @ A)[missing]
+    X[missing] = mean + sigma_x * rng.standard_normal(len(mean))
     return X
 
 
 def first_guess(X: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """X completed for a start to look at: a low-rank fit, and noise of the size of its residuals.
 
-    Column means first, then the leading singular vectors of what that gives, again and again. The
-    noise is there so that scales read from the guess are those of the data; it is the same always.
+    Column means first, then again and again the fit with singular values shrunk by those of noise
+    (Mazumder, Hastie and Tibshirani 2010). The noise is there so that scales read from the guess
+    are those of the data; it is the same always.
     """
     seen = mask.sum(axis=0)
-    means = np.where(mask, X, 0.0).sum(axis=0) / np.maximum(seen, 1)
-    guess = np.where(mask, X, means)
-    rank = _rank(guess)
-    for _ in range(ROUNDS if rank else 0):
-        centre = guess.mean(axis=0)
-        guess = np.where(mask, X, centre + _leading(guess - centre, rank))
-    centre = guess.mean(axis=0)
-    fit = centre + (_leading(guess - centre, rank) if rank else 0.0)
+    fit: np.ndarray = np.where(mask, X, 0.0).sum(axis=0) / np.maximum(seen, 1)
+    if min(X.shape) > 2:
+        for _ in range(ROUNDS):
+            fit = _shrunk(np.where(mask, X, fit))
     noise = np.sqrt(np.mean(np.square((X - fit)[mask])))
     rng = np.random.default_rng(0)
     return np.ascontiguousarray(np.where(mask, X, fit + noise * rng.standard_normal(X.shape)))
 
 
-def _rank(X: np.ndarray) -> int:
-    """Singular values of the centred matrix that stand out from the rest."""
-    centred = X - X.mean(axis=0)
+def _shrunk(X: np.ndarray) -> np.ndarray:
+    """X, centred, with its singular values lowered by ``SHRINK`` medians; by the smaller Gram."""
+    centre = X.mean(axis=0)
+    centred = X - centre
     tall = X.shape[0] >= X.shape[1]
-    squares = np.linalg.eigvalsh(centred.T @ centred if tall else centred @ centred.T)
+    squares, V = np.linalg.eigh(centred.T @ centred if tall else centred @ centred.T)
     s = np.sqrt(np.maximum(squares, 0.0))
-    if len(s) < 3:
-        return 0
-    return int((s > max(EDGE * float(np.median(s)), 1e-10 * s.max())).sum())
-
-
-def _leading(X: np.ndarray, rank: int) -> np.ndarray:
-    """The best approximation of that rank, through the smaller Gram matrix."""
-    if X.shape[0] >= X.shape[1]:
-        V = np.linalg.eigh(X.T @ X)[1][:, -rank:]
-        return (X @ V) @ V.T
-    U = np.linalg.eigh(X @ X.T)[1][:, -rank:]
-    return U @ (U.T @ X)
+    keep = s > max(SHRINK * float(np.median(s)), 1e-10 * float(s[-1]))
+    V, share = V[:, keep], 1.0 - SHRINK * np.median(s) / s[keep]
+    return centre + (((centred @ V) * share) @ V.T if tall else (V * share) @ (V.T @ centred))

@@ -22,13 +22,17 @@ def factor(Z, C, missing, r):
     """L with L Lᵀ = C + rI − Σ z zᵀ over the missing rows."""
     k = C.shape[0]
     M = C.copy()
+    on = np.zeros(k, np.int64)
     for n in missing:
-        z = Z[n]
+        count = 0
         for i in range(k):
-            if z[i]:
-                for j in range(k):
-                    if z[j]:
-                        M[i, j] -= 1.0
+            if Z[n, i]:
+                on[count] = i
+                count += 1
+        for a in range(count):
+            row = M[on[a]]
+            for b in range(count):
+                row[on[b]] -= 1.0
     for i in range(k):
         M[i, i] += r
     return np.linalg.cholesky(M)
