@@ -185,11 +185,15 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         check_is_fitted(self)
         return self._trace.diagnostics()
 
-    def draws(self) -> Iterator[Draw]:
-        """Every kept draw; its features A are drawn given the rest, the same at every call."""
+    def draws(self, most: int | None = None) -> Iterator[Draw]:
+        """Every kept draw, or at most ``most`` evenly spaced ones; its features A are drawn given
+        the rest, the same at every call."""
         check_is_fitted(self)
+        count = len(self._trace)
+        wanted = set(spaced(count, count if most is None else most).tolist())
         for index, (Z, scalars) in enumerate(self._trace.matrices()):
-            yield self._draw(index, Z, scalars)
+            if index in wanted:
+                yield self._draw(index, Z, scalars)
 
     @cached_property
     def best_(self) -> Draw:
@@ -287,9 +291,12 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """Mean log predictive density of the rows of X, averaged over draws (log-mean-exp).
 
         Each row's sum over its bits is exact up to 10 features and a lower bound beyond. A row
-        with missing entries counts with the density of those it has.
+        with missing entries counts with the density of those it has. Given a
+        ``thali.evaluation.Holdout`` in place of X: its ``log_predictive`` of this model.
         """
         check_is_fitted(self)
+        if hasattr(X, "log_predictive"):
+            return X.log_predictive(self)
         X = self._validated(X, reset=False) - self.mean_
         picked = self._trace.pick(spaced(len(self._trace), predictive.SCORE_DRAWS))
         logs = []

