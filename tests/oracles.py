@@ -246,7 +246,7 @@ class MaskedSpectrum:
 
 
 def masked_spectrum(X: NDArray, cap: int) -> MaskedSpectrum:
-    """The Gram matrices of all classes, decomposed for each column with its missing rows left out."""
+    """The Gram matrices of all classes, decomposed for each column without its missing rows."""
     whole = spectrum(np.zeros(np.shape(X)), cap)
     columns = []
     for x in np.asarray(X, dtype=np.float64).T:

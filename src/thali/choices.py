@@ -6,8 +6,8 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
-from thali.engines import CollapsedGibbs
 from thali.data import Data
+from thali.engines import CollapsedGibbs
 from thali.engines.base import check_capabilities, check_missing
 from thali.likelihoods import LinearGaussian
 from thali.model import Model

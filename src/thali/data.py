@@ -119,7 +119,7 @@ def unmasked(X: Any) -> Any:
     A pandas frame stays one, with its names.
     """
     if isinstance(X, np.ma.MaskedArray):
-        return X.astype(np.float64).filled(np.nan)
+        return np.where(np.ma.getmaskarray(X), np.nan, np.asarray(X, dtype=np.float64))
     array = np.asarray(X)
     if array.dtype.kind != "O":
         return X

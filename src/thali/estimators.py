@@ -235,19 +235,22 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         if return_std and interval is not None:
             raise ValueError("impute: ask for return_std=True or for an interval, not for both.")
         law = imputation.law_of_missing(self._model, self._data, self._trace, self._hyper)
-        parts = [law.mean()]
-        if return_std:
-            parts.append(law.std())
-        if interval is not None:
-            parts += law.interval(interval)
         missing = np.isnan(self.X_)
-        tables = []
-        for number, values in enumerate(parts):
-            table = np.zeros(self.X_.shape) if return_std and number else self.X_.copy()
-            centre = 0.0 if return_std and number else np.broadcast_to(self.mean_, missing.shape)
-            table[missing] = values + (centre[missing] if np.ndim(centre) else 0.0)
-            tables.append(self._as_given(table))
-        return tables[0] if len(tables) == 1 else tuple(tables)
+        centre = np.broadcast_to(self.mean_, missing.shape)[missing]
+
+        def filled(values: np.ndarray) -> Any:
+            table = self.X_.copy()
+            table[missing] = values + centre
+            return self._as_given(table)
+
+        if return_std:
+            std = np.zeros(missing.shape)
+            std[missing] = law.std()
+            return filled(law.mean()), self._as_given(std)
+        if interval is not None:
+            low, high = law.interval(interval)
+            return filled(law.mean()), filled(low), filled(high)
+        return filled(law.mean())
 
     def _as_given(self, values: np.ndarray) -> Any:
         """A table like the training data, with its names if it had any."""

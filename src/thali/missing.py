@@ -28,10 +28,6 @@ class Patterns(NamedTuple):
     start: np.ndarray  # (P + 1,)
     rows: np.ndarray  # the missing rows of all patterns, one pattern after the other
 
-    @property
-    def count(self) -> int:
-        return len(self.start) - 1
-
 
 def patterns(mask: np.ndarray) -> Patterns:
     """The distinct columns of a mask (True = observed), as lists of missing rows.

@@ -64,7 +64,7 @@ def _fill_complete(
     predict = model.likelihood.rows(data.X, Z)  # type: ignore[attr-defined]
     S = np.ascontiguousarray(predict.S)
     kinds = patterns(mask.T)
-    for kind in range(kinds.count):
+    for kind in range(len(kinds.start) - 1):
         mine = np.flatnonzero(kinds.of_column == kind)
         seen = mask[mine[0]]
         mu, part = predict.mu[:, seen], X[np.ix_(mine, seen)]

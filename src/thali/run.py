@@ -167,7 +167,7 @@ class _Loop:
         entrants = self._heat(starts, generators, bar)
         kind = max(entrants, key=lambda entrant: entrant[0].level)[0].start.name
         more = [np.random.default_rng(s) for s in sequence.spawn(self.engine.chains - 1)]
-        again = [partial(NAMED[kind], rng, self.model, self.data) for rng in more]
+        again = [partial(NAMED[kind], rng, self.model, self.data.filled) for rng in more]
         entrants += self._heat(self._in_threads(again, bar, "finding starts"), more, bar)
         best = sorted(entrants, key=lambda entrant: -entrant[0].level)[: self.engine.chains]
         capacity = self.model.at(self.model.start(self.data)).prior.tables(self.data.n).capacity  # type: ignore[attr-defined]
@@ -196,6 +196,8 @@ class _Loop:
     def _search_sweeps(self, at: Finish) -> int:
         """Sweeps of the search from ``at``: as many as a chain's, and more where they are cheap."""
         sweeps = self.given.planned(self.data, at.start.Z.shape[1]).sweeps
+        if self.data.mask is not None:  # sweeps that draw missing entries are not cheap
+            return sweeps
         cheap = SEARCH / (self.data.n * (at.start.Z.shape[1] + 1) * min(self.data.n, self.data.d))
         return int(max(sweeps, min(5 * sweeps, cheap)))
 

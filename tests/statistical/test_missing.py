@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import oracles
@@ -138,7 +139,9 @@ def forward(rng, case, draws):
     for _ in range(draws):
         alpha, Z = test_geweke.simulate_prior(rng, case.prior, case.n)
         Z = Z[:, Z.any(axis=0)]
-        sigma_x, sigma_a = (test_geweke.simulate_sigma(rng, s) for s in (case.sigma_x, case.sigma_a))
+        sigma_x, sigma_a = (
+            test_geweke.simulate_sigma(rng, s) for s in (case.sigma_x, case.sigma_a)
+        )
         X = test_geweke.simulate_data(rng, Z, sigma_x, sigma_a, case.d)
         yield statistics(case, Z, {"alpha": alpha, "sigma_x": sigma_x, "sigma_a": sigma_a}, X)
 
@@ -226,3 +229,36 @@ def test_geweke_catches_a_completion_by_means(tmp_path, monkeypatch, seed):
 def test_an_unchanged_copy_of_the_sweep_raises_no_alarm(tmp_path, monkeypatch, seed):
     break_sweep([], tmp_path, monkeypatch)
     assert not alarms(check(CASES["N=2 ibp α=3"], seed, sweeps=4000))
+
+
+# --------------------------------------------------------------------------- imputed pictures
+
+
+def best_guess(data, hidden):
+    """E[x] of the hidden entries with the features, the noise and P(z = 1) = 1/2 all known."""
+    rows = np.array(list(product((0.0, 1.0), repeat=len(data.A)))) @ data.A
+    misfit = ((data.X[:, None] - rows) ** 2 * ~hidden[:, None]).sum(axis=2)
+    weights = np.exp(-(misfit - misfit.min(axis=1, keepdims=True)) / (2 * data.sigma_x**2))
+    return (weights / weights.sum(axis=1, keepdims=True)) @ rows
+
+
+@pytest.mark.slow
+def test_a_fifth_of_the_pixels_hidden_are_found_again():
+    """Within 5% of one who knows the features, and intervals that hold what they promise."""
+    errors, floor, covered = [], [], []
+    for k in range(8):
+        data = thali.datasets.images(n=100, random_state=k)
+        hidden = np.random.default_rng(100 + k).random(data.X.shape) < 0.2
+        engine = thali.CollapsedGibbs(sweeps=400, chains=2, init="ica")
+        model = thali.LatentFeatures(engine=engine, random_state=k, progress=False)
+        filled, low, high = model.fit(np.where(hidden, np.nan, data.X)).impute(interval=0.9)
+        errors.append((filled - data.X)[hidden])
+        floor.append((best_guess(data, hidden) - data.X)[hidden])
+        covered.append(((low <= data.X) & (data.X <= high))[hidden])
+
+    def rmse(parts):
+        return np.sqrt(np.mean(np.concatenate(parts) ** 2))
+
+    assert rmse(errors) < 1.05 * rmse(floor)
+    assert rmse(errors) < 1.06 * data.sigma_x
+    assert 0.87 < np.concatenate(covered).mean() < 0.93

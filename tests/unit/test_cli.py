@@ -346,8 +346,8 @@ def test_infinite_entries_are_located_by_name(tmp_path, capsys):
 def test_a_failing_run_puts_back_what_it_found(plates, capsys):
     Path("out").mkdir()
     Path("out/checkpoint.thali").write_text("an unfinished run")
-    Path("nan.csv").write_text("1,2\n3,\n")
-    assert run(["fit", "nan.csv", "--out", "out"]) == 2
+    Path("bad.csv").write_text("1,2\n3,inf\n")
+    assert run(["fit", "bad.csv", "--out", "out"]) == 2
     assert run(["fit", str(plates), "--resume", "--out", "out"]) == 2
     assert Path("out/checkpoint.thali").read_text() == "an unfinished run"
     assert names(Path("out")) == ["checkpoint.thali"]

@@ -3,7 +3,8 @@
     model.thali       the fitted model
     features.csv      E[A | X, Z], K×D: a row for each feature
     assignments.csv   Z, N×K: a row's name, then 0 or 1 for each feature
-    summary.json      n_features, log_joint, missing, engine, prior, likelihood, seed, seconds, rhat, ess
+    summary.json      n_features, log_joint, missing, engine, prior, likelihood, seed, seconds,
+                      rhat, ess
     report.html       the report
     imputed.csv       where entries are missing: the data with their posterior means filled in
 
@@ -25,7 +26,15 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["CHECKPOINT", "FILES", "IMPUTED", "claim_folder", "missing_in", "summary_of", "write_outputs"]
+__all__ = [
+    "CHECKPOINT",
+    "FILES",
+    "IMPUTED",
+    "claim_folder",
+    "missing_in",
+    "summary_of",
+    "write_outputs",
+]
 
 FILES = ("model.thali", "features.csv", "assignments.csv", "summary.json", "report.html")
 IMPUTED = "imputed.csv"  # where entries are missing

@@ -83,12 +83,14 @@ def check_missing(
         return
     i, j = np.argwhere(~data.mask)[0]
     able = [
-        e.__name__ for e in engines if takes_missing(e, model) and not missing_capabilities(e, model)
+        e.__name__
+        for e in engines
+        if takes_missing(e, model) and not missing_capabilities(e, model)
     ]
     whose = type(engine if isinstance(model.likelihood, Masked) else model.likelihood).__name__
     raise ValueError(
-        f"X has {data.missing} of {data.X.size} entries missing (NaN), the first at row {i}, column "
-        f"{j}, which {whose} cannot deal with. Engines that can with "
+        f"X has {data.missing} of {data.X.size} entries missing (NaN), the first at row {i}, "
+        f"column {j}, which {whose} cannot deal with. Engines that can with "
         f"{type(model.likelihood).__name__}: {', '.join(able) or 'none'}; or drop those rows or "
         "columns, or impute them first."
     )

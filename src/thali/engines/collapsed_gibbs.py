@@ -192,7 +192,7 @@ class CollapsedGibbs(Settings, Engine):
     def _resample_scales(
         self, rng: np.random.Generator, model: Model, data: Data, state: State
     ) -> float:
-        """Update σ_x and σ_a where they have laws; return log P(X | Z) at the new ones, X complete."""
+        """Update σ_x and σ_a where they have laws; return log P(X | Z) at the new."""
         from thali.kernels.evidence import log_evidence, spectrum
 
         d, t = spectrum(state.rows, state.n_features)
@@ -263,7 +263,7 @@ def _completed(
     hyper: dict[str, float],
     columns: MaskedColumns,
 ) -> tuple[np.ndarray, float]:
-    """X with A and then its missing entries drawn given Z and the rest of X; log P(the rest | Z)."""
+    """X with A, then its missing entries drawn given Z and the rest; and log P(the rest | Z)."""
     sigma_x, sigma_a = hyper["sigma_x"], hyper["sigma_a"]
     noise = sigma_x * rng.standard_normal((Z.shape[1], data.d))
     A, log_dets, explained = columns.solve(Z, (sigma_x / sigma_a) ** 2, noise)

@@ -107,8 +107,8 @@ class LinearGaussian(Settings, Collapsed, Conditional, GaussianRows, Masked):
         (n, d), k = X.shape, Z.shape[1]
         if np.isnan(X).any():
             masked = MaskedColumns(X)
-            _, log_dets, explained = masked.solve(Z, self._r, np.zeros((k, d)))
-            return masked.log_evidence(log_dets, explained, k, sigma_x, sigma_a)
+            found = masked.solve(Z, self._r, np.zeros((k, d)))
+            return masked.log_evidence(found[1], found[2], k, sigma_x, sigma_a)
         value = (
             -0.5 * n * d * np.log(2.0 * np.pi)
             - (n - k) * d * np.log(sigma_x)

@@ -33,7 +33,9 @@ class MaskedColumns:
             return np.zeros((0, d)), np.zeros(d), np.zeros(d)
         real = Z.astype(float)
         T = np.ascontiguousarray(real.T @ self.X)
-        return columns(np.ascontiguousarray(Z, np.uint8), real.T @ real, T, *self.patterns, r, noise)
+        return columns(
+            np.ascontiguousarray(Z, np.uint8), real.T @ real, T, *self.patterns, r, noise
+        )
 
     def log_evidence(
         self,
