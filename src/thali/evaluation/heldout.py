@@ -10,7 +10,7 @@ The first is an average of marginal predictive densities; the second is one dens
 dimensions, in which a single draw outweighs the rest, so that it needs far more draws to settle.
 
 Designs: "last_half" hides a share of the columns, drawn afresh for each row, in the last half of
-the rows (Doshi-Velez et al. 2009, section 6: one third; Reed and Ghahramani 2013, section 5: one
+the rows (Doshi-Velez et al. 2009, section 4: one third; Reed and Ghahramani 2013, section 5: one
 quarter); "entries" hides a share of all entries.
 """
 
