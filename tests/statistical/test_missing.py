@@ -88,7 +88,7 @@ def check(case, seed, sweeps):
 
 @pytest.mark.parametrize("name", CASES)
 def test_sampler_agrees_with_enumeration(name, seed):
-    judge("missing", check(CASES[name], seed, sweeps=1200))
+    judge("missing", check(CASES[name], seed, sweeps=1000))
 
 
 @pytest.mark.slow
