@@ -64,7 +64,7 @@ def law_of_missing(
     ``hyper`` names the hyperparameters among the trace's scalars.
     """
     means, variances = [], []
-    for Z, scalars in trace.pick(spaced(len(trace), most)):
+    for Z, scalars, _ in trace.pick(spaced(len(trace), most)):
         likelihood = model.at({name: scalars[name] for name in hyper}).likelihood
         mean, variance = likelihood.missing_entries(data.X, Z)  # type: ignore[attr-defined]
         means.append(mean)

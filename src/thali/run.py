@@ -49,7 +49,7 @@ class Chain:
     def snapshot(self, engine: Any) -> None:
         """Everything needed to go on from here."""
         arrays, numbers = engine.freeze(self.state)
-        steps, draws = len(self.trace.scalars), len(self.trace.kept_Z)
+        steps, draws = len(self.trace.scalars), len(self.trace.kept)
         meta = {
             "numbers": numbers,
             "rng": self.rng.bit_generator.state,
@@ -316,7 +316,8 @@ class _Loop:
             chain.trace.record(info)
             step = len(chain.trace.scalars) - 1 - engine.burned
             if step % engine.thin == 0:
-                chain.trace.keep(chain.state.Z, burning=step < 0)
+                keepsakes = engine.keepsakes(self.model, chain.state)
+                chain.trace.keep(chain.state.Z, keepsakes, burning=step < 0)
             if self.stop.is_set() or time.monotonic() > until:
                 return
 
@@ -408,8 +409,9 @@ class _Loop:
             if not chain.trace.scalars:  # stopped before the first sweep: there must be one
                 info = self.engine.step(chain.rng, self.model, self.data, chain.state)
                 chain.trace.record(info)
-            if not chain.trace.kept_Z:
-                chain.trace.keep_later_half(chain.state.Z)
+            if not chain.trace.kept:
+                keepsakes = self.engine.keepsakes(self.model, chain.state)
+                chain.trace.keep_later_half(chain.state.Z, keepsakes)
         chains = [chain.trace for chain in self.chains]
         return Trace(
             self.data.n,

@@ -1,6 +1,21 @@
 """Likelihoods: how features make data (one file a likelihood)."""
 
-from thali.likelihoods.base import Collapsed, Conditional, GaussianRows, Masked, RowUpdates
+from thali.likelihoods.base import (
+    Collapsed,
+    Conditional,
+    GaussianRows,
+    GibbsUpdates,
+    Masked,
+    RowUpdates,
+)
 from thali.likelihoods.linear_gaussian import LinearGaussian
 
-__all__ = ["Collapsed", "Conditional", "GaussianRows", "LinearGaussian", "Masked", "RowUpdates"]
+__all__ = [
+    "Collapsed",
+    "Conditional",
+    "GaussianRows",
+    "GibbsUpdates",
+    "LinearGaussian",
+    "Masked",
+    "RowUpdates",
+]
