@@ -6,8 +6,9 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
+from thali.data import Data
 from thali.engines import CollapsedGibbs, ParticleFilter, UncollapsedGibbs
-from thali.engines.base import check_capabilities
+from thali.engines.base import check_capabilities, check_missing
 from thali.likelihoods import LinearGaussian
 from thali.model import Model
 from thali.priors import IBP, BetaBernoulli, TwoParameterIBP
@@ -38,11 +39,13 @@ def choose_engine(engine: Any) -> Any:
     return named("engine", engine, {"auto": CollapsedGibbs} | ENGINES)
 
 
-def check_engine(engine: Any, model: Model) -> None:
-    """Refuse an object that is no engine, and a combination that is not valid."""
+def check_engine(engine: Any, model: Model, data: Data | None = None) -> None:
+    """Refuse an object that is no engine, and a combination that is not valid (for the data)."""
     if not hasattr(engine, "step"):
         raise TypeError(
             f"engine={engine!r} is not an engine: use one of thali's, such as "
             "thali.CollapsedGibbs(), or a name such as 'collapsed_gibbs'."
         )
     check_capabilities(engine, model, tuple(ENGINES.values()))
+    if data is not None:
+        check_missing(engine, model, data, tuple(ENGINES.values()))

@@ -139,13 +139,13 @@ class _Loop:
         """A start for each chain, as the engine's ``init`` says."""
         init, chains = self.engine.init, self.engine.chains
         if not isinstance(init, str):
-            return [given_start(init, self.model, self.data)] * chains
+            return [given_start(init, self.model, self.data.filled)] * chains
         names = CONTENDERS if init == "race" else (init,) * chains
         generators = [np.random.default_rng(s) for s in sequence.spawn(len(names))]
-        self.data.singular_values  # noqa: B018 computed once, before threads need it
-        self.data.squares  # noqa: B018
+        self.data.filled.singular_values  # noqa: B018 computed once, before threads need it
+        self.data.filled.squares  # noqa: B018
         if init == "empty" and getattr(self.engine, "anneal", 0) == 0:
-            return [NAMED[init](generators[0], self.model, self.data)] * chains
+            return [NAMED[init](generators[0], self.model, self.data.filled)] * chains
         starts = self._begin(names, generators, bar)
         if init != "race":
             return starts
@@ -156,10 +156,12 @@ class _Loop:
     ) -> list[Start]:
         """The named starts; one that knows nothing of the data is annealed if the engine asks."""
 
+        filled = self.data.filled  # starts look at complete data; where they end is judged on X
+
         def make(name: str, rng: np.random.Generator) -> Start:
-            start = NAMED[name](rng, self.model, self.data)
+            start = NAMED[name](rng, self.model, filled)
             if name in ("prior", "empty") and getattr(self.engine, "anneal", 0) > 0:
-                return anneal(rng, self.engine, self.model, self.data, start, self.stop.is_set)
+                return anneal(rng, self.engine, self.model, filled, start, self.stop.is_set)
             return start
 
         jobs = [partial(make, *pair) for pair in zip(names, generators, strict=True)]
@@ -204,6 +206,8 @@ class _Loop:
     def _search_sweeps(self, at: Finish) -> int:
         """Sweeps of the search from ``at``: as many as a chain's, and more where they are cheap."""
         sweeps = self.given.planned(self.data, at.start.Z.shape[1]).sweeps
+        if self.data.mask is not None:  # sweeps that draw missing entries are not cheap
+            return sweeps
         cheap = SEARCH / (self.data.n * (at.start.Z.shape[1] + 1) * min(self.data.n, self.data.d))
         return int(max(sweeps, min(5 * sweeps, cheap)))
 

@@ -30,6 +30,7 @@ TESTS = {  # family -> how many tests judge p-values in it; each family asserts 
     "prior_recovery": 18,
     "geweke": 8,
     "particle_filter": 21,
+    "missing": 20,
     "uncollapsed": 26,
     "column_moves": 27,
 }

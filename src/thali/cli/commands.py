@@ -202,7 +202,7 @@ def fit(
     """Fit a model to a table and write what it found into a folder."""
     import thali
     from thali.cli.console import describe_answer, describe_table, with_places
-    from thali.cli.outputs import claim_folder
+    from thali.cli.outputs import IMPUTED, claim_folder, missing_in
     from thali.tables import read_table
 
     say = _silence if quiet else print
@@ -237,6 +237,8 @@ def fit(
         except ValueError as error:
             raise ValueError(with_places(data, table, error)) from error
     say(describe_answer(model))
+    if missing_in(model):
+        say(f"{missing_in(model)} missing entries were filled in: {out / IMPUTED}.")
     say(f"Written to {out}: open {out / 'report.html'} in a browser.")
     raise typer.Exit(code)
 

@@ -1,6 +1,13 @@
 """Likelihoods: how features make data (one file a likelihood)."""
 
-from thali.likelihoods.base import Collapsed, Conditional, GaussianRows, GibbsUpdates, RowUpdates
+from thali.likelihoods.base import (
+    Collapsed,
+    Conditional,
+    GaussianRows,
+    GibbsUpdates,
+    Masked,
+    RowUpdates,
+)
 from thali.likelihoods.linear_gaussian import LinearGaussian
 
 __all__ = [
@@ -9,5 +16,6 @@ __all__ = [
     "GaussianRows",
     "GibbsUpdates",
     "LinearGaussian",
+    "Masked",
     "RowUpdates",
 ]

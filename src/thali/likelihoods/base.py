@@ -136,6 +136,14 @@ class GibbsUpdates(Conditional):
         """log P(X, parameters | Z)."""
 
 
+class Masked(FeatureLikelihood):
+    """Entries of X may be missing: NaN in X, to every method, is an entry that was not observed."""
+
+    @abstractmethod
+    def missing_entries(self, X: Any, Z: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of each missing entry given Z and what was observed, row by row."""
+
+
 class RowUpdates(FeatureLikelihood):
     """A row can be removed, scored and added by rank-one changes (collapsed Gibbs, search)."""
 
