@@ -4,7 +4,7 @@ An unknown number of overlapping binary features, found in a data matrix, and ho
 """
 
 from thali import datasets, evaluation
-from thali.engines import CollapsedGibbs
+from thali.engines import CollapsedGibbs, UncollapsedGibbs
 from thali.estimators import LatentFeatures
 from thali.hyperparameters import Gamma, InverseGamma
 from thali.likelihoods import LinearGaussian
@@ -22,6 +22,7 @@ __all__ = [
     "LatentFeatures",
     "LinearGaussian",
     "TwoParameterIBP",
+    "UncollapsedGibbs",
     "datasets",
     "evaluation",
     "load",

@@ -20,11 +20,11 @@ from thali import predictive
 from thali.choices import LIKELIHOODS, PRIORS, check_engine, choose_engine, named
 from thali.data import Data, check_table
 from thali.model import Model
-from thali.point_estimate import draws_to_use, point_estimate, spaced
+from thali.point_estimate import answer_at, draws_to_use, point_estimate, spaced
 from thali.run import run
 from thali.settings import Settings, positive_number
 from thali.structures import as_binary_matrix
-from thali.trace import Draw, Trace
+from thali.trace import Draw, Recorded, Trace
 
 LARGEST_DRIFT = 1e-6  # relative; a fit that saw more says so
 
@@ -146,7 +146,8 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         most = draws_to_use(data.n, int(kept["n_features"].max()))
         picked = trace.pick(spaced(len(trace), most))
         estimate = point_estimate(
-            [Z for Z, _ in picked], np.array([scalars["log_joint"] for _, scalars in picked])
+            [draw.Z for draw in picked],
+            np.array([draw.scalars["log_joint"] for draw in picked]),
         )
         self.Z_ = estimate.Z
         self.assignment_probabilities_ = estimate.probabilities
@@ -158,9 +159,10 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         }
         for name, value in self._hyper.items():
             setattr(self, f"{name}_", value)
-        fixed = model.at(self._hyper)
-        self.log_joint_ = fixed.log_joint(data.X, self.Z_)
-        self.components_ = fixed.likelihood.features(data.X, self.Z_)  # type: ignore[attr-defined]
+        self._parameters, self.log_joint_ = answer_at(
+            model, data, self.Z_, self._hyper, np.random.SeedSequence((self.seed_, 0))
+        )
+        self.components_ = self._parameters["A"]
         self.history_ = trace.history()
         self.burn_in_ = min(trace.burn_in, self.history_["n_features"].shape[1])
         self.starts_, self.stopped_ = trace.starts, trace.stopped
@@ -185,23 +187,29 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def draws(self) -> Iterator[Draw]:
         """Every kept draw; its features A are drawn given the rest, the same at every call."""
         check_is_fitted(self)
-        for index, (Z, scalars) in enumerate(self._trace.matrices()):
-            yield self._draw(index, Z, scalars)
+        for index, recorded in enumerate(self._trace.matrices()):
+            yield self._draw(index, recorded)
 
     @cached_property
     def best_(self) -> Draw:
         """The kept draw with the highest log joint."""
         check_is_fitted(self)
         index = int(np.argmax(self._trace.log_joints()))
-        ((Z, scalars),) = self._trace.pick([index])
-        return self._draw(index, Z, scalars)
+        return self._draw(index, self._trace.pick([index])[0])
 
-    def _draw(self, index: int, Z: np.ndarray, scalars: dict[str, float]) -> Draw:
+    def _draw(self, index: int, recorded: Recorded) -> Draw:
+        Z, scalars, kept = recorded
         hyper = {name: scalars[name] for name in self._hyper}
-        rng = np.random.default_rng(np.random.SeedSequence((self.seed_, index)))
-        A = self._model.at(hyper).likelihood.draw_features(rng, self._data.X, Z)  # type: ignore[attr-defined]
-        scales = (hyper["alpha"], hyper["sigma_x"], hyper["sigma_a"])
-        return Draw(Z, A, *scales, scalars["log_joint"])
+        if not kept:
+            rng = np.random.default_rng(np.random.SeedSequence((self.seed_, index)))
+            likelihood: Any = self._model.at(hyper).likelihood
+            kept = {"A": likelihood.draw_features(rng, self._data.X, Z)}
+        alpha, sigma_x, sigma_a = (
+            hyper.get(name, np.nan) for name in ("alpha", "sigma_x", "sigma_a")
+        )
+        others = {name: value for name, value in kept.items() if name != "A"}
+        A, log_joint = kept["A"], scalars["log_joint"]
+        return Draw(Z, A, alpha, sigma_x, sigma_a, log_joint, hyper, others)
 
     # new data
 
@@ -216,7 +224,9 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """P(row has feature k) for rows of X taken as new ones, (n, K)."""
         check_is_fitted(self)
         X = self._validated(X, reset=False) - self.mean_
-        return predictive.rows(self._model.at(self._hyper), self._data, self.Z_, X)[0]
+        return predictive.probabilities(
+            self._model, self._data, self.Z_, self._hyper, self._parameters, X
+        )
 
     def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> np.ndarray:
         """Fit to X, then ``transform`` it."""
@@ -241,9 +251,9 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         X = self._validated(X, reset=False) - self.mean_
         picked = self._trace.pick(spaced(len(self._trace), predictive.SCORE_DRAWS))
         logs = []
-        for Z, scalars in picked:
+        for Z, scalars, kept in picked:
             hyper = {name: scalars[name] for name in self._hyper}
-            logs.append(predictive.rows(self._model.at(hyper), self._data, Z, X)[1])
+            logs.append(predictive.log_densities(self._model, self._data, Z, hyper, kept, X))
         stacked = np.array(logs)
         return float((np.logaddexp.reduce(stacked, axis=0) - np.log(len(stacked))).mean())
 

@@ -11,14 +11,19 @@ The shares of the matched draws are the probabilities of the bits.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+
+from thali.data import Data
+from thali.likelihoods.base import Collapsed
+from thali.model import Model
 
 LARGEST = 200  # draws looked at, evenly spaced: the loss is an average, and converges fast
 WORK = 1e8  # bits looked at in all
 GUESSES = 6
 ROUNDS = 10
+UPDATES = 100  # of parameters that have no closed mean, averaged
 
 
 class PointEstimate(NamedTuple):
@@ -94,3 +99,31 @@ def _improve(guess: np.ndarray, draws: Sequence[np.ndarray]) -> PointEstimate:
         guess = majority
     assert best is not None
     return best
+
+
+def answer_at(
+    model: Model,
+    data: Data,
+    Z: np.ndarray,
+    hyper: dict[str, float],
+    seed: np.random.SeedSequence,
+) -> tuple[dict[str, np.ndarray], float]:
+    """The parameters that belong to Z, and the log joint there.
+
+    Where A can be integrated out: E[A | X, Z] and log P(X, [Z]). Where not: the parameters' means
+    over Gibbs updates given Z, and log P(X, parameters, [Z]) at these means.
+    """
+    fixed = model.at(hyper)
+    likelihood: Any = fixed.likelihood
+    if isinstance(likelihood, Collapsed):
+        return {"A": likelihood.features(data.X, Z)}, fixed.log_joint(data.X, Z)
+    rng, bits = np.random.default_rng(seed), np.ascontiguousarray(Z, dtype=np.uint8)
+    parameters = likelihood.new_parameters(rng, data, Z.shape[1], hyper)
+    total: dict[str, np.ndarray] = {}
+    for i in range(UPDATES + UPDATES // 2):
+        parameters, _ = likelihood.update_parameters(rng, data, bits, parameters, dict(hyper), True)
+        if i >= UPDATES // 2:
+            total = {name: total.get(name, 0.0) + value for name, value in parameters.items()}
+    means = {name: value / UPDATES for name, value in total.items()}
+    log_density = likelihood.log_density(data, bits, means, hyper)
+    return means, log_density + fixed.prior.log_prob(Z)

@@ -27,11 +27,11 @@ from thali.machine import cores
 from thali.model import Model
 from thali.progress import Progress
 from thali.starts import NAMED, Finish, Start, anneal, given_start, rank, shake
-from thali.starts.race import ROUND
 from thali.trace import ChainTrace, Trace, freeze_chain, thaw_chain
 
 SLICE = 0.1  # seconds a thread stays with one chain before it turns to the one furthest behind
 CHECKPOINT_EVERY = 3.0  # seconds, or twenty times what writing takes if that is longer
+SEARCH = 1e9  # multiply-adds up to which the search before a chain may be longer than the chain
 LOOK = 50  # sweeps after which the number of features tells how many more, if that was left open
 CONTENDERS = ("ica", "columns", "empty", "prior", "ica", "prior")
 
@@ -49,7 +49,7 @@ class Chain:
     def snapshot(self, engine: Any) -> None:
         """Everything needed to go on from here."""
         arrays, numbers = engine.freeze(self.state)
-        steps, draws = len(self.trace.scalars), len(self.trace.kept_Z)
+        steps, draws = len(self.trace.scalars), len(self.trace.kept)
         meta = {
             "numbers": numbers,
             "rng": self.rng.bit_generator.state,
@@ -110,6 +110,8 @@ class _Loop:
         self.asked = False  # whether a checkpoint is being collected,
         self.wanted: set[int] = set()  # and the chains that have yet to answer
         self.failure: BaseException | None = None
+        self.left = threading.Condition()
+        self.working = 0  # threads at work on chains
         self.until = 0  # the sweep to which chains are being driven
 
     # beginning
@@ -142,75 +144,78 @@ class _Loop:
         generators = [np.random.default_rng(s) for s in sequence.spawn(len(names))]
         self.data.singular_values  # noqa: B018 computed once, before threads need it
         self.data.squares  # noqa: B018
-        annealed = getattr(self.engine, "anneal", 0) > 0
-        if init == "empty" and not annealed:
+        if init == "empty" and getattr(self.engine, "anneal", 0) == 0:
             return [NAMED[init](generators[0], self.model, self.data)] * chains
         jobs = [
-            partial(
-                self._anneal if annealed and name in ("prior", "empty") else self._begin, name, rng
-            )
-            for name, rng in zip(names, generators, strict=True)
+            partial(self._begin, name, rng) for name, rng in zip(names, generators, strict=True)
         ]
         starts = self._in_threads(jobs, bar, "finding starts")
         if init != "race":
             return starts
-        return self._race(starts, generators, bar)
+        return self._race(starts, generators, sequence, bar)
 
     def _begin(self, name: str, rng: np.random.Generator) -> Start:
-        return NAMED[name](rng, self.model, self.data)
-
-    def _anneal(self, name: str, rng: np.random.Generator) -> Start:
-        """A start that knows nothing, led to where falling noise takes it."""
-        start = self._begin(name, rng)
+        """A start by name; one that knows nothing is led to where falling noise takes it."""
+        start = NAMED[name](rng, self.model, self.data)
+        if getattr(self.engine, "anneal", 0) == 0 or name not in ("prior", "empty"):
+            return start
         return anneal(rng, self.engine, self.model, self.data, start, self.stop.is_set)
 
     def _race(
-        self, starts: list[Start], generators: list[np.random.Generator], bar: Progress
+        self,
+        starts: list[Start],
+        generators: list[np.random.Generator],
+        sequence: np.random.SeedSequence,
+        bar: Progress,
     ) -> list[Start]:
         """Short runs from every start, a search from the best of them, and a start per chain."""
-        short = max(5, min(60, self.engine.sweeps // 5))
-        finishes = self._in_threads(
-            [
-                partial(self._walk, rng, start, short)
-                for start, rng in zip(starts, generators, strict=True)
-            ],
-            bar,
-            "racing starts",
-        )
-        entrants = sorted(
-            zip(finishes, generators, strict=True), key=lambda entrant: -entrant[0].log_joint
-        )[: self.engine.chains]
+        entrants = self._heat(starts, generators, bar)
+        kind = max(entrants, key=lambda entrant: entrant[0].level)[0].start.name
+        more = [np.random.default_rng(s) for s in sequence.spawn(self.engine.chains - 1)]
+        again = [partial(self._begin, kind, rng) for rng in more]
+        entrants += self._heat(self._in_threads(again, bar, "finding starts"), more, bar)
+        best = sorted(entrants, key=lambda entrant: -entrant[0].level)[: self.engine.chains]
         capacity = self.model.at(self.model.start(self.data)).prior.tables(self.data.n).capacity  # type: ignore[attr-defined]
         finishes = self._in_threads(
             [
-                partial(shake, rng, at, self._walk, self._rounds(at), capacity)
-                for at, rng in entrants
+                partial(shake, rng, at, self._walk, self._search_sweeps(at), capacity)
+                for at, rng in best
             ],
             bar,
             "shaking the best starts",
         )
         return rank(finishes, self.engine.chains)
 
-    def _rounds(self, at: Finish) -> int:
-        """Rounds of the search from ``at``: all together at most as many sweeps as a chain's."""
-        return self.given.planned(self.data, at.start.Z.shape[1]).sweeps // ROUND
+    def _heat(
+        self, starts: list[Start], generators: list[np.random.Generator], bar: Progress
+    ) -> list[tuple[Finish, np.random.Generator]]:
+        """A short run from each start, with the generator to go on with."""
+        short = max(5, min(60, self.engine.sweeps // 5))
+        jobs = [
+            partial(self._walk, rng, start, short)
+            for start, rng in zip(starts, generators, strict=True)
+        ]
+        finishes = self._in_threads(jobs, bar, "racing starts")
+        return list(zip(finishes, generators, strict=True))
+
+    def _search_sweeps(self, at: Finish) -> int:
+        """Sweeps of the search from ``at``: as many as a chain's, and more where they are cheap."""
+        sweeps = self.given.planned(self.data, at.start.Z.shape[1]).sweeps
+        cheap = SEARCH / (self.data.n * (at.start.Z.shape[1] + 1) * min(self.data.n, self.data.d))
+        return int(max(sweeps, min(5 * sweeps, cheap)))
 
     def _walk(self, rng: np.random.Generator, start: Start, sweeps: int) -> Finish:
-        """A few sweeps from a start: the best point seen."""
-        engine, model, data = self.engine, self.model, self.data
-        best = Finish(start, -np.inf)
-        state = engine.begin(rng, model, data, start)
-        for _ in range(sweeps):
-            if self.stop.is_set():
-                break
-            info = engine.step(rng, model, data, state)
-            if info.log_joint > best.log_joint:
-                best = Finish(Start(start.name, state.Z, dict(state.hyper)), info.log_joint)
-        return best
+        """A few sweeps from a start: where they end, and how high the later half of them was."""
+        state = self.engine.begin(rng, self.model, self.data, start)
+        logs: list[float] = []
+        while len(logs) < sweeps and not self.stop.is_set():
+            logs.append(self.engine.step(rng, self.model, self.data, state).log_joint)
+        level = float(np.mean(logs[len(logs) // 2 :])) if logs else -np.inf
+        return Finish(Start(start.name, state.Z, dict(state.hyper)), level)
 
     def _in_threads(self, jobs: Sequence[Callable[[], Any]], bar: Progress, what: str) -> list[Any]:
         """Run jobs side by side, results in order; a stop lets each end at its next step."""
-        with ThreadPoolExecutor(min(len(jobs), cores())) as pool:
+        with ThreadPoolExecutor(max(1, min(len(jobs), cores()))) as pool:
             futures = [pool.submit(job) for job in jobs]
             try:
                 while not all(f.done() for f in futures):
@@ -244,16 +249,13 @@ class _Loop:
         self.until = until
         self.waiting = [chain for chain in self.chains if not self._done(chain)]
         self.resting = {chain.index for chain in self.chains}
-        threads = [
-            threading.Thread(target=self._work, daemon=True)
-            for _ in range(min(len(self.waiting), cores()))
-        ]
-        for thread in threads:
-            thread.start()
+        self.working = min(len(self.waiting), cores())
+        for _ in range(self.working):
+            threading.Thread(target=self._work, daemon=True).start()
         next_save = time.monotonic() + min(1.0, CHECKPOINT_EVERY)
         try:
-            while any(thread.is_alive() for thread in threads):
-                threads[0].join(0.02) if threads[0].is_alive() else time.sleep(0.005)
+            while self.working:
+                self._wait()
                 bar.update(
                     [chain.trace for chain in self.chains],
                     self.engine.sweeps * self.engine.chains,
@@ -268,8 +270,8 @@ class _Loop:
             self.stop.set()
             raise
         finally:
-            for thread in threads:
-                thread.join()
+            while self.working:
+                self._wait()
         if self.failure is not None:
             raise self.failure
         if self.checkpoint is not None and self.stopped != "finished":
@@ -298,6 +300,17 @@ class _Loop:
         except BaseException as error:
             self.failure = error
             self.stop.set()
+        finally:
+            with self.left:
+                self.working -= 1
+                self.left.notify()
+
+    def _wait(self) -> None:
+        """Wait a little, or until a thread leaves. (Ctrl-C inside ``Thread.join`` makes Python,
+        before 3.13, take the thread for dead while it is still at work.)"""
+        with self.left:
+            if self.working:
+                self.left.wait(0.02)
 
     def _advance(self, chain: Chain) -> None:
         engine, until = self.engine, time.monotonic() + SLICE
@@ -306,7 +319,8 @@ class _Loop:
             chain.trace.record(info)
             step = len(chain.trace.scalars) - 1 - engine.burned
             if step % engine.thin == 0:
-                chain.trace.keep(chain.state.Z, burning=step < 0)
+                keepsakes = engine.keepsakes(self.model, chain.state)
+                chain.trace.keep(chain.state.Z, keepsakes, burning=step < 0)
             if self.stop.is_set() or time.monotonic() > until:
                 return
 
@@ -398,8 +412,9 @@ class _Loop:
             if not chain.trace.scalars:  # stopped before the first sweep: there must be one
                 info = self.engine.step(chain.rng, self.model, self.data, chain.state)
                 chain.trace.record(info)
-            if not chain.trace.kept_Z:
-                chain.trace.keep_later_half(chain.state.Z)
+            if not chain.trace.kept:
+                keepsakes = self.engine.keepsakes(self.model, chain.state)
+                chain.trace.keep_later_half(chain.state.Z, keepsakes)
         chains = [chain.trace for chain in self.chains]
         return Trace(
             self.data.n,

@@ -17,7 +17,11 @@ from thali.engines.base import Info
 
 
 class Draw(NamedTuple):
-    """One draw of the posterior; A is drawn given the rest."""
+    """One draw of the posterior. A is as kept, or drawn given the rest where it was integrated out.
+
+    A model without the scales σ_x or σ_a has NaN there; ``hyper`` has all hyperparameters by name,
+    and ``parameters`` those that are kept besides A.
+    """
 
     Z: np.ndarray
     A: np.ndarray
@@ -25,6 +29,23 @@ class Draw(NamedTuple):
     sigma_x: float
     sigma_a: float
     log_joint: float
+    hyper: dict[str, float]
+    parameters: dict[str, np.ndarray]
+
+
+class Kept(NamedTuple):
+    """What is kept of a step: its Z, packed, and parameters with features along the first axis."""
+
+    Z: np.ndarray
+    parameters: dict[str, np.ndarray]
+
+
+class Recorded(NamedTuple):
+    """A kept draw: Z, the scalars of its step, and the parameters kept with it."""
+
+    Z: np.ndarray
+    scalars: dict[str, float]
+    parameters: dict[str, np.ndarray]
 
 
 @dataclass
@@ -34,9 +55,9 @@ class ChainTrace:
     names: list[str] = field(default_factory=list)
     scalars: list[tuple[float, ...]] = field(default_factory=list)
     kept_at: list[int] = field(default_factory=list)
-    kept_Z: list[np.ndarray] = field(default_factory=list)
+    kept: list[Kept] = field(default_factory=list)
     drift: float = 0.0
-    burning: deque[tuple[int, np.ndarray]] = field(default_factory=deque)  # the later half so far
+    burning: deque[tuple[int, Kept]] = field(default_factory=deque)  # the later half so far
 
     def record(self, info: Info) -> None:
         """Note the scalars of a step."""
@@ -45,23 +66,24 @@ class ChainTrace:
         self.scalars.append((float(info.n_features), info.log_joint, *info.hyper.values()))
         self.drift = max(self.drift, info.drift)
 
-    def keep(self, Z: np.ndarray, burning: bool = False) -> None:
+    def keep(self, Z: np.ndarray, parameters: dict[str, np.ndarray], burning: bool = False) -> None:
         """Keep the Z of the step just recorded; in burn-in only until a later half replaces it."""
-        at, packed = len(self.scalars) - 1, np.packbits(Z, axis=0)
+        at, kept = len(self.scalars) - 1, Kept(np.packbits(Z, axis=0), parameters)
         if burning:
-            self.burning.append((at, packed))
+            self.burning.append((at, kept))
             while self.burning[0][0] < at // 2:
                 self.burning.popleft()
             return
         self.burning.clear()
         self.kept_at.append(at)
-        self.kept_Z.append(packed)
+        self.kept.append(kept)
 
-    def keep_later_half(self, Z: np.ndarray) -> None:
+    def keep_later_half(self, Z: np.ndarray, parameters: dict[str, np.ndarray]) -> None:
         """For a chain stopped in its burn-in: the later half of its draws, or its last Z."""
-        kept = list(self.burning) or [(len(self.scalars) - 1, np.packbits(Z, axis=0))]
-        self.kept_at = [at for at, _ in kept]
-        self.kept_Z = [packed for _, packed in kept]
+        last = len(self.scalars) - 1, Kept(np.packbits(Z, axis=0), parameters)
+        both = list(self.burning) or [last]
+        self.kept_at = [at for at, _ in both]
+        self.kept = [kept for _, kept in both]
 
 
 @dataclass
@@ -102,31 +124,28 @@ class Trace:
         return {name: table[:, :, i] for i, name in enumerate(self.names)}
 
     def __len__(self) -> int:
-        return sum(len(chain.kept_Z) for chain in self.chains)
+        return sum(len(chain.kept) for chain in self.chains)
 
-    def matrices(self) -> Iterator[tuple[np.ndarray, dict[str, float]]]:
-        """Every kept Z with its scalars, chain after chain."""
+    def matrices(self) -> Iterator[Recorded]:
+        """Every kept draw, chain after chain."""
         for chain in self.chains:
-            for at, packed in zip(chain.kept_at, chain.kept_Z, strict=True):
-                yield self._unpack(packed), dict(zip(chain.names, chain.scalars[at], strict=True))
+            for i in range(len(chain.kept)):
+                yield self._recorded(chain, i)
 
-    def pick(self, indices: Any) -> list[tuple[np.ndarray, dict[str, float]]]:
+    def pick(self, indices: Any) -> list[Recorded]:
         """Some of ``matrices()`` by position."""
-        flat = [(c, i) for c, chain in enumerate(self.chains) for i in range(len(chain.kept_Z))]
-        found = []
-        for index in indices:
-            c, i = flat[index]
-            chain = self.chains[c]
-            scalars = dict(zip(chain.names, chain.scalars[chain.kept_at[i]], strict=True))
-            found.append((self._unpack(chain.kept_Z[i]), scalars))
-        return found
+        flat = [(chain, i) for chain in self.chains for i in range(len(chain.kept))]
+        return [self._recorded(*flat[index]) for index in indices]
+
+    def _recorded(self, chain: ChainTrace, i: int) -> Recorded:
+        scalars = dict(zip(chain.names, chain.scalars[chain.kept_at[i]], strict=True))
+        packed, parameters = chain.kept[i]
+        Z = np.unpackbits(packed, axis=0, count=self.n).astype(bool)
+        return Recorded(Z, scalars, parameters)
 
     def log_joints(self) -> np.ndarray:
         """The log joint of every kept draw, in the order of ``matrices()``."""
         return np.array([c.scalars[i][1] for c in self.chains for i in c.kept_at])
-
-    def _unpack(self, packed: np.ndarray) -> np.ndarray:
-        return np.unpackbits(packed, axis=0, count=self.n).astype(bool)
 
     def to_arviz(self) -> Any:
         """The kept scalars as ArviZ inference data, dims chain × draw."""
@@ -156,9 +175,7 @@ class Trace:
         """All of the trace as arrays and JSON-able values."""
         arrays: dict[str, np.ndarray] = {}
         for c, chain in enumerate(self.chains):
-            arrays |= freeze_chain(
-                chain, self.n, len(chain.scalars), len(chain.kept_Z), f"chain{c}"
-            )
+            arrays |= freeze_chain(chain, self.n, len(chain.scalars), len(chain.kept), f"chain{c}")
         meta = {
             "n": self.n,
             "burn_in": self.burn_in,
@@ -211,15 +228,20 @@ def freeze_chain(
     chain: ChainTrace, n: int, steps: int, draws: int, prefix: str
 ) -> dict[str, np.ndarray]:
     """The first ``steps`` records and ``draws`` matrices of a chain as arrays."""
-    kept = chain.kept_Z[:draws]
-    joined = np.concatenate(kept, axis=1) if kept else np.zeros((-(-n // 8), 0), np.uint8)
+    kept = chain.kept[:draws]
+    packed = [draw.Z for draw in kept]
+    joined = np.concatenate(packed, axis=1) if kept else np.zeros((-(-n // 8), 0), np.uint8)
+    names = kept[0].parameters if kept else {}
     return {
         f"{prefix}_scalars": np.array(chain.scalars[:steps], float).reshape(
             steps, len(chain.names)
         ),
         f"{prefix}_kept_at": np.array(chain.kept_at[:draws], np.int64),
-        f"{prefix}_kept_k": np.array([z.shape[1] for z in kept], np.int64),
+        f"{prefix}_kept_k": np.array([z.shape[1] for z in packed], np.int64),
         f"{prefix}_kept_Z": joined,
+    } | {
+        f"{prefix}_with_{name}": np.concatenate([draw.parameters[name] for draw in kept])
+        for name in names
     }
 
 
@@ -228,13 +250,16 @@ def thaw_chain(
 ) -> ChainTrace:
     """The chain that ``freeze_chain`` saved."""
     ends = np.cumsum(arrays[f"{prefix}_kept_k"])
-    joined = arrays[f"{prefix}_kept_Z"]
+    parts = [slice(end - k, end) for end, k in zip(ends, arrays[f"{prefix}_kept_k"], strict=True)]
+    mark = f"{prefix}_with_"
+    others = {key.removeprefix(mark): value for key, value in arrays.items() if mark in key}
     return ChainTrace(
         list(names),
         [tuple(row) for row in arrays[f"{prefix}_scalars"].tolist()],
         arrays[f"{prefix}_kept_at"].tolist(),
-        [joined[:, a:b] for a, b in zip(np.r_[0, ends[:-1]], ends, strict=True)]
-        if len(ends)
-        else [],
+        [
+            Kept(arrays[f"{prefix}_kept_Z"][:, part], {k: v[part] for k, v in others.items()})
+            for part in parts
+        ],
         drift,
     )

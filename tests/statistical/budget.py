@@ -30,6 +30,7 @@ TESTS = {  # family -> how many tests judge p-values in it; each family asserts 
     "prior_recovery": 18,
     "geweke": 8,
     "column_moves": 27,
+    "uncollapsed": 26,
 }
 SHARE = BUDGET / SAFETY / sum(TESTS.values())
 

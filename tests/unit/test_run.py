@@ -191,7 +191,7 @@ def test_sweeps_left_open_suit_the_size_of_data_and_features(X):
 
 @pytest.mark.parametrize("init", ["race", "empty"])
 def test_a_run_with_sweeps_left_open_plans_them_from_the_features_it_finds(X, monkeypatch, init):
-    from thali.engines import collapsed_gibbs
+    from thali.engines import chain_settings
 
     def fit(cores=None):
         if cores:
@@ -199,7 +199,7 @@ def test_a_run_with_sweeps_left_open_plans_them_from_the_features_it_finds(X, mo
             monkeypatch.setattr(run_module, "SLICE", 0.0)
         return model(sweeps=None, chains=2, init=init).fit(X)
 
-    monkeypatch.setattr(collapsed_gibbs, "WORK", 4e6)
+    monkeypatch.setattr(chain_settings, "WORK", 4e6)
     fitted = fit()
     most = fitted.history_["n_features"][:, run_module.LOOK - 1].max()
     planned = fitted.engine.planned(fitted._data, int(most)).sweeps
@@ -213,9 +213,9 @@ def test_a_run_with_sweeps_left_open_plans_them_from_the_features_it_finds(X, mo
 
 def test_a_run_with_sweeps_left_open_resumes_to_the_same_draws(X, tmp_path, monkeypatch):
     """Stopped once before and once after the number of sweeps is known."""
-    from thali.engines import collapsed_gibbs
+    from thali.engines import chain_settings
 
-    monkeypatch.setattr(collapsed_gibbs, "WORK", 4e6)
+    monkeypatch.setattr(chain_settings, "WORK", 4e6)
     path = tmp_path / "c.thali"
     whole = model(sweeps=None, chains=2, init="empty").fit(X)
     step = thali.CollapsedGibbs.step

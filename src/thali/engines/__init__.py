@@ -1,5 +1,6 @@
 """Engines: how a model's state is walked or optimised (one file an engine)."""
 
 from thali.engines.collapsed_gibbs import CollapsedGibbs
+from thali.engines.uncollapsed_gibbs import UncollapsedGibbs
 
-__all__ = ["CollapsedGibbs"]
+__all__ = ["CollapsedGibbs", "UncollapsedGibbs"]

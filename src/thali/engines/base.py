@@ -12,7 +12,9 @@ and no loop of its own: ``thali.run`` drives every engine.
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
 
 from thali.data import Data
 from thali.model import Model
@@ -37,6 +39,13 @@ class Engine:
     def planned(self, data: Data, n_features: int) -> Self:
         """This engine with a number of sweeps; those that leave it open choose it here."""
         return self
+
+    def keepsakes(self, model: Model, state: Any) -> dict[str, np.ndarray]:
+        """Parameters to keep with a draw, features along the first axis.
+
+        None where a draw's parameters can be drawn exactly later, given its Z.
+        """
+        return {}
 
 
 def missing_capabilities(engine: type[Engine] | Engine, model: Model) -> list[str]:

@@ -12,25 +12,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import gammaln
 
 from thali.data import Data
 from thali.engines.base import Engine, Info
-from thali.hyperparameters import Law, metropolis_step, slice_step
+from thali.engines.chain_settings import ChainSettings
 from thali.likelihoods.base import Collapsed, GaussianRows
+from thali.likelihoods.gaussian_scales import scales_without_features
 from thali.model import Model
 from thali.priors.base import PredictsRow
-from thali.settings import Settings, whole_number
-from thali.starts import Start, check_init
+from thali.settings import whole_number
+from thali.starts import Start
 from thali.structures import FeatureTables, counts_from_gram
 
 SUMS_AFRESH = 64  # sweeps after which T = ZᵀX is summed again from the data
-METROPOLIS_WIDTH = 0.05  # the paper's step
-WORK = 1e11  # multiply-adds a chain may cost when the number of sweeps is left open: minutes
-FEWEST, MOST = 100, 1000  # sweeps of such a chain
 ANNEALED = ("prior", "empty", "race")  # starts that know nothing of the data, or try such
 
 
@@ -52,7 +50,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class CollapsedGibbs(Settings, Engine):
+class CollapsedGibbs(ChainSettings, Engine):
     """Sweeps over Z with A integrated out, in several chains.
 
     ``sweeps`` a chain (None: 1000, but fewer, down to 100, where data and features are large), the
@@ -68,11 +66,6 @@ class CollapsedGibbs(Settings, Engine):
     100
     """
 
-    sweeps: int | None = None
-    burn_in: int | None = None
-    thin: int = 1
-    chains: int = 4
-    init: Any = "race"
     sigma_step: str = "slice"
     moves: int = 5
     anneal: int = 0
@@ -82,53 +75,19 @@ class CollapsedGibbs(Settings, Engine):
     kind: ClassVar[str] = "draws"
 
     def __post_init__(self) -> None:
-        for name, least in (("sweeps", 1), ("thin", 1), ("chains", 1)):
-            if name != "sweeps" or self.sweeps is not None:
-                whole_number("CollapsedGibbs", name, getattr(self, name), least)
-        whole_number("CollapsedGibbs", "moves", self.moves, 0)
-        whole_number("CollapsedGibbs", "anneal", self.anneal, 0)
-        if self.burn_in is not None:
-            whole_number("CollapsedGibbs", "burn_in", self.burn_in, 0)
-            if self.sweeps is not None and self.burn_in >= self.sweeps:
-                raise ValueError(
-                    f"CollapsedGibbs: burn_in={self.burn_in} leaves nothing of {self.sweeps} "
-                    "sweeps; use fewer, or more sweeps."
-                )
+        super().__post_init__()
         if self.sigma_step not in ("slice", "metropolis"):
             raise ValueError(
                 "CollapsedGibbs: sigma_step must be 'slice' or 'metropolis', "
                 f"not {self.sigma_step!r}."
             )
-        check_init("CollapsedGibbs", self.init)
+        whole_number("CollapsedGibbs", "moves", self.moves, 0)
+        whole_number("CollapsedGibbs", "anneal", self.anneal, 0)
         if self.anneal and not (isinstance(self.init, str) and self.init in ANNEALED):
             raise ValueError(
                 "CollapsedGibbs: anneal melts whatever it begins from, so init must be "
                 f"{', '.join(map(repr, ANNEALED))}; leave anneal at 0 for another start."
             )
-
-    def planned(self, data: Data, n_features: int) -> Self:
-        """This engine with a number of sweeps: as given, or as many as suit data and features."""
-        if self.sweeps is not None:
-            return self
-        k = max(1, n_features)
-        sweep = data.n * (k * min(data.n, data.d) + 8 * k * k)
-        sweeps = int(min(MOST, max(FEWEST, WORK / sweep)))
-        return self.replace(sweeps=max(sweeps, (self.burn_in or 0) + FEWEST // 2))
-
-    @property
-    def burned(self) -> int:
-        """Sweeps not kept at the beginning, once their number is known."""
-        return self._known() // 2 if self.burn_in is None else self.burn_in
-
-    @property
-    def kept(self) -> int:
-        """Draws kept of each chain, once the number of sweeps is known."""
-        return -(-(self._known() - self.burned) // self.thin)
-
-    def _known(self) -> int:
-        if self.sweeps is None:
-            raise ValueError("The number of sweeps is chosen in the run; give sweeps to fix it.")
-        return self.sweeps
 
     def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:
         """The state at ``start``, arrays made afresh from Z."""
@@ -171,7 +130,18 @@ class CollapsedGibbs(Settings, Engine):
         state.sweep += 1
         counts = counts_from_gram(data.n, state.rows.C[:k, :k])
         model.prior.resample(rng, hyper, counts)
-        evidence = self._resample_scales(rng, model, data, state)
+        evidence = scales_without_features(
+            rng,
+            model.likelihood,
+            state.rows.C[:k, :k].copy(),
+            state.rows.T[:k],
+            float(data.squares.sum()),
+            data.n,
+            data.d,
+            hyper,
+            self.sigma_step,
+            hold=state.sweep <= state.hold_sigma,
+        )
         state.prior = model.at(hyper).prior
         log_joint = evidence + state.prior.log_prob_counts(counts)
         return Info(k, log_joint, dict(hyper), float(report.drift))
@@ -192,37 +162,6 @@ class CollapsedGibbs(Settings, Engine):
         state.rows, state.n_features, _ = kernel.column_moves(
             rng, data.reduced, state.rows, state.n_features, law, self.moves, kernel.SHARES
         )
-
-    def _resample_scales(
-        self, rng: np.random.Generator, model: Model, data: Data, state: State
-    ) -> float:
-        """Update σ_x and σ_a where they have laws; return log P(X | Z) at the new ones."""
-        from thali.kernels.evidence import log_evidence, spectrum
-
-        d, t = spectrum(state.rows, state.n_features)
-        hyper = state.hyper
-        total = float(data.squares.sum())
-
-        def evidence(sigma_x: float, sigma_a: float) -> float:
-            return log_evidence(d, t, total, data.n, float(data.d), sigma_x, sigma_a)
-
-        # the standard deviations of log σ when K is settled: 1/√(2ND) and 1/√(2KD)
-        for name, size in (("sigma_x", data.n), ("sigma_a", state.n_features + 1)):
-            law = getattr(model.likelihood, name)
-            if not isinstance(law, Law) or state.sweep <= state.hold_sigma:
-                continue
-
-            def target(value: float, name: str = name, law: Law = law) -> float:
-                if name == "sigma_x":
-                    return law.log_density(value) + evidence(value, hyper["sigma_a"])
-                return law.log_density(value) + evidence(hyper["sigma_x"], value)
-
-            if self.sigma_step == "slice":
-                width = min(1.0, 3.0 / np.sqrt(2.0 * size * data.d))
-                hyper[name] = slice_step(rng, hyper[name], target, width)
-            else:
-                hyper[name] = metropolis_step(rng, hyper[name], target, METROPOLIS_WIDTH)
-        return evidence(hyper["sigma_x"], hyper["sigma_a"])
 
     def freeze(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """The state as arrays and plain values; T goes along, so that a resumed chain is bitwise

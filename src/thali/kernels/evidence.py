@@ -11,10 +11,10 @@ from numba import njit
 
 
 @njit(cache=True, nogil=True)
-def spectrum(rows, k):
-    """Eigenvalues d of ZᵀZ and squared lengths t of UᵀZᵀX, from which every P(X|Z,σ) follows."""
-    d, U = np.linalg.eigh(rows.C[:k, :k].copy())
-    projected = np.ascontiguousarray(U.T) @ rows.T[:k]
+def spectrum(C, T):
+    """Eigenvalues d of C = ZᵀZ and squared lengths t of UᵀT, T = ZᵀX: every P(X|Z,σ) follows."""
+    d, U = np.linalg.eigh(C)
+    projected = np.ascontiguousarray(U.T) @ T
     return np.maximum(d, 0.0), np.sum(projected * projected, axis=1)
 
 

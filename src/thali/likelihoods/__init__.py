@@ -1,6 +1,13 @@
 """Likelihoods: how features make data (one file a likelihood)."""
 
-from thali.likelihoods.base import Collapsed, Conditional, GaussianRows, RowUpdates
+from thali.likelihoods.base import Collapsed, Conditional, GaussianRows, GibbsUpdates, RowUpdates
 from thali.likelihoods.linear_gaussian import LinearGaussian
 
-__all__ = ["Collapsed", "Conditional", "GaussianRows", "LinearGaussian", "RowUpdates"]
+__all__ = [
+    "Collapsed",
+    "Conditional",
+    "GaussianRows",
+    "GibbsUpdates",
+    "LinearGaussian",
+    "RowUpdates",
+]

@@ -6,11 +6,12 @@ An engine names the capabilities it needs; a likelihood declares those it has by
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from thali.data import Data
+from thali.structures import FeatureTables
 
 
 class FeatureLikelihood(ABC):
@@ -32,11 +33,19 @@ class FeatureLikelihood(ABC):
 
 
 class Collapsed(FeatureLikelihood):
-    """The parameters can be integrated out: log P(X | Z)."""
+    """The parameters can be integrated out: log P(X | Z), and drawn exactly given X and Z."""
 
     @abstractmethod
     def log_marginal(self, X: Any, Z: Any) -> float:
         """log P(X | Z), parameters integrated out."""
+
+    @abstractmethod
+    def features(self, X: Any, Z: Any) -> np.ndarray:
+        """E[A | X, Z]."""
+
+    @abstractmethod
+    def draw_features(self, rng: np.random.Generator, X: Any, Z: Any) -> np.ndarray:
+        """Draw A given X and Z."""
 
 
 class Conditional(FeatureLikelihood):
@@ -54,13 +63,77 @@ class Conditional(FeatureLikelihood):
     def log_likelihood(self, X: Any, Z: Any, A: Any) -> float:
         """log P(X | Z, A)."""
 
-    @abstractmethod
-    def features(self, X: Any, Z: Any) -> np.ndarray:
-        """E[A | X, Z]."""
+
+Parameters = dict[str, np.ndarray]
+
+
+class GibbsUpdates(Conditional):
+    """The parameters can be kept and updated by exact steps (uncollapsed Gibbs).
+
+    ``axes`` names the parameters that are kept, each with its axis of features: 0, or 1 for those
+    that have a row for each row of X, which ``update_bits`` updates along with the bits.
+    Steps are asked of the likelihood as the user gave it (a hyperparameter is a number or a law);
+    ``hyper`` has a number for each. Z is (N, K) uint8 without empty columns, and every step leaves
+    P(Z, parameters | X) invariant.
+    """
+
+    axes: ClassVar[dict[str, int]]
 
     @abstractmethod
-    def draw_features(self, rng: np.random.Generator, X: Any, Z: Any) -> np.ndarray:
-        """Draw A given X and Z."""
+    def new_parameters(
+        self, rng: np.random.Generator, data: Data, k: int, hyper: dict[str, float]
+    ) -> Parameters:
+        """The parameters of k features, drawn from their prior."""
+
+    @abstractmethod
+    def update_bits(
+        self,
+        rng: np.random.Generator,
+        data: Data,
+        Z: np.ndarray,
+        parameters: Parameters,
+        hyper: dict[str, float],
+        bits: Any,
+    ) -> Any:
+        """One pass over all bits given the parameters, in place; ``bits`` is a kernel BitPrior.
+
+        What it returns is handed to ``update_own``: products of the data worth making once.
+        """
+
+    @abstractmethod
+    def update_own(
+        self,
+        rng: np.random.Generator,
+        data: Data,
+        Z: np.ndarray,
+        parameters: Parameters,
+        hyper: dict[str, float],
+        tables: FeatureTables,
+        work: Any,
+    ) -> tuple[np.ndarray, Parameters]:
+        """Draw anew the dishes that only one row has; the new Z and its parameters."""
+
+    @abstractmethod
+    def update_parameters(
+        self,
+        rng: np.random.Generator,
+        data: Data,
+        Z: np.ndarray,
+        parameters: Parameters,
+        hyper: dict[str, float],
+        hold: bool,
+    ) -> tuple[Parameters, float]:
+        """Draw scales (in ``hyper``, unless ``hold``) and parameters given Z.
+
+        Also returns what is added to log P([Z]) in the log joint: log P(X | Z) where the
+        parameters can be integrated out, else ``log_density`` of the new ones.
+        """
+
+    @abstractmethod
+    def log_density(
+        self, data: Data, Z: np.ndarray, parameters: Parameters, hyper: dict[str, float]
+    ) -> float:
+        """log P(X, parameters | Z)."""
 
 
 class RowUpdates(FeatureLikelihood):

@@ -11,22 +11,23 @@ With M = (ZᵀZ + rI)⁻¹, r = σ_x²/σ_a²:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from thali.data import Data
 from thali.hyperparameters import InverseGamma, Law, as_number, check_hyperparameter
-from thali.likelihoods.base import Collapsed, Conditional, GaussianRows
+from thali.likelihoods.base import Collapsed, GaussianRows, GibbsUpdates, Parameters
+from thali.likelihoods.gaussian_scales import scales_without_features
 from thali.settings import Settings
-from thali.structures import as_binary_matrix
+from thali.structures import FeatureTables, as_binary_matrix
 
 FINEST = 1e-6  # a noise below this share of the data's scale is lost in double precision
 
 
 @dataclass(frozen=True)
-class LinearGaussian(Settings, Collapsed, Conditional, GaussianRows):
+class LinearGaussian(Settings, Collapsed, GibbsUpdates, GaussianRows):
     """Noise scale ``sigma_x`` and feature scale ``sigma_a``: numbers, laws, or "auto".
 
     "auto" infers the scale under a weak law centred on the data:
@@ -40,6 +41,8 @@ class LinearGaussian(Settings, Collapsed, Conditional, GaussianRows):
 
     sigma_x: float | Law | str = "auto"
     sigma_a: float | Law | str = "auto"
+
+    axes: ClassVar[dict[str, int]] = {"A": 0}
 
     def __post_init__(self) -> None:
         for name in ("sigma_x", "sigma_a"):
@@ -130,6 +133,78 @@ class LinearGaussian(Settings, Collapsed, Conditional, GaussianRows):
         mean = cho_solve((L, lower), Z.T @ X)
         return mean + self._sigma_x * np.linalg.solve(L.T, noise)
 
+    # Gibbs updates with A kept
+
+    def new_parameters(
+        self, rng: np.random.Generator, data: Data, k: int, hyper: dict[str, float]
+    ) -> Parameters:
+        return {"A": hyper["sigma_a"] * rng.standard_normal((k, data.d))}
+
+    def update_bits(
+        self,
+        rng: np.random.Generator,
+        data: Data,
+        Z: np.ndarray,
+        parameters: Parameters,
+        hyper: dict[str, float],
+        bits: Any,
+    ) -> Any:
+        from thali.kernels.given_features import turn_bits
+
+        B, R, G = products(data.X, Z, parameters["A"])
+        turn_bits(rng, R, G, Z, bits, hyper["sigma_x"])
+        return B, R, G, bits.m
+
+    def update_own(
+        self,
+        rng: np.random.Generator,
+        data: Data,
+        Z: np.ndarray,
+        parameters: Parameters,
+        hyper: dict[str, float],
+        tables: FeatureTables,
+        work: Any,
+    ) -> tuple[np.ndarray, Parameters]:
+        """Their A integrated out; ``update_parameters`` then draws A whole."""
+        from thali.kernels.collapsed_rows import Law as KernelLaw
+        from thali.kernels.given_features import count_own_dishes
+
+        law = KernelLaw(*tables, hyper["sigma_x"], hyper["sigma_a"], float(data.d))
+        B, R, G, m = work
+        own = count_own_dishes(rng, B, R, G, data.squares, Z, m, law)
+        Z, shared = with_own_dishes(Z, m, own)
+        new = self.new_parameters(rng, data, int(own.sum()), hyper)["A"]
+        return Z, {"A": np.concatenate([parameters["A"][shared], new])}
+
+    def update_parameters(
+        self,
+        rng: np.random.Generator,
+        data: Data,
+        Z: np.ndarray,
+        parameters: Parameters,
+        hyper: dict[str, float],
+        hold: bool,
+    ) -> tuple[Parameters, float]:
+        """Scales given Z with A integrated out, then A given Z and the scales."""
+        real = Z.astype(float)
+        C, T = real.T @ real, real.T @ data.X
+        squares = float(data.squares.sum())
+        evidence = scales_without_features(
+            rng, self, C, T, squares, data.n, data.d, hyper, hold=hold
+        )
+        sigma_x = hyper["sigma_x"]
+        L = np.linalg.cholesky(C + (sigma_x / hyper["sigma_a"]) ** 2 * np.eye(len(C)))
+        mean = cho_solve((L, True), T)
+        noise = solve_triangular(L, rng.standard_normal(T.shape), lower=True, trans="T")
+        return {"A": mean + sigma_x * noise}, evidence
+
+    def log_density(
+        self, data: Data, Z: np.ndarray, parameters: Parameters, hyper: dict[str, float]
+    ) -> float:
+        A, sigma_a = parameters["A"], hyper["sigma_a"]
+        prior = -0.5 * np.square(A / sigma_a).sum() - 0.5 * A.size * np.log(2 * np.pi * sigma_a**2)
+        return self.at(sigma_x=hyper["sigma_x"]).log_likelihood(data.X, Z, A) + float(prior)
+
     def rows(self, X: Any, Z: Any) -> PredictiveRows:
         X, Z = _pair(X, Z)
         k = Z.shape[1]
@@ -180,6 +255,23 @@ class PredictiveRows:
     def _shift(self, s: np.ndarray, residual: np.ndarray, weight: float) -> None:
         self.S -= weight * np.outer(s, s)
         self.mu += weight * np.outer(s, residual)
+
+
+def products(
+    X: np.ndarray, Z: np.ndarray, A: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """B = XAᵀ, R = B − ZG and G = AAᵀ, all that the bits' kernel reads of X and A."""
+    B, G = X @ A.T, A @ A.T
+    return B, B - Z.astype(float) @ G, G
+
+
+def with_own_dishes(Z: np.ndarray, m: np.ndarray, own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Z with its shared columns, then own[n] columns that only row n has; and which are shared."""
+    shared = m > 1
+    rows = np.repeat(np.arange(len(Z)), own)
+    new = np.zeros((len(Z), len(rows)), np.uint8)
+    new[rows, np.arange(len(rows))] = 1
+    return np.ascontiguousarray(np.concatenate([Z[:, shared], new], axis=1)), shared
 
 
 def _pair(X: Any, Z: Any) -> tuple[np.ndarray, np.ndarray]:

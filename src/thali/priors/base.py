@@ -58,6 +58,24 @@ class PredictsRow(FeaturePrior):
         """Log odds by count, and the weight of new dishes, for a row among n."""
 
 
+class HasFrequencies(FeaturePrior):
+    """Each feature has a frequency π that can be drawn: of features in use, and of the others.
+
+    Given the matrix, frequencies are independent, and those of unused features independent of all
+    the rest (the slice step of uncollapsed Gibbs needs them).
+    """
+
+    @abstractmethod
+    def used_frequencies(self, rng: np.random.Generator, n: int, m: np.ndarray) -> np.ndarray:
+        """Draw π_k given that m_k ≥ 1 of n rows have feature k."""
+
+    @abstractmethod
+    def unused_frequencies(
+        self, rng: np.random.Generator, n: int, used: int, above: float
+    ) -> np.ndarray:
+        """Draw the frequencies larger than ``above`` of all features that none of n rows has."""
+
+
 class Sequential(FeaturePrior):
     """Consistent in n: the first rows of a larger draw follow the same law (filters, search)."""
 

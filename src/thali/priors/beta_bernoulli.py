@@ -17,14 +17,14 @@ import numpy as np
 from scipy.special import gammaln
 
 from thali.hyperparameters import Gamma, Law, as_number, check_hyperparameter, slice_step
-from thali.priors.base import PredictsRow, Sequential, Truncates
+from thali.priors.base import HasFrequencies, PredictsRow, Sequential, Truncates
 from thali.priors.seating import seat
 from thali.settings import Settings, whole_number
 from thali.structures import FeatureCounts, FeatureTables, feature_counts
 
 
 @dataclass(frozen=True)
-class BetaBernoulli(Settings, PredictsRow, Sequential, Truncates):
+class BetaBernoulli(Settings, PredictsRow, HasFrequencies, Sequential, Truncates):
     """At most ``n_features`` features, each with its own Beta(alpha / n_features, 1) frequency.
 
     >>> import numpy as np
@@ -62,6 +62,17 @@ class BetaBernoulli(Settings, PredictsRow, Sequential, Truncates):
         a = as_number("BetaBernoulli", "alpha", self.alpha) / self.n_features
         m = np.arange(n, dtype=float)
         return FeatureTables(np.log(m + a) - np.log(n - m), float(np.log(a / n)), self.n_features)
+
+    def used_frequencies(self, rng: np.random.Generator, n: int, m: np.ndarray) -> np.ndarray:
+        a = as_number("BetaBernoulli", "alpha", self.alpha) / self.n_features
+        return rng.beta(m + a, n - m + 1.0)
+
+    def unused_frequencies(
+        self, rng: np.random.Generator, n: int, used: int, above: float
+    ) -> np.ndarray:
+        a = as_number("BetaBernoulli", "alpha", self.alpha) / self.n_features
+        pi = rng.beta(a, n + 1.0, self.n_features - used)
+        return pi[pi > above]
 
     def log_prob(self, Z: Any) -> float:
         return self.log_prob_counts(feature_counts(Z))

@@ -15,14 +15,15 @@ import numpy as np
 from scipy.special import gammaln
 
 from thali.hyperparameters import SMALLEST, Gamma, Law, as_number, check_hyperparameter, slice_step
-from thali.priors.base import PredictsRow, Sequential
+from thali.priors.base import HasFrequencies, PredictsRow, Sequential
 from thali.priors.seating import seat
+from thali.priors.sticks import unused_sticks
 from thali.settings import Settings, whole_number
 from thali.structures import FeatureCounts, FeatureTables, feature_counts
 
 
 @dataclass(frozen=True)
-class IBP(Settings, PredictsRow, Sequential):
+class IBP(Settings, PredictsRow, HasFrequencies, Sequential):
     """The Indian buffet process with mass ``alpha`` (a number, or a law to infer it).
 
     >>> import numpy as np
@@ -54,6 +55,14 @@ class IBP(Settings, PredictsRow, Sequential):
         m = np.arange(n, dtype=float)
         with np.errstate(divide="ignore"):
             return FeatureTables(np.log(m) - np.log(n - m), float(np.log(alpha / n)), -1)
+
+    def used_frequencies(self, rng: np.random.Generator, n: int, m: np.ndarray) -> np.ndarray:
+        return rng.beta(m, n - m + 1.0)
+
+    def unused_frequencies(
+        self, rng: np.random.Generator, n: int, used: int, above: float
+    ) -> np.ndarray:
+        return unused_sticks(rng, n, as_number("IBP", "alpha", self.alpha), 1.0, above)
 
     def log_prob(self, Z: Any) -> float:
         return self.log_prob_counts(feature_counts(Z))

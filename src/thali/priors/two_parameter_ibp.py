@@ -15,14 +15,15 @@ import numpy as np
 from scipy.special import gammaln
 
 from thali.hyperparameters import Gamma, Law, as_number, check_hyperparameter, slice_step
-from thali.priors.base import PredictsRow, Sequential
+from thali.priors.base import HasFrequencies, PredictsRow, Sequential
 from thali.priors.ibp import buffet, harmonic, resample_mass
+from thali.priors.sticks import unused_sticks
 from thali.settings import Settings, whole_number
 from thali.structures import FeatureCounts, FeatureTables, feature_counts
 
 
 @dataclass(frozen=True)
-class TwoParameterIBP(Settings, PredictsRow, Sequential):
+class TwoParameterIBP(Settings, PredictsRow, HasFrequencies, Sequential):
     """The Indian buffet process with mass ``alpha`` and sharing ``beta``.
 
     >>> import numpy as np
@@ -61,6 +62,15 @@ class TwoParameterIBP(Settings, PredictsRow, Sequential):
         with np.errstate(divide="ignore"):
             log_odds = np.log(m) - np.log(beta + n - 1.0 - m)
         return FeatureTables(log_odds, float(np.log(alpha * beta / (beta + n - 1.0))), -1)
+
+    def used_frequencies(self, rng: np.random.Generator, n: int, m: np.ndarray) -> np.ndarray:
+        return rng.beta(m, n - m + self._numbers()[1])
+
+    def unused_frequencies(
+        self, rng: np.random.Generator, n: int, used: int, above: float
+    ) -> np.ndarray:
+        alpha, beta = self._numbers()
+        return unused_sticks(rng, n, alpha * beta, beta, above)
 
     def log_prob(self, Z: Any) -> float:
         return self.log_prob_counts(feature_counts(Z))

@@ -1,10 +1,11 @@
 """The race: several starts run for a while, are shaken, and the log joint decides.
 
 No single start wins on every data set, and a Gibbs sampler alone seldom leaves the mode it fell
-into: features stay split, fused or doubled. So each contender runs a few sweeps; the best ones
-then search on, by a change of one or two columns, a few sweeps, and the better of before and after
-(iterated local search). Chains begin from the best points found, each from another contender where
-several are good. All this comes before burn-in: it chooses where chains begin, not how they move.
+into: features stay split, fused or doubled. So each contender runs a few sweeps, in two heats: one
+of every kind, then more of the kind that won. The best ones then search on, by a change of one or
+two columns, a few sweeps, and the better of before and after (iterated local search). Chains begin
+from the best points found, each from another contender where several are good. All this comes
+before burn-in: it chooses where chains begin, not how they move.
 """
 
 from __future__ import annotations
@@ -17,40 +18,48 @@ import numpy as np
 from thali.starts.base import Start
 
 BEHIND = 0.002  # a contender further behind than this share of the best log joint drops out
-ROUND = 12  # sweeps after a change before it is judged
-PATIENCE = 25  # rounds without a gain after which a search ends
+ROUND = 12  # sweeps before a change, or none, is judged
+PATIENCE = 60  # rounds without a gain after which a search ends
 
 
 class Finish(NamedTuple):
-    """The best point of a walk: a start to go on from, and its log joint."""
+    """The end of a walk: a start to go on from, and the mean log joint of the walk's later half.
+
+    A mean, since the best of a walk says more of its length and of chance than of the place.
+    """
 
     start: Start
-    log_joint: float
+    level: float
 
 
 Walk = Callable[[np.random.Generator, Start, int], Finish]
 
 
 def shake(
-    rng: np.random.Generator, at: Finish, walk: Walk, rounds: int, capacity: int = -1
+    rng: np.random.Generator, at: Finish, walk: Walk, sweeps: int, capacity: int = -1
 ) -> Finish:
-    """Iterated local search from ``at``: change columns, walk ``ROUND`` sweeps, keep the better."""
-    failures = 0
-    for _ in range(rounds):
+    """Iterated local search from ``at``, ``sweeps`` in all, and the best place it came to.
+
+    A round walks on from where it is, and from there with columns changed; the better one goes on.
+    """
+    best, failures = at, 0
+    for _ in range(sweeps // (2 * ROUND)):
         if failures == PATIENCE:
             break
-        Z = change_columns(rng, at.start.Z, capacity)
-        tried = walk(rng, Start(at.start.name, Z, at.start.hyper), ROUND)
-        failures = 0 if tried.log_joint > at.log_joint else failures + 1
-        at = max(at, tried, key=lambda finish: finish.log_joint)
-    return at
+        Z, hyper = change_columns(rng, at.start.Z, capacity), at.start.hyper
+        changed = walk(rng, Start(at.start.name, Z, hyper), ROUND)
+        plain = walk(rng, at.start, ROUND)
+        at = max(plain, changed, key=lambda finish: finish.level)
+        failures = 0 if at.level > best.level else failures + 1
+        best = max(best, at, key=lambda finish: finish.level)
+    return best
 
 
 def rank(finishes: Sequence[Finish], chains: int) -> list[Start]:
     """A start for each chain: the best contender's first, then those of the other good ones."""
-    ranked = sorted(finishes, key=lambda finish: -finish.log_joint)
-    best = ranked[0].log_joint
-    good = [f.start for f in ranked if best - f.log_joint <= BEHIND * abs(best)]
+    ranked = sorted(finishes, key=lambda finish: -finish.level)
+    best = ranked[0].level
+    good = [f.start for f in ranked if best - f.level <= BEHIND * abs(best)]
     good = good or [ranked[0].start]  # no log joint at all (stopped at once): take the first
     return [good[i % len(good)] for i in range(chains)]
 

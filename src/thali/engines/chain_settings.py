@@ -1,0 +1,62 @@
+"""What every engine of chains can be told: how long, how many, what is kept, where to begin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+from thali.data import Data
+from thali.settings import Settings, whole_number
+from thali.starts import check_init
+
+WORK = 1e11  # multiply-adds a chain may cost when the number of sweeps is left open: minutes
+FEWEST, MOST = 100, 1000  # sweeps of such a chain
+
+
+@dataclass(frozen=True)
+class ChainSettings(Settings):
+    """``sweeps`` a chain, the first ``burn_in`` not kept, then every ``thin``-th; and ``init``."""
+
+    sweeps: int | None = None
+    burn_in: int | None = None
+    thin: int = 1
+    chains: int = 4
+    init: Any = "race"
+
+    def __post_init__(self) -> None:
+        owner = type(self).__name__
+        for name in ("sweeps", "thin", "chains"):
+            if name != "sweeps" or self.sweeps is not None:
+                whole_number(owner, name, getattr(self, name), 1)
+        if self.burn_in is not None:
+            whole_number(owner, "burn_in", self.burn_in, 0)
+            if self.sweeps is not None and self.burn_in >= self.sweeps:
+                raise ValueError(
+                    f"{owner}: burn_in={self.burn_in} leaves nothing of {self.sweeps} "
+                    "sweeps; use fewer, or more sweeps."
+                )
+        check_init(owner, self.init)
+
+    def planned(self, data: Data, n_features: int) -> Self:
+        """This engine with a number of sweeps: as given, or as many as suit data and features."""
+        if self.sweeps is not None:
+            return self
+        k = max(1, n_features)
+        sweep = data.n * (k * min(data.n, data.d) + 8 * k * k)
+        sweeps = int(min(MOST, max(FEWEST, WORK / sweep)))
+        return self.replace(sweeps=max(sweeps, (self.burn_in or 0) + FEWEST // 2))
+
+    @property
+    def burned(self) -> int:
+        """Sweeps not kept at the beginning, once their number is known."""
+        return self._known() // 2 if self.burn_in is None else self.burn_in
+
+    @property
+    def kept(self) -> int:
+        """Draws kept of each chain, once the number of sweeps is known."""
+        return -(-(self._known() - self.burned) // self.thin)
+
+    def _known(self) -> int:
+        if self.sweeps is None:
+            raise ValueError("The number of sweeps is chosen in the run; give sweeps to fix it.")
+        return self.sweeps

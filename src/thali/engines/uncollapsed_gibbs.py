@@ -1,0 +1,174 @@
+r"""Gibbs sampling of Z with the parameters kept (Doshi-Velez and others 2009, section 4).
+
+A step is, for any likelihood with ``GibbsUpdates``,
+
+    bits        every z_nk of dishes that other rows have too, given the parameters
+    own dishes  those that only one row has, drawn anew: with their parameters integrated out
+                where that can be done, else by births and deaths
+    parameters  scales and parameters given Z, then the prior's hyperparameters given Z
+
+or, with ``new_features="slice"``, bits and own dishes in one: every feature gets its frequency π,
+a level s is drawn below the smallest in use, and all unused features with π > s take part with
+parameters from their prior (after Teh, Görür and Ghahramani 2007; exact for any likelihood).
+
+Columns are put in a random order before every step: bits are visited in that order, which must not
+depend on the columns' age. Given the parameters the rows cost O(NK(K + D)) through two products.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from thali.data import Data
+from thali.engines.base import Engine, Info
+from thali.engines.chain_settings import ChainSettings
+from thali.likelihoods.base import Collapsed, GibbsUpdates, Parameters
+from thali.model import Model
+from thali.priors.base import HasFrequencies, PredictsRow
+from thali.starts import Start
+from thali.structures import counts_from_gram, gram
+
+
+@dataclass
+class State:
+    """What the next step needs: Z, the parameters, the hyperparameters, and the count."""
+
+    bits: np.ndarray  # (N, K) uint8, no empty columns
+    parameters: Parameters
+    hyper: dict[str, float]
+    sweep: int = 0
+    hold_sigma: int = 0
+
+    @property
+    def Z(self) -> np.ndarray:
+        return self.bits.astype(bool)
+
+    @property
+    def n_features(self) -> int:
+        return self.bits.shape[1]
+
+
+@dataclass(frozen=True)
+class UncollapsedGibbs(ChainSettings, Engine):
+    """Sweeps over Z given the parameters, and over the parameters given Z, in several chains.
+
+    ``new_features`` is "integrated" (their parameters summed out where the likelihood can, births
+    and deaths where not) or "slice". The other settings are as of ``CollapsedGibbs``. Mixing is
+    slower than with A integrated out, and a sweep cheaper: it never touches more than two products
+    of the data with Z and A.
+
+    >>> UncollapsedGibbs(sweeps=200, chains=2, new_features="slice").kept
+    100
+    """
+
+    new_features: str = "integrated"
+
+    needs_prior: ClassVar[tuple[type, ...]] = (PredictsRow, HasFrequencies)
+    needs_likelihood: ClassVar[tuple[type, ...]] = (GibbsUpdates,)
+    kind: ClassVar[str] = "draws"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.new_features not in ("integrated", "slice"):
+            raise ValueError(
+                "UncollapsedGibbs: new_features must be 'integrated' or 'slice', "
+                f"not {self.new_features!r}."
+            )
+
+    def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:
+        """The state at ``start``, parameters drawn given its Z."""
+        Z = np.ascontiguousarray(start.Z[:, start.Z.any(axis=0)], dtype=np.uint8)
+        hyper = dict(start.hyper)
+        likelihood: Any = model.likelihood
+        parameters = likelihood.new_parameters(rng, data, Z.shape[1], hyper)
+        parameters, _ = likelihood.update_parameters(rng, data, Z, parameters, hyper, hold=True)
+        return State(Z, parameters, hyper, 0, start.hold_sigma)
+
+    def step(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> Info:
+        """Bits, own dishes, parameters, hyperparameters."""
+        likelihood: Any = model.likelihood
+        hyper = state.hyper
+        self._select(model, state, rng.permutation(state.n_features))
+        if self.new_features == "slice":
+            self._slice(rng, model, data, state)
+        else:
+            self._bits_then_own(rng, model, data, state)
+        hold = state.sweep < state.hold_sigma
+        state.parameters, log_density = likelihood.update_parameters(
+            rng, data, state.bits, state.parameters, hyper, hold
+        )
+        counts = counts_from_gram(data.n, gram(state.bits))
+        model.prior.resample(rng, hyper, counts)
+        state.sweep += 1
+        log_joint = log_density + model.at(hyper).prior.log_prob_counts(counts)
+        return Info(state.n_features, log_joint, dict(hyper), 0.0)
+
+    def _bits_then_own(
+        self, rng: np.random.Generator, model: Model, data: Data, state: State
+    ) -> None:
+        from thali.kernels.bit_prior import BitPrior
+
+        likelihood: Any = model.likelihood
+        prior: Any = model.at(state.hyper).prior
+        tables = prior.tables(data.n)
+        m = state.bits.sum(axis=0, dtype=np.int64)
+        bits = BitPrior(tables.log_odds, m, np.zeros(0))
+        work = likelihood.update_bits(rng, data, state.bits, state.parameters, state.hyper, bits)
+        state.bits, state.parameters = likelihood.update_own(
+            rng, data, state.bits, state.parameters, state.hyper, tables, work
+        )
+
+    def _slice(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> None:
+        """Frequencies, level, unused features above it, all bits; then the unused ones go."""
+        from thali.kernels.bit_prior import BitPrior
+
+        likelihood: Any = model.likelihood
+        prior: Any = model.at(state.hyper).prior
+        m = state.bits.sum(axis=0, dtype=np.int64)
+        used = prior.used_frequencies(rng, data.n, m)
+        level = (1.0 - rng.random()) * used.min(initial=1.0)
+        unused = prior.unused_frequencies(rng, data.n, len(m), level)
+        j = len(unused)
+        new = likelihood.new_parameters(rng, data, j, state.hyper)
+        state.parameters = {
+            name: np.concatenate([state.parameters[name], new[name]], axis=axis)
+            for name, axis in likelihood.axes.items()
+        }
+        state.bits = np.concatenate([state.bits, np.zeros((data.n, j), np.uint8)], axis=1)
+        pi = np.concatenate([used, unused])
+        order = rng.permutation(len(pi))
+        self._select(model, state, order)
+        bits = BitPrior(np.zeros(0), state.bits.sum(axis=0, dtype=np.int64), pi[order])
+        likelihood.update_bits(rng, data, state.bits, state.parameters, state.hyper, bits)
+        self._select(model, state, np.flatnonzero(state.bits.any(axis=0)))
+
+    def _select(self, model: Model, state: State, order: np.ndarray) -> None:
+        """Keep these features, in this order."""
+        axes: dict[str, int] = model.likelihood.axes  # type: ignore[attr-defined]
+        state.bits = np.ascontiguousarray(state.bits[:, order])
+        state.parameters = {
+            name: np.ascontiguousarray(np.take(state.parameters[name], order, axis=axis))
+            for name, axis in axes.items()
+        }
+
+    def keepsakes(self, model: Model, state: State) -> dict[str, np.ndarray]:
+        """The parameters, unless they can be drawn again given Z."""
+        if isinstance(model.likelihood, Collapsed):
+            return {}
+        axes: dict[str, int] = model.likelihood.axes  # type: ignore[attr-defined]
+        return {name: np.moveaxis(state.parameters[name], axis, 0) for name, axis in axes.items()}
+
+    def freeze(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """The state as arrays and plain values."""
+        arrays = {"Z": np.packbits(state.bits, axis=0), **state.parameters}
+        numbers = {"hyper": dict(state.hyper), "sweep": state.sweep, "hold": state.hold_sigma}
+        return arrays, numbers
+
+    def thaw(self, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]) -> State:
+        """The state that ``freeze`` saved."""
+        bits = np.ascontiguousarray(np.unpackbits(arrays["Z"], axis=0, count=data.n))
+        parameters = {name: value for name, value in arrays.items() if name != "Z"}
+        return State(bits, parameters, dict(numbers["hyper"]), numbers["sweep"], numbers["hold"])

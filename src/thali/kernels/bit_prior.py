@@ -1,0 +1,51 @@
+r"""The prior's part of one bit's log odds, in the two ways that an uncollapsed sweep needs.
+
+By counts: log P(z=1) − log P(z=0) = log_odds[m], m ≥ 1 other takers; a dish without other takers
+is the row's own and not for this step (NaN).
+
+By frequencies (the slice step): log π − log(1−π) for every dish; and since the slice level s is
+uniform on (0, π*), π* the smallest frequency in use (or 1), a bit that decides whether its dish is
+in use at all is weighted by 1/π* besides.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+
+class BitPrior(NamedTuple):
+    """``pi`` is empty where bits follow the counts."""
+
+    log_odds: np.ndarray  # (N,)
+    m: np.ndarray  # (K,) int64, takers of each dish, changed as bits change
+    pi: np.ndarray  # (K,) or (0,)
+
+
+@njit(cache=True, nogil=True)
+def prior_log_odds(prior, k, z):
+    """log P(z_k=1) − log P(z_k=0) given the other rows, or NaN for a row's own dish."""
+    others = prior.m[k] - z
+    if prior.pi.shape[0] == 0:
+        return prior.log_odds[others] if others > 0 else np.nan
+    pi = prior.pi[k]
+    value = np.log(pi) - np.log1p(-pi)
+    if others == 0:
+        smallest = 1.0
+        for i in range(prior.m.shape[0]):
+            if i != k and prior.m[i] > 0:
+                smallest = min(smallest, prior.pi[i])
+        value += np.log(smallest) - np.log(min(smallest, pi))
+    return value
+
+
+@njit(cache=True, nogil=True)
+def accepts(rng, log_ratio):
+    """True with probability 1 / (1 + e^{−log_ratio}); no number is drawn where rounding decides."""
+    if log_ratio > 37.0:
+        return True
+    if log_ratio < -37.0:
+        return False
+    return rng.random() * (1.0 + np.exp(-log_ratio)) < 1.0

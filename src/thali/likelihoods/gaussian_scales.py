@@ -1,0 +1,71 @@
+r"""Sampling of σ_x and σ_a of X = Z A + E: with A integrated out, or given A.
+
+A integrated out: slice or Metropolis steps on P(X | Z, σ_x, σ_a), O(K) an evaluation through the
+eigenvalues of ZᵀZ. Given A: σ² with an inverse-gamma law is conjugate,
+
+    σ² | s, n ~ InverseGamma(shape + n/2, scale + s/2),  s the sum of n squares.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from thali.hyperparameters import InverseGamma, Law, metropolis_step, slice_step
+
+METROPOLIS_WIDTH = 0.05  # the step of Anand (2015)
+
+
+def scales_without_features(
+    rng: np.random.Generator,
+    likelihood: Any,
+    C: np.ndarray,
+    T: np.ndarray,
+    squares: float,
+    n: int,
+    d: int,
+    hyper: dict[str, float],
+    step: str = "slice",
+    hold: bool = False,
+) -> float:
+    """Update σ_x, σ_a in ``hyper`` from C = ZᵀZ, T = ZᵀX; return log P(X | Z) at the new ones."""
+    from thali.kernels.evidence import log_evidence, spectrum
+
+    eigenvalues, lengths = spectrum(C, T)
+
+    def evidence(sigma_x: float, sigma_a: float) -> float:
+        return log_evidence(eigenvalues, lengths, squares, n, float(d), sigma_x, sigma_a)
+
+    # the standard deviations of log σ when K is settled: 1/√(2ND) and 1/√(2KD)
+    for name, size in (("sigma_x", n), ("sigma_a", len(C) + 1)):
+        law = getattr(likelihood, name)
+        if not isinstance(law, Law) or hold:
+            continue
+
+        def target(value: float, name: str = name, law: Law = law) -> float:
+            if name == "sigma_x":
+                return law.log_density(value) + evidence(value, hyper["sigma_a"])
+            return law.log_density(value) + evidence(hyper["sigma_x"], value)
+
+        if step == "slice":
+            width = min(1.0, 3.0 / np.sqrt(2.0 * size * d))
+            hyper[name] = slice_step(rng, hyper[name], target, width)
+        else:
+            hyper[name] = metropolis_step(rng, hyper[name], target, METROPOLIS_WIDTH)
+    return evidence(hyper["sigma_x"], hyper["sigma_a"])
+
+
+def scale_given_squares(
+    rng: np.random.Generator, law: Any, value: float, squares: float, n: int
+) -> float:
+    """A scale σ given n draws of N(0, σ²) whose squares sum to ``squares``; a number stays."""
+    if not isinstance(law, Law):
+        return value
+    if isinstance(law, InverseGamma):
+        return InverseGamma(law.shape + 0.5 * n, law.scale + 0.5 * squares).sample(rng)
+
+    def target(sigma: float) -> float:
+        return law.log_density(sigma) - n * np.log(sigma) - 0.5 * squares / sigma**2
+
+    return slice_step(rng, value, target, min(1.0, 3.0 / np.sqrt(2.0 * n + 1.0)))
