@@ -183,7 +183,7 @@ def test_a_run_can_start_from_a_model_or_a_table(fitted, plates):
 def test_what_is_not_given_is_left_to_the_library(plates):
     assert run(["fit", str(plates), "--quiet", "--out", "out"]) == 0
     model = thali.load("out/model.thali")
-    assert model.engine_ == thali.CollapsedGibbs()
+    assert model.engine_ == thali.CollapsedGibbs(sweeps=1000)
     assert model.prior_ == thali.IBP()
 
 
