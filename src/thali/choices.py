@@ -6,8 +6,9 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
-from thali.engines import CollapsedGibbs, UncollapsedGibbs
-from thali.engines.base import check_capabilities, missing_capabilities
+from thali.data import Data
+from thali.engines import CollapsedGibbs, ParticleFilter, UncollapsedGibbs
+from thali.engines.base import check_capabilities, check_missing, missing_capabilities
 from thali.likelihoods import LinearGaussian, NonnegativeLinearGaussian
 from thali.model import Model
 from thali.priors import IBP, BetaBernoulli, TwoParameterIBP
@@ -17,7 +18,11 @@ LIKELIHOODS: dict[str, Any] = {
     "linear_gaussian": LinearGaussian,
     "nonnegative_linear_gaussian": NonnegativeLinearGaussian,
 }
-ENGINES: dict[str, Any] = {"collapsed_gibbs": CollapsedGibbs, "uncollapsed_gibbs": UncollapsedGibbs}
+ENGINES: dict[str, Any] = {
+    "collapsed_gibbs": CollapsedGibbs,
+    "uncollapsed_gibbs": UncollapsedGibbs,
+    "particle_filter": ParticleFilter,
+}
 
 
 def named(what: str, value: Any, table: Mapping[str, Any]) -> Any:
@@ -41,11 +46,13 @@ def choose_engine(engine: Any, model: Model | None = None) -> Any:
     return named("engine", engine, {"auto": auto} | ENGINES)
 
 
-def check_engine(engine: Any, model: Model) -> None:
-    """Refuse an object that is no engine, and a combination that is not valid."""
+def check_engine(engine: Any, model: Model, data: Data | None = None) -> None:
+    """Refuse an object that is no engine, and a combination that is not valid (for the data)."""
     if not hasattr(engine, "step"):
         raise TypeError(
             f"engine={engine!r} is not an engine: use one of thali's, such as "
             "thali.CollapsedGibbs(), or a name such as 'collapsed_gibbs'."
         )
     check_capabilities(engine, model, tuple(ENGINES.values()))
+    if data is not None:
+        check_missing(engine, model, data, tuple(ENGINES.values()))

@@ -16,9 +16,10 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
-from thali import predictive
+from thali import imputation, predictive
 from thali.choices import LIKELIHOODS, PRIORS, check_engine, choose_engine, named
-from thali.data import Data, check_table
+from thali.data import Data, as_matrix, check_table, unmasked
+from thali.engines.base import takes_missing
 from thali.model import Model
 from thali.point_estimate import answer_at, draws_to_use, point_estimate, spaced
 from thali.run import run
@@ -37,7 +38,7 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     prior : "ibp", "two_parameter_ibp", "beta_bernoulli", or a prior such as ``thali.IBP(alpha=2)``
     likelihood : "linear_gaussian", "nonnegative_linear_gaussian", or a likelihood such as
         ``thali.LinearGaussian(sigma_x=0.5)``
-    engine : "auto", "collapsed_gibbs", "uncollapsed_gibbs", or an engine such as
+    engine : "auto", "collapsed_gibbs", "uncollapsed_gibbs", "particle_filter", or an engine such as
         ``thali.CollapsedGibbs(sweeps=500)``
     center : subtract the column means first (the model has no intercept)
     random_state : int, RandomState or None
@@ -53,6 +54,9 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     log_joint_ : left-ordered log P(X, [Z_]) at the posterior means of the hyperparameters
     posterior_ : ArviZ inference data of the label-free scalars
     best_ : the draw with the highest log joint
+    kind_ : what the result is, "draws" or "weighted"
+    weights_ : the weight of each of ``draws()``; they sum to one
+    log_evidence_ : the estimate of log P(X); ``ParticleFilter`` only
 
     Examples
     --------
@@ -94,6 +98,8 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     ) -> Self:
         """Fit to X (rows are observations). ``y`` is ignored.
 
+        NaN, None, pandas' NA and masked entries are missing: only what was observed is fitted.
+
         ``checkpoint`` names a file written every few seconds; ``resume=True`` goes on from it and
         ends with the same draws as a run never stopped. ``time_budget`` stops after so many
         seconds; Ctrl-C stops at once; both keep what was computed.
@@ -104,13 +110,13 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             positive_number("fit", "time_budget", time_budget)
         names = row_names(X)
         X = self._validated(X, reset=True, copy=True)
-        mean = X.mean(axis=0) if self.center else np.zeros(X.shape[1])
-        data = Data.validate(X - mean) if self.center else Data(X)
+        mean = observed_means(X) if self.center else np.zeros(X.shape[1])
+        data = Data.validate(X - mean)
         model = Model(
             named("prior", self.prior, PRIORS), named("likelihood", self.likelihood, LIKELIHOODS)
         ).resolve(data)
         engine = choose_engine(self.engine, model)
-        check_engine(engine, model)
+        check_engine(engine, model, data)
         seed = seed_from(self.random_state)
         trace = run(
             seed,
@@ -142,11 +148,10 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             self.__dict__.pop(name, None)
         self._data, self._model, self._trace = data, model, trace
         self.prior_, self.likelihood_ = model.prior, model.likelihood
-        self.engine_ = engine.replace(sweeps=trace.sweeps)
+        self.engine_ = engine.replace(sweeps=trace.sweeps) if hasattr(engine, "sweeps") else engine
         self.X_ = data.X + self.mean_ if self.center else data.X
-        kept = trace.kept()
-        most = draws_to_use(data.n, int(kept["n_features"].max()))
-        picked = trace.pick(spaced(len(trace), most))
+        most = draws_to_use(data.n, int(trace.kept()["n_features"].max()))
+        picked = trace.pick(trace.spread(most))
         estimate = point_estimate(
             [draw.Z for draw in picked],
             np.array([draw.scalars["log_joint"] for draw in picked]),
@@ -155,8 +160,8 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.assignment_probabilities_ = estimate.probabilities
         self.n_features_ = estimate.Z.shape[1]
         self._hyper = {
-            name: float(values.mean())
-            for name, values in kept.items()
+            name: mean
+            for name, mean in trace.means().items()
             if name not in ("n_features", "log_joint")
         }
         for name, value in self._hyper.items():
@@ -169,6 +174,10 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.burn_in_ = min(trace.burn_in, self.history_["n_features"].shape[1])
         self.starts_, self.stopped_ = trace.starts, trace.stopped
         self.seconds_, self.drift_ = trace.seconds, trace.drift
+        self.kind_, self.weights_ = trace.kind, trace.weights()
+        self.__dict__.pop("log_evidence_", None)
+        if trace.kind == "weighted":
+            self.log_evidence_ = trace.log_evidence
         self._n_features_out = self.n_features_
         return self
 
@@ -176,7 +185,10 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     @cached_property
     def posterior_(self) -> Any:
-        """ArviZ inference data: n_features, alpha, sigma_x, sigma_a, log_joint; chain × draw."""
+        """ArviZ inference data: n_features, alpha, sigma_x, sigma_a, log_joint; chain × draw.
+
+        Only draws of chains have one; weighted draws are refused.
+        """
         check_is_fitted(self)
         return self._trace.to_arviz()
 
@@ -186,11 +198,19 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         check_is_fitted(self)
         return self._trace.diagnostics()
 
-    def draws(self) -> Iterator[Draw]:
-        """Every kept draw; its features A are drawn given the rest, the same at every call."""
+    def draws(self, most: int | None = None) -> Iterator[Draw]:
+        """Every kept draw, or at most ``most`` evenly spaced ones; its features A are drawn given
+        the rest, the same at every call.
+
+        Each has a weight, and the weights sum to one: equal ones for a sampler's draws, the
+        particles' own for a particle filter's. A mean over the posterior is Σ weight · value.
+        """
         check_is_fitted(self)
+        count = len(self._trace)
+        wanted = set(spaced(count, count if most is None else most).tolist())
         for index, recorded in enumerate(self._trace.matrices()):
-            yield self._draw(index, recorded)
+            if index in wanted:
+                yield self._draw(index, recorded)
 
     @cached_property
     def best_(self) -> Draw:
@@ -211,7 +231,59 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         )
         others = {name: value for name, value in kept.items() if name != "A"}
         A, log_joint = kept["A"], scalars["log_joint"]
-        return Draw(Z, A, alpha, sigma_x, sigma_a, log_joint, hyper, others)
+        weight = float(self.weights_[index])
+        return Draw(Z, A, alpha, sigma_x, sigma_a, log_joint, hyper, others, weight)
+
+    # missing entries
+
+    def impute(self, *, return_std: bool = False, interval: float | None = None) -> Any:
+        """The training data with each missing entry replaced by its posterior mean.
+
+        The law of a missing entry is the mixture, over kept draws, of its normal law given the
+        draw's Z and scales and the observed entries, A integrated out: nothing is drawn for it,
+        so the answer is the same at every call. At most ``imputation.DRAWS`` evenly spaced draws.
+        ``return_std=True`` gives (filled, std), the standard deviation of that law, 0 where an
+        entry was observed; ``interval=0.9`` gives (filled, low, high), its central quantiles.
+        Data frames come back as data frames.
+
+        >>> import numpy as np, thali
+        >>> X = thali.datasets.images(n=30, random_state=0).X
+        >>> X[3, 4] = np.nan
+        >>> engine = thali.CollapsedGibbs(sweeps=20, chains=1)
+        >>> model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
+        >>> filled, low, high = model.impute(interval=0.9)
+        >>> bool(low[3, 4] < filled[3, 4] < high[3, 4]), int(np.isnan(filled).sum())
+        (True, 0)
+        """
+        check_is_fitted(self)
+        if return_std and interval is not None:
+            raise ValueError("impute: ask for return_std=True or for an interval, not for both.")
+        law = imputation.law_of_missing(self._model, self._data, self._trace, self._hyper)
+        missing = np.isnan(self.X_)
+        centre = np.broadcast_to(self.mean_, missing.shape)[missing]
+
+        def filled(values: np.ndarray) -> Any:
+            table = self.X_.copy()
+            table[missing] = values + centre
+            return self._as_given(table)
+
+        if return_std:
+            std = np.zeros(missing.shape)
+            std[missing] = law.std()
+            return filled(law.mean()), self._as_given(std)
+        if interval is not None:
+            low, high = law.interval(interval)
+            return filled(law.mean()), filled(low), filled(high)
+        return filled(law.mean())
+
+    def _as_given(self, values: np.ndarray) -> Any:
+        """A table like the training data, with its names if it had any."""
+        names = getattr(self, "feature_names_in_", None)
+        if names is None and self.row_names_ is None:
+            return values
+        import pandas as pd
+
+        return pd.DataFrame(values, index=self.row_names_, columns=names)
 
     # new data
 
@@ -223,7 +295,7 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return (self.predict_probabilities(X) > 0.5).astype(float)
 
     def predict_probabilities(self, X: Any) -> np.ndarray:
-        """P(row has feature k) for rows of X taken as new ones, (n, K)."""
+        """P(row has feature k) for rows of X taken as new ones, (n, K), given what they show."""
         check_is_fitted(self)
         X = self._validated(X, reset=False) - self.mean_
         return predictive.probabilities(
@@ -247,11 +319,15 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def score(self, X: Any, y: Any = None) -> float:
         """Mean log predictive density of the rows of X, averaged over draws (log-mean-exp).
 
-        Each row's sum over its bits is exact up to 10 features and a lower bound beyond.
+        Each row's sum over its bits is exact up to 10 features and a lower bound beyond. A row
+        with missing entries counts with the density of those it has. Given a
+        ``thali.evaluation.Holdout`` in place of X: its ``log_predictive`` of this model.
         """
         check_is_fitted(self)
+        if hasattr(X, "log_predictive"):
+            return X.log_predictive(self)
         X = self._validated(X, reset=False) - self.mean_
-        picked = self._trace.pick(spaced(len(self._trace), predictive.SCORE_DRAWS))
+        picked = self._trace.pick(self._trace.spread(predictive.SCORE_DRAWS))
         logs = []
         for Z, scalars, kept in picked:
             hyper = {name: scalars[name] for name in self._hyper}
@@ -322,12 +398,33 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             return choose_engine(value)
         return named(name, value, PRIORS if name == "prior" else LIKELIHOODS)
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        try:
+            parts = Model(self._part("prior"), self._part("likelihood"))
+            tags.input_tags.allow_nan = takes_missing(self._part("engine"), parts)
+        except (ValueError, TypeError, AttributeError):  # no such parts: fit will say so
+            tags.input_tags.allow_nan = False
+        return tags
+
     def _validated(self, X: Any, *, reset: bool, copy: bool = False) -> np.ndarray:
         check_table(X)
         X = validate_data(
-            self, X, reset=reset, dtype=np.float64, order="C", copy=copy, ensure_all_finite=False
+            self,
+            unmasked(X),
+            reset=reset,
+            dtype=np.float64,
+            order="C",
+            copy=copy,
+            ensure_all_finite=False,
         )
-        return Data.validate(X).X
+        return as_matrix(X)
+
+
+def observed_means(X: np.ndarray) -> np.ndarray:
+    """The mean of what was observed in each column, 0 where nothing was."""
+    seen = ~np.isnan(X)
+    return np.where(seen, X, 0.0).sum(axis=0) / np.maximum(seen.sum(axis=0), 1)
 
 
 def seed_from(random_state: Any) -> int:

@@ -26,6 +26,19 @@ class FeatureTables(NamedTuple):
     capacity: int
 
 
+class NextRow(NamedTuple):
+    """The law of the next row given those before, for one or for many values of hyperparameters.
+
+    A dish taken m times before is taken with odds (m + offset)/(rest − m); new dishes have the
+    weights of ``FeatureTables``. Each is a number, or an array over particles.
+    """
+
+    offset: Any
+    rest: Any
+    new_log_weight: Any
+    capacity: int
+
+
 class FeatureCounts(NamedTuple):
     """The sufficient statistics of [Z] for an exchangeable prior: n, m_k and K_h."""
 

@@ -29,7 +29,10 @@ TESTS = {  # family -> how many tests judge p-values in it; each family asserts 
     "enumeration": 86,
     "prior_recovery": 18,
     "geweke": 8,
+    "particle_filter": 21,
+    "missing": 20,
     "uncollapsed": 26,
+    "column_moves": 27,
     "truncated_normal": 8,
     "nonnegative": 47,
 }

@@ -20,6 +20,7 @@ from thali.cli.options import (
     Engine,
     Likelihood,
     Prior,
+    Proposal,
     given,
     load_model,
     read_columns,
@@ -172,6 +173,15 @@ def fit(
         str | None,
         _inference(help="race, ica, prior, empty, a .thali file, or a table of 0 and 1 (race)."),
     ] = None,
+    particles: Annotated[
+        int | None, _inference(min=1, help="Particles of particle-filter (500).")
+    ] = None,
+    proposal: Annotated[
+        Proposal | None, _inference(help="How particle-filter proposes a row (conditional).")
+    ] = None,
+    passes: Annotated[
+        int | None, _inference(min=1, help="Passes of particle-filter over the data (1).")
+    ] = None,
     seed: Annotated[
         int | None, _inference(min=0, help="Seed; drawn and printed if not given.")
     ] = None,
@@ -193,15 +203,19 @@ def fit(
     """Fit a model to a table and write what it found into a folder."""
     import thali
     from thali.cli.console import describe_answer, describe_table, with_places
-    from thali.cli.outputs import claim_folder
+    from thali.cli.outputs import IMPUTED, claim_folder, missing_in
     from thali.model import Model
     from thali.tables import read_table
 
     say = _silence if quiet else print
     chosen_prior = read_prior(prior, alpha, beta, features)
     chosen_likelihood = read_likelihood(likelihood, sigma_x, sigma_a)
-    settings = given(sweeps=sweeps, burn_in=burn_in, thin=thin, chains=chains, init=read_init(init))
-    thali.CollapsedGibbs(**settings)  # refuses bad settings before the data are read
+    parts = Model(chosen_prior, chosen_likelihood)
+    settings = given(
+        sweeps=sweeps, burn_in=burn_in, thin=thin, chains=chains, init=read_init(init),
+        particles=particles, proposal=None if proposal is None else proposal.value, passes=passes,
+    )  # fmt: skip
+    read_engine(engine, settings, parts, _silence)  # refuses bad settings before reading data
     shape = read_image_shape(image_shape)
     table = read_table(data, transpose=transpose, columns=read_columns(columns))
     if shape is not None and shape[0] * shape[1] != table.values.shape[1]:
@@ -213,7 +227,7 @@ def fit(
     model = thali.LatentFeatures(
         prior=chosen_prior,
         likelihood=chosen_likelihood,
-        engine=read_engine(engine, settings, Model(chosen_prior, chosen_likelihood), say),
+        engine=read_engine(engine, settings, parts, say),
         center=center,
         random_state=_seed(seed, out, resume, say),
         progress=False if quiet else "auto",
@@ -226,6 +240,8 @@ def fit(
         except ValueError as error:
             raise ValueError(with_places(data, table, error)) from error
     say(describe_answer(model))
+    if missing_in(model):
+        say(f"{missing_in(model)} missing entries were filled in: {out / IMPUTED}.")
     say(f"Written to {out}: open {out / 'report.html'} in a browser.")
     raise typer.Exit(code)
 

@@ -23,22 +23,20 @@ def describe_table(name: str, table: tables.Table) -> str:
     n, d = table.values.shape
     columns = "named columns" if table.column_names is not None else "columns without names"
     rows = "named rows" if table.row_names is not None else "rows without names"
-    return f"{name}: {n} x {d}, {rows}, {columns}"
+    missing = int(np.isnan(table.values).sum())
+    gaps = f", {missing} of {n * d} entries missing" if missing else ""
+    return f"{name}: {n} x {d}, {rows}, {columns}{gaps}"
 
 
 def with_places(name: str, table: tables.Table, error: ValueError) -> str:
-    """Say in the file's own words where entries are missing or infinite, if that is the trouble."""
-    X = table.values
-    if np.isfinite(X).all():
+    """Say in the file's own words where entries are infinite, if that is the trouble."""
+    bad = np.isinf(table.values)
+    if not bad.any():
         return str(error)
-    missing = bool(np.isnan(X).any())
-    bad = np.isnan(X) if missing else np.isinf(X)
     places = "; ".join(_place(table, i, j) for i, j in np.argwhere(bad)[:3])
-    kind = "missing" if missing else "infinite"
-    cure = "drop those rows or columns, or fill them in first."
     return (
-        f"{name}: {int(bad.sum())} of {X.size} entries are {kind} (first: {places}). "
-        f"{kind.capitalize()} entries are not supported by this engine: {cure}"
+        f"{name}: {int(bad.sum())} of {bad.size} entries are infinite (first: {places}). "
+        "Correct them, or leave them empty if they are not known."
     )
 
 
@@ -53,6 +51,9 @@ def describe_answer(model: Any) -> str:
     plural = "" if model.n_features_ == 1 else "s"
     answer = f"{model.n_features_} feature{plural}, log joint {model.log_joint_:,.2f}."
     rhat = {name: value["rhat"] for name, value in model.diagnostics_.items()}
+    if model.kind_ == "weighted":
+        ess = next(iter(model.diagnostics_.values()))["ess"]
+        return f"{answer} Log evidence {model.log_evidence_:,.2f}; effective particles {ess:,.0f}."
     worst = max(rhat, key=lambda name: np.nan_to_num(rhat[name], nan=-np.inf))
     if rhat[worst] > AGREEMENT:
         answer += (
@@ -103,8 +104,9 @@ def _right(table: Table, first: int) -> None:
 def _facts(model: Any) -> Table:
     n, k = model.Z_.shape
     summary = summary_of(model)
+    gaps = f", {summary['missing']} entries missing" if summary["missing"] else ""
     facts = {
-        "data": f"{n} rows x {model.n_features_in_} columns",
+        "data": f"{n} rows x {model.n_features_in_} columns{gaps}",
         "features": str(k),
         "log joint": f"{model.log_joint_:,.2f}",
         **{key: str(summary[key]) for key in ("prior", "likelihood", "engine", "seed")},
@@ -122,7 +124,7 @@ def _diagnostics(model: Any) -> Table:
     table = Table("", "posterior mean", "R-hat", "effective draws")
     _right(table, 1)
     for name, values in model.diagnostics_.items():
-        mean = float(model.posterior_.posterior[name].mean())
+        mean = model._trace.means()[name]
         table.add_row(name, *(f"{x:,.4g}" for x in (mean, values["rhat"], values["ess"])))
     return table
 

@@ -7,7 +7,11 @@ An engine is a frozen dataclass with settings ``sweeps``, ``chains``, ``thin``, 
     freeze(state) → arrays, numbers         the state as plain arrays and JSON-able values
     thaw(data, arrays, numbers) → state     and back
 
-and no loop of its own: ``thali.run`` drives every engine.
+and no loop of its own: ``thali.run`` drives every engine. One whose ``kind`` is "weighted" has no
+draws but at its end, and in place of ``sweeps`` and ``thin``
+
+    steps(data) → int                       how many steps it makes
+    population(rng, model, data, state)     the weighted draws it ends with
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from thali.data import Data
+from thali.likelihoods.base import Masked
 from thali.model import Model
 
 
@@ -29,12 +34,27 @@ class Info(NamedTuple):
     drift: float
 
 
+class Population(NamedTuple):
+    """Weighted draws: weights (P,), scalars (P, …) as a trace names them, packed Z, log P(X)."""
+
+    weights: np.ndarray
+    scalars: np.ndarray
+    Z: list[np.ndarray]
+    log_evidence: float
+
+
 class Engine:
     """Declarations of an engine: the classes its prior and likelihood must inherit."""
 
     needs_prior: ClassVar[tuple[type, ...]] = ()
     needs_likelihood: ClassVar[tuple[type, ...]] = ()
+    masked: ClassVar[bool] = False  # whether it can deal with missing entries
     kind: ClassVar[str] = "draws"
+    unit: ClassVar[str] = "sweep"  # what a step is called
+
+    def steps(self, data: Data) -> int:
+        """How many steps the loop makes in each chain."""
+        return self.sweeps  # type: ignore[attr-defined,no-any-return]
 
     def planned(self, data: Data, n_features: int) -> Self:
         """This engine with a number of sweeps; those that leave it open choose it here."""
@@ -79,3 +99,29 @@ def check_capabilities(engine: Engine, model: Model, engines: tuple[type[Engine]
             f"{type(model.likelihood).__name__}: it needs {' and '.join(lacks)}. "
             f"Engines that can: {', '.join(able) or 'none yet'}."
         )
+
+
+def takes_missing(engine: type[Engine] | Engine, model: Model) -> bool:
+    """Whether engine and likelihood can both deal with missing entries."""
+    return getattr(engine, "masked", False) and isinstance(model.likelihood, Masked)
+
+
+def check_missing(
+    engine: Engine, model: Model, data: Data, engines: tuple[type[Engine], ...]
+) -> None:
+    """Refuse missing entries that engine or likelihood cannot deal with, and name what could."""
+    if data.mask is None or takes_missing(engine, model):
+        return
+    i, j = np.argwhere(~data.mask)[0]
+    able = [
+        e.__name__
+        for e in engines
+        if takes_missing(e, model) and not missing_capabilities(e, model)
+    ]
+    whose = type(engine if isinstance(model.likelihood, Masked) else model.likelihood).__name__
+    raise ValueError(
+        f"X has {data.missing} of {data.X.size} entries missing (NaN), the first at row {i}, "
+        f"column {j}, which {whose} cannot deal with. Engines that can with "
+        f"{type(model.likelihood).__name__}: {', '.join(able) or 'none'}; or drop those rows or "
+        "columns, or impute them first."
+    )

@@ -1,5 +1,6 @@
-"""How good is an answer: matching to a known truth."""
+"""How good is an answer: matching to a known truth, and predicting entries held out."""
 
+from thali.evaluation.heldout import Holdout, holdout
 from thali.evaluation.matching import (
     AssignmentMatching,
     Matching,
@@ -7,4 +8,11 @@ from thali.evaluation.matching import (
     match_features,
 )
 
-__all__ = ["AssignmentMatching", "Matching", "match_assignments", "match_features"]
+__all__ = [
+    "AssignmentMatching",
+    "Holdout",
+    "Matching",
+    "holdout",
+    "match_assignments",
+    "match_features",
+]

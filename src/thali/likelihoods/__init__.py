@@ -6,6 +6,7 @@ from thali.likelihoods.base import (
     GaussianRows,
     GibbsUpdates,
     JudgesMatrix,
+    Masked,
     RowUpdates,
 )
 from thali.likelihoods.linear_gaussian import LinearGaussian
@@ -18,6 +19,7 @@ __all__ = [
     "GibbsUpdates",
     "JudgesMatrix",
     "LinearGaussian",
+    "Masked",
     "NonnegativeLinearGaussian",
     "RowUpdates",
 ]

@@ -155,6 +155,14 @@ class JudgesMatrix(FeatureLikelihood):
         """An estimate of log P(X | Z), the parameters being a draw given X and Z."""
 
 
+class Masked(FeatureLikelihood):
+    """Entries of X may be missing: NaN in X, to every method, is an entry that was not observed."""
+
+    @abstractmethod
+    def missing_entries(self, X: Any, Z: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of each missing entry given Z and what was observed, row by row."""
+
+
 class RowUpdates(FeatureLikelihood):
     """A row can be removed, scored and added by rank-one changes (collapsed Gibbs, search)."""
 

@@ -28,7 +28,7 @@ MOST_COLUMNS = 30
 DRIFT_LIMIT = 1e-8
 NOTHING = Markup("<p>No features were found: noise alone explains these data best.</p>")
 STOPPED = {
-    "finished": "finished all its sweeps",
+    "finished": "finished all its steps",
     "interrupted": "interrupted; what was computed until then is kept",
     "time budget": "stopped when its time was up; what was computed until then is kept",
 }
@@ -50,12 +50,14 @@ def lede(model: LatentFeatures) -> str:
 def summary(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Markup:
     """Sizes, fit, and how the answer was made."""
     n, k = model.Z_.shape
+    missing = int(np.isnan(model.X_).sum()) if getattr(model, "X_", None) is not None else 0
     tiles_ = facts(
         [
             ("features" if k != 1 else "feature", f"{k:,}"),
             ("rows" if n != 1 else "row", f"{n:,}"),
             ("columns" if model.components_.shape[1] != 1 else "column", f"{_columns(model):,}"),
             ("log joint of the point estimate", number(model.log_joint_, 5)),
+            *([("missing entries, imputed", f"{missing:,}")] if missing else []),
         ],
         "tiles",
     )
@@ -98,8 +100,11 @@ def convergence(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Ma
         class_=f"verdict {found.level}",
     )
     lines = scalars(model)
+    recorded = "The numbers that every sweep records, after burn-in"
+    if model.kind_ == "weighted":
+        recorded = "The numbers of the particles, by weight"
     numbers = table(
-        "The numbers that every sweep records, after burn-in",
+        recorded,
         ["quantity", "chains", "R-hat", "effective draws", "mean", "90% interval"],
         [_scalar_row(line) for line in lines],
     )

@@ -1,9 +1,11 @@
 """Where an engine begins: a start is a matrix Z and numbers for the hyperparameters.
 
 One file a start: ``prior``, ``empty``, ``ica``, ``columns``, ``given`` (a matrix or a fitted
-model), and ``race``, which tries several, shakes them, and lets the log joint decide.
+model), and ``race``, which tries several, shakes them, and lets the log joint decide; ``anneal``
+leads from one of them to another by letting the noise fall.
 """
 
+from thali.starts.anneal import anneal
 from thali.starts.base import Start, check_init
 from thali.starts.columns import columns_start
 from thali.starts.empty import empty_start
@@ -23,6 +25,7 @@ __all__ = [
     "NAMED",
     "Finish",
     "Start",
+    "anneal",
     "check_init",
     "columns_start",
     "empty_start",
