@@ -8,13 +8,16 @@ from typing import Any
 
 from thali.data import Data
 from thali.engines import CollapsedGibbs, ParticleFilter, UncollapsedGibbs
-from thali.engines.base import check_capabilities, check_missing
-from thali.likelihoods import LinearGaussian
+from thali.engines.base import check_capabilities, check_missing, missing_capabilities
+from thali.likelihoods import LinearGaussian, NonnegativeLinearGaussian
 from thali.model import Model
 from thali.priors import IBP, BetaBernoulli, TwoParameterIBP
 
 PRIORS = {"ibp": IBP, "two_parameter_ibp": TwoParameterIBP, "beta_bernoulli": BetaBernoulli}
-LIKELIHOODS = {"linear_gaussian": LinearGaussian}
+LIKELIHOODS: dict[str, Any] = {
+    "linear_gaussian": LinearGaussian,
+    "nonnegative_linear_gaussian": NonnegativeLinearGaussian,
+}
 ENGINES: dict[str, Any] = {
     "collapsed_gibbs": CollapsedGibbs,
     "uncollapsed_gibbs": UncollapsedGibbs,
@@ -34,9 +37,13 @@ def named(what: str, value: Any, table: Mapping[str, Any]) -> Any:
     return table[key]()
 
 
-def choose_engine(engine: Any) -> Any:
-    """The engine itself or by name; "auto" is CollapsedGibbs, whose sweeps suit the size."""
-    return named("engine", engine, {"auto": CollapsedGibbs} | ENGINES)
+def choose_engine(engine: Any, model: Model | None = None) -> Any:
+    """The engine itself or by name; "auto" is CollapsedGibbs, or UncollapsedGibbs where the model's
+    parameters cannot be integrated out. Their sweeps suit the size."""
+    auto: Any = CollapsedGibbs
+    if model is not None and missing_capabilities(CollapsedGibbs, model):
+        auto = UncollapsedGibbs if not missing_capabilities(UncollapsedGibbs, model) else auto
+    return named("engine", engine, {"auto": auto} | ENGINES)
 
 
 def check_engine(engine: Any, model: Model, data: Data | None = None) -> None:

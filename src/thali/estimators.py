@@ -36,8 +36,9 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     Parameters
     ----------
     prior : "ibp", "two_parameter_ibp", "beta_bernoulli", or a prior such as ``thali.IBP(alpha=2)``
-    likelihood : "linear_gaussian", or a likelihood such as ``thali.LinearGaussian(sigma_x=0.5)``
-    engine : "auto", "collapsed_gibbs", "particle_filter", or an engine such as
+    likelihood : "linear_gaussian", "nonnegative_linear_gaussian", or a likelihood such as
+        ``thali.LinearGaussian(sigma_x=0.5)``
+    engine : "auto", "collapsed_gibbs", "uncollapsed_gibbs", "particle_filter", or an engine such as
         ``thali.CollapsedGibbs(sweeps=500)``
     center : subtract the column means first (the model has no intercept)
     random_state : int, RandomState or None
@@ -114,7 +115,7 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         model = Model(
             named("prior", self.prior, PRIORS), named("likelihood", self.likelihood, LIKELIHOODS)
         ).resolve(data)
-        engine = choose_engine(self.engine)
+        engine = choose_engine(self.engine, model)
         check_engine(engine, model, data)
         seed = seed_from(self.random_state)
         trace = run(

@@ -33,6 +33,8 @@ TESTS = {  # family -> how many tests judge p-values in it; each family asserts 
     "missing": 20,
     "uncollapsed": 26,
     "column_moves": 27,
+    "truncated_normal": 8,
+    "nonnegative": 47,
 }
 SHARE = BUDGET / SAFETY / sum(TESTS.values())
 

@@ -160,6 +160,15 @@ def test_options_reach_the_model(plates):
     assert model.starts_ == ["empty"]
 
 
+def test_a_likelihood_by_name_brings_an_engine_that_can_run_it(plates, tmp_path, capsys):
+    arguments = ["fit", str(plates), *SHORT, "--init", "prior", "--seed", "3", "--out", "o"]
+    assert run([*arguments, "--likelihood", "nonnegative-linear-gaussian"]) == 0
+    assert "engine: UncollapsedGibbs (chosen by auto)" in capsys.readouterr().out
+    model = thali.load(tmp_path / "o" / "model.thali")
+    assert isinstance(model.likelihood_, thali.NonnegativeLinearGaussian)
+    assert (model.components_ >= 0.0).all()
+
+
 def test_beta_bernoulli_keeps_to_its_number_of_features(plates):
     arguments = ["--prior", "beta-bernoulli", "--features", "2", "--out", "out", "--quiet"]
     assert run(["fit", str(plates), *SHORT, *arguments]) == 0

@@ -27,6 +27,7 @@ from thali.cli.options import (
     read_engine,
     read_image_shape,
     read_init,
+    read_likelihood,
     read_prior,
 )
 
@@ -203,16 +204,18 @@ def fit(
     import thali
     from thali.cli.console import describe_answer, describe_table, with_places
     from thali.cli.outputs import IMPUTED, claim_folder, missing_in
+    from thali.model import Model
     from thali.tables import read_table
 
     say = _silence if quiet else print
     chosen_prior = read_prior(prior, alpha, beta, features)
-    chosen_likelihood = thali.LinearGaussian(**given(sigma_x=sigma_x, sigma_a=sigma_a))
+    chosen_likelihood = read_likelihood(likelihood, sigma_x, sigma_a)
     settings = given(
         sweeps=sweeps, burn_in=burn_in, thin=thin, chains=chains, init=read_init(init),
         particles=particles, proposal=None if proposal is None else proposal.value, passes=passes,
     )  # fmt: skip
-    read_engine(engine, settings, _silence)  # refuses bad settings before the data are read
+    parts = Model(chosen_prior, chosen_likelihood)
+    read_engine(engine, settings, parts, _silence)  # refuses bad settings before the data are read
     shape = read_image_shape(image_shape)
     table = read_table(data, transpose=transpose, columns=read_columns(columns))
     if shape is not None and shape[0] * shape[1] != table.values.shape[1]:
@@ -224,7 +227,7 @@ def fit(
     model = thali.LatentFeatures(
         prior=chosen_prior,
         likelihood=chosen_likelihood,
-        engine=read_engine(engine, settings, say),
+        engine=read_engine(engine, settings, parts, say),
         center=center,
         random_state=_seed(seed, out, resume, say),
         progress=False if quiet else "auto",

@@ -19,6 +19,7 @@ __all__ = [
     "read_engine",
     "read_image_shape",
     "read_init",
+    "read_likelihood",
     "read_prior",
 ]
 
@@ -35,6 +36,7 @@ class Likelihood(StrEnum):
     """Names of the likelihoods on this command line."""
 
     linear_gaussian = "linear-gaussian"
+    nonnegative_linear_gaussian = "nonnegative-linear-gaussian"
 
 
 class Engine(StrEnum):
@@ -42,6 +44,7 @@ class Engine(StrEnum):
 
     auto = "auto"
     collapsed_gibbs = "collapsed-gibbs"
+    uncollapsed_gibbs = "uncollapsed-gibbs"
     particle_filter = "particle-filter"
 
 
@@ -74,10 +77,22 @@ def given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def read_engine(name: Engine, settings: dict[str, Any], say: Callable[[str], None]) -> Any:
+def read_likelihood(name: Likelihood, sigma_x: float | None, sigma_a: float | None) -> Any:
+    import thali
+
+    classes = {
+        Likelihood.linear_gaussian: thali.LinearGaussian,
+        Likelihood.nonnegative_linear_gaussian: thali.NonnegativeLinearGaussian,
+    }
+    return classes[name](**given(sigma_x=sigma_x, sigma_a=sigma_a))
+
+
+def read_engine(
+    name: Engine, settings: dict[str, Any], model: Any, say: Callable[[str], None]
+) -> Any:
     from thali.choices import choose_engine
 
-    engine = choose_engine(name.value).replace(**settings)
+    engine = choose_engine(name.value, model).replace(**settings)
     if name is Engine.auto:
         say(f"engine: {type(engine).__name__} (chosen by auto)")
     return engine

@@ -60,6 +60,12 @@ class Engine:
         """This engine with a number of sweeps; those that leave it open choose it here."""
         return self
 
+    def level(
+        self, rng: np.random.Generator, model: Model, data: Data, state: Any, info: Info
+    ) -> float:
+        """What a race compares places by, after the step that ``info`` tells of."""
+        return info.log_joint
+
     def keepsakes(self, model: Model, state: Any) -> dict[str, np.ndarray]:
         """Parameters to keep with a draw, features along the first axis.
 

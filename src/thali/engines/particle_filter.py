@@ -45,7 +45,7 @@ from thali.engines.particles import (
 )
 from thali.hyperparameters import InverseGamma, Law
 from thali.likelihoods.base import Collapsed, GaussianRows
-from thali.likelihoods.linear_gaussian import FINEST
+from thali.likelihoods.gaussian_scales import FINEST
 from thali.model import Model
 from thali.priors.base import Sequential
 from thali.settings import Settings, whole_number

@@ -25,11 +25,13 @@ import numpy as np
 from thali.data import Data
 from thali.engines.base import Engine, Info
 from thali.engines.chain_settings import ChainSettings
-from thali.likelihoods.base import Collapsed, GibbsUpdates, Parameters
+from thali.likelihoods.base import Collapsed, GibbsUpdates, JudgesMatrix, Parameters
 from thali.model import Model
 from thali.priors.base import HasFrequencies, PredictsRow
 from thali.starts import Start
 from thali.structures import counts_from_gram, gram
+
+SETTLE = 20  # updates of parameters that are not drawn whole, before bits are drawn given them
 
 
 @dataclass
@@ -84,7 +86,8 @@ class UncollapsedGibbs(ChainSettings, Engine):
         hyper = dict(start.hyper)
         likelihood: Any = model.likelihood
         parameters = likelihood.new_parameters(rng, data, Z.shape[1], hyper)
-        parameters, _ = likelihood.update_parameters(rng, data, Z, parameters, hyper, hold=True)
+        for _ in range(1 if isinstance(likelihood, Collapsed) else SETTLE):
+            parameters, _ = likelihood.update_parameters(rng, data, Z, parameters, hyper, hold=True)
         return State(Z, parameters, hyper, 0, start.hold_sigma)
 
     def step(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> Info:
@@ -105,6 +108,18 @@ class UncollapsedGibbs(ChainSettings, Engine):
         state.sweep += 1
         log_joint = log_density + model.at(hyper).prior.log_prob_counts(counts)
         return Info(state.n_features, log_joint, dict(hyper), 0.0)
+
+    def level(
+        self, rng: np.random.Generator, model: Model, data: Data, state: State, info: Info
+    ) -> float:
+        """The log joint with parameters integrated out, as well as the likelihood can tell."""
+        likelihood = model.likelihood
+        if not isinstance(likelihood, JudgesMatrix):
+            return info.log_joint
+        counts = counts_from_gram(data.n, gram(state.bits))
+        log_prior = model.at(state.hyper).prior.log_prob_counts(counts)
+        judged = likelihood.judge(rng, data, state.bits, state.parameters, state.hyper)
+        return judged + log_prior
 
     def _bits_then_own(
         self, rng: np.random.Generator, model: Model, data: Data, state: State

@@ -5,17 +5,21 @@ from thali.likelihoods.base import (
     Conditional,
     GaussianRows,
     GibbsUpdates,
+    JudgesMatrix,
     Masked,
     RowUpdates,
 )
 from thali.likelihoods.linear_gaussian import LinearGaussian
+from thali.likelihoods.nonnegative_linear_gaussian import NonnegativeLinearGaussian
 
 __all__ = [
     "Collapsed",
     "Conditional",
     "GaussianRows",
     "GibbsUpdates",
+    "JudgesMatrix",
     "LinearGaussian",
     "Masked",
+    "NonnegativeLinearGaussian",
     "RowUpdates",
 ]

@@ -136,6 +136,25 @@ class GibbsUpdates(Conditional):
         """log P(X, parameters | Z)."""
 
 
+class JudgesMatrix(FeatureLikelihood):
+    """Of places with different Z it can be told which is better, where P(X | Z) is not known.
+
+    A density of the parameters themselves cannot tell: it rises with their number and with the
+    unit in which they are measured.
+    """
+
+    @abstractmethod
+    def judge(
+        self,
+        rng: np.random.Generator,
+        data: Data,
+        Z: np.ndarray,
+        parameters: Parameters,
+        hyper: dict[str, float],
+    ) -> float:
+        """An estimate of log P(X | Z), the parameters being a draw given X and Z."""
+
+
 class Masked(FeatureLikelihood):
     """Entries of X may be missing: NaN in X, to every method, is an entry that was not observed."""
 

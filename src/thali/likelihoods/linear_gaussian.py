@@ -20,14 +20,17 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from thali.data import Data
-from thali.hyperparameters import InverseGamma, Law, as_number, check_hyperparameter
+from thali.hyperparameters import Law, as_number
 from thali.likelihoods.base import Collapsed, GaussianRows, GibbsUpdates, Masked, Parameters
-from thali.likelihoods.gaussian_scales import scales_without_features
+from thali.likelihoods.gaussian_scales import (
+    check_scales,
+    resolve_scales,
+    scales_without_features,
+    start_scales,
+)
 from thali.likelihoods.masked_columns import MaskedColumns
 from thali.settings import Settings
 from thali.structures import FeatureTables, as_binary_matrix
-
-FINEST = 1e-6  # a noise below this share of the data's scale is lost in double precision
 
 
 @dataclass(frozen=True)
@@ -49,40 +52,16 @@ class LinearGaussian(Settings, Collapsed, GibbsUpdates, GaussianRows, Masked):
     axes: ClassVar[dict[str, int]] = {"A": 0}
 
     def __post_init__(self) -> None:
-        for name in ("sigma_x", "sigma_a"):
-            if not isinstance(getattr(self, name), str) or getattr(self, name) != "auto":
-                check_hyperparameter("LinearGaussian", name, getattr(self, name))
+        check_scales(self)
 
     def at(self, **numbers: float) -> Self:
         return self.replace(**numbers)
 
     def resolve(self, data: Data) -> Self:
-        v = data.mean_square or 1.0  # data of zeros have no scale of their own
-        for name in ("sigma_x", "sigma_a"):
-            sigma = getattr(self, name)
-            if not isinstance(sigma, Law | str) and sigma < FINEST * np.sqrt(data.mean_square):
-                raise ValueError(
-                    f"LinearGaussian: {name}={sigma} is less than a millionth of the data's scale "
-                    f"({np.sqrt(v):.3g}), too fine for double precision; use a larger one."
-                )
-        fixed = [s for s in (self.sigma_x, self.sigma_a) if not isinstance(s, Law | str)]
-        if len(fixed) == 2 and fixed[0] < FINEST * fixed[1]:
-            raise ValueError(
-                f"LinearGaussian: sigma_x={self.sigma_x} is less than a millionth of "
-                f"sigma_a={self.sigma_a}, too fine for double precision; use closer ones."
-            )
-        return self.replace(
-            sigma_x=InverseGamma(1.0, 0.01 * v) if self.sigma_x == "auto" else self.sigma_x,
-            sigma_a=InverseGamma(2.0, v) if self.sigma_a == "auto" else self.sigma_a,
-        )
+        return self.replace(**resolve_scales(self, data))
 
     def start(self, data: Data) -> dict[str, float]:
-        scale = float(np.sqrt(data.mean_square)) or 1.0
-        numbers = {}
-        for name, guess in (("sigma_x", 0.5 * scale), ("sigma_a", scale)):
-            sigma = getattr(self, name)
-            numbers[name] = guess if isinstance(sigma, Law | str) else float(sigma)
-        return numbers
+        return start_scales(self, data)
 
     # sampling and densities with A kept
 
