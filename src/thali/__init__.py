@@ -7,7 +7,7 @@ from thali import datasets, evaluation
 from thali.engines import CollapsedGibbs, UncollapsedGibbs
 from thali.estimators import LatentFeatures
 from thali.hyperparameters import Gamma, InverseGamma
-from thali.likelihoods import LinearGaussian
+from thali.likelihoods import LinearGaussian, SparseFactor
 from thali.priors import IBP, BetaBernoulli, TwoParameterIBP
 from thali.saving import load
 
@@ -21,6 +21,7 @@ __all__ = [
     "InverseGamma",
     "LatentFeatures",
     "LinearGaussian",
+    "SparseFactor",
     "TwoParameterIBP",
     "UncollapsedGibbs",
     "datasets",

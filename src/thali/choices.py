@@ -8,12 +8,15 @@ from typing import Any
 
 from thali.engines import CollapsedGibbs, UncollapsedGibbs
 from thali.engines.base import check_capabilities
-from thali.likelihoods import LinearGaussian
+from thali.likelihoods import LinearGaussian, SparseFactor
 from thali.model import Model
 from thali.priors import IBP, BetaBernoulli, TwoParameterIBP
 
 PRIORS = {"ibp": IBP, "two_parameter_ibp": TwoParameterIBP, "beta_bernoulli": BetaBernoulli}
-LIKELIHOODS = {"linear_gaussian": LinearGaussian}
+LIKELIHOODS: dict[str, Any] = {
+    "linear_gaussian": LinearGaussian,
+    "sparse_factor": SparseFactor,
+}
 ENGINES: dict[str, Any] = {"collapsed_gibbs": CollapsedGibbs, "uncollapsed_gibbs": UncollapsedGibbs}
 
 

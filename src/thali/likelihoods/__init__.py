@@ -2,6 +2,7 @@
 
 from thali.likelihoods.base import Collapsed, Conditional, GaussianRows, GibbsUpdates, RowUpdates
 from thali.likelihoods.linear_gaussian import LinearGaussian
+from thali.likelihoods.sparse_factor import SparseFactor
 
 __all__ = [
     "Collapsed",
@@ -10,4 +11,5 @@ __all__ = [
     "GibbsUpdates",
     "LinearGaussian",
     "RowUpdates",
+    "SparseFactor",
 ]

@@ -11,7 +11,7 @@ from thali.hyperparameters import Law
 from thali.machine import refuse_beyond_memory
 from thali.model import Model
 from thali.starts.base import Start
-from thali.starts.ica import fitted_scales
+from thali.starts.ica import fitted_scales, noise_scale
 from thali.structures import as_binary_matrix
 
 
@@ -32,7 +32,8 @@ def given_start(init: Any, model: Model, data: Data) -> Start:
         Z = as_binary_matrix(init.Z_, n=data.n)
     else:
         Z = as_binary_matrix(init, n=data.n)
-        hyper = fitted_scales(model, data, Z, hyper)
+        amounts = "S" in getattr(model.likelihood, "axes", {})  # then Z alone fits nothing
+        hyper = noise_scale(model, data, hyper) if amounts else fitted_scales(model, data, Z, hyper)
     capacity = model.at(hyper).prior.tables(data.n).capacity  # type: ignore[attr-defined]
     used = int(Z.any(axis=0).sum())
     if 0 <= capacity < used:
