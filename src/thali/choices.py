@@ -32,9 +32,11 @@ def named(what: str, value: Any, table: Mapping[str, Any]) -> Any:
     return table[key]()
 
 
-def choose_engine(engine: Any) -> Any:
-    """The engine itself or by name; "auto" is CollapsedGibbs, whose sweeps suit the size."""
-    return named("engine", engine, {"auto": CollapsedGibbs} | ENGINES)
+def choose_engine(engine: Any, likelihood: Any) -> Any:
+    """The engine itself or by name; "auto" is CollapsedGibbs where the likelihood is fit for it."""
+    collapsed = all(isinstance(likelihood, need) for need in CollapsedGibbs.needs_likelihood)
+    auto = CollapsedGibbs if collapsed else UncollapsedGibbs
+    return named("engine", engine, {"auto": auto} | ENGINES)
 
 
 def check_engine(engine: Any, model: Model) -> None:

@@ -26,6 +26,7 @@ from thali.cli.options import (
     read_engine,
     read_image_shape,
     read_init,
+    read_likelihood,
     read_prior,
 )
 
@@ -158,6 +159,9 @@ def fit(
     sigma_a: Annotated[
         float | None, _model(help="Size of the features; inferred if not given.")
     ] = None,
+    slab: Annotated[
+        str | None, _model(help="Law of amounts for sparse-factor: laplace or gaussian (laplace).")
+    ] = None,
     engine: Annotated[Engine, _inference(help="How the model is inferred.")] = Engine.auto,
     sweeps: Annotated[
         int | None, _inference(min=1, help="Sweeps of each chain (1000; fewer if large).")
@@ -197,7 +201,7 @@ def fit(
 
     say = _silence if quiet else print
     chosen_prior = read_prior(prior, alpha, beta, features)
-    chosen_likelihood = thali.LinearGaussian(**given(sigma_x=sigma_x, sigma_a=sigma_a))
+    chosen_likelihood = read_likelihood(likelihood, sigma_x, sigma_a, slab)
     settings = given(sweeps=sweeps, burn_in=burn_in, thin=thin, chains=chains, init=read_init(init))
     thali.CollapsedGibbs(**settings)  # refuses bad settings before the data are read
     shape = read_image_shape(image_shape)
@@ -211,7 +215,7 @@ def fit(
     model = thali.LatentFeatures(
         prior=chosen_prior,
         likelihood=chosen_likelihood,
-        engine=read_engine(engine, settings, say),
+        engine=read_engine(engine, chosen_likelihood, settings, say),
         center=center,
         random_state=_seed(seed, out, resume, say),
         progress=False if quiet else "auto",
