@@ -335,3 +335,30 @@ def test_the_budget_counts_these_tests():
     assert TESTS["sparse_prior_recovery"] == len(QUICK_FLAT) + len(FLAT)
     assert TESTS["sparse_geweke"] == len(QUICK_JOINT) + len(JOINT)
     assert TESTS["sparse_agreement"] == 1
+
+
+# ---- known sources ------------------------------------------------------------------------------
+def five_sources(seed, n=500, d=10, noise=0.3):
+    """Five Laplace sources, each on with its own probability, in ten noisy channels."""
+    rng = np.random.default_rng(seed)
+    W = (rng.random((n, 5)) < rng.uniform(0.3, 0.5, 5)) * rng.laplace(size=(n, 5))
+    return W, W @ rng.normal(size=(5, d)) + noise * rng.normal(size=(n, d))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("which", range(4))
+def test_five_known_sources_are_separated_without_being_counted(which, seed):
+    """Nothing is told but the data; sources are matched one to one by their correlations."""
+    from scipy.optimize import linear_sum_assignment
+
+    W, X = five_sources(seed)
+    model = thali.LatentFeatures(
+        likelihood="sparse_factor",
+        engine=thali.UncollapsedGibbs(sweeps=300, chains=2),
+        random_state=which,
+        progress=False,
+    ).fit(X)
+    assert model.n_features_ == 5
+    correlations = np.abs(np.corrcoef(W.T, model.weights_.T)[:5, 5:])
+    rows, columns = linear_sum_assignment(correlations, maximize=True)
+    assert (correlations[rows, columns] > 0.95).all()

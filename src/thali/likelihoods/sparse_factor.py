@@ -152,14 +152,15 @@ class SparseFactor(Settings, GibbsUpdates):
         parameters: Parameters,
         hyper: dict[str, float],
         bits: Any,
-    ) -> None:
+    ) -> Any:
         """(z, s) of every entry: z with s integrated out, then s given z."""
         from thali.kernels.sparse_factor import turn_entries
 
         S = parameters["S"]
         S *= Z
-        _, R, G = products(data.X, S, parameters["A"])
+        B, R, G = products(data.X, S, parameters["A"])
         turn_entries(rng, R, G, Z, S, bits, hyper["sigma_x"], self._laplace)
+        return B, G, bits.m
 
     def update_own(
         self,
@@ -169,15 +170,15 @@ class SparseFactor(Settings, GibbsUpdates):
         parameters: Parameters,
         hyper: dict[str, float],
         tables: FeatureTables,
+        work: Any,
     ) -> tuple[np.ndarray, Parameters]:
         """Births and deaths with the own dishes' A integrated out; then their A, exactly."""
         from thali.kernels.collapsed_rows import Law as KernelLaw
         from thali.kernels.sparse_factor import move_own_dishes
 
         law = KernelLaw(*tables, hyper["sigma_x"], hyper["sigma_a"], float(data.d))
-        m = Z.sum(axis=0, dtype=np.int64)
-        S, A = parameters["S"] * Z, parameters["A"]
-        B, _, G = products(data.X, S, A)
+        S, A = parameters["S"], parameters["A"]
+        B, G, m = work
         counts, s = move_own_dishes(rng, B, G, data.squares, Z, S, m, law, self._laplace)
         Z, shared = with_own_dishes(Z, m, counts)
         rows = np.repeat(np.arange(data.n), counts)
