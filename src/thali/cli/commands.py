@@ -173,7 +173,9 @@ def fit(
     chains: Annotated[int | None, _inference(min=1, help="Chains, run in parallel (4).")] = None,
     init: Annotated[
         str | None,
-        _inference(help="race, ica, prior, empty, a .thali file, or a table of 0 and 1 (race)."),
+        _inference(
+            help="race, ica, sparse_ica, prior, empty, a .thali file, or a table of 0 and 1 (race)."
+        ),
     ] = None,
     seed: Annotated[
         int | None, _inference(min=0, help="Seed; drawn and printed if not given.")

@@ -7,8 +7,8 @@ w = s against w = 0 is e^{qs − ps²/2}, p = g/σ_x², q = b/σ_x², and with s
     Laplace slab    [M(u) + M(v)] / 2√p,   u = (q − 1)/√p,  v = (−q − 1)/√p
 
 where M(u) = ∫₀^∞ e^{ut − t²/2} dt: two half-normals, s > 0 with weight M(u) and s < 0 with M(v),
-each drawn by rejection that is exact however far in the tail (Knowles and Ghahramani 2007, eq. 12
-to 16, have the same two pieces). All through B = XAᵀ and G = AAᵀ: O(K) an entry, never D.
+each drawn by rejection that is exact however far in the tail. The model is that of Knowles and
+Ghahramani (2007). All through B = XAᵀ and G = AAᵀ: O(K) an entry, never D.
 
 Own dishes of a row, their a integrated out: j of them with weights s_1 … s_j make the residual
 e ~ N(0, (σ_x² + σ_a² V) I), V = Σ s², so the row's target is w_j ∏ p(s_i) N(e; V). Births, deaths
