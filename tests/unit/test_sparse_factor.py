@@ -23,7 +23,7 @@ from thali.kernels.sparse_factor import (
     turn_entries,
 )
 from thali.model import Model
-from thali.starts import NAMED
+from thali.starts import NAMED, given_start
 
 HYPER = {"alpha": 1.0, "sigma_x": 0.5, "sigma_a": 0.8}
 
@@ -319,6 +319,15 @@ def test_saving_keeps_the_amounts(fitted, tmp_path):
     first, second = next(model.draws()), next(again.draws())
     np.testing.assert_array_equal(first.parameters["S"], second.parameters["S"])
     np.testing.assert_array_equal(model.transform(X[:5]), again.transform(X[:5]))
+
+
+def test_a_fitted_model_hands_on_its_amounts(fitted):
+    _, X, model = fitted
+    given = given_start(model, Model(thali.IBP(), thali.SparseFactor()), Data.validate(X))
+    np.testing.assert_array_equal(given.parameters["S"], model.weights_)
+    engine = thali.UncollapsedGibbs(sweeps=2, chains=1, init=model)
+    again = thali.LatentFeatures(likelihood="sparse_factor", engine=engine, random_state=1).fit(X)
+    assert again.starts_ == ["another model"]
 
 
 def test_pictures_and_report(fitted, tmp_path):
