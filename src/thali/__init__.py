@@ -7,7 +7,7 @@ from thali import datasets, evaluation
 from thali.engines import CollapsedGibbs, ParticleFilter, UncollapsedGibbs
 from thali.estimators import LatentFeatures
 from thali.hyperparameters import Gamma, InverseGamma
-from thali.likelihoods import LinearGaussian, NonnegativeLinearGaussian
+from thali.likelihoods import LinearGaussian, NonnegativeLinearGaussian, SparseFactor
 from thali.priors import IBP, BetaBernoulli, TwoParameterIBP
 from thali.saving import load
 
@@ -23,6 +23,7 @@ __all__ = [
     "LinearGaussian",
     "NonnegativeLinearGaussian",
     "ParticleFilter",
+    "SparseFactor",
     "TwoParameterIBP",
     "UncollapsedGibbs",
     "datasets",

@@ -36,8 +36,8 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     Parameters
     ----------
     prior : "ibp", "two_parameter_ibp", "beta_bernoulli", or a prior such as ``thali.IBP(alpha=2)``
-    likelihood : "linear_gaussian", "nonnegative_linear_gaussian", or a likelihood such as
-        ``thali.LinearGaussian(sigma_x=0.5)``
+    likelihood : "linear_gaussian", "nonnegative_linear_gaussian", "sparse_factor", or a likelihood
+        such as ``thali.LinearGaussian(sigma_x=0.5)``
     engine : "auto", "collapsed_gibbs", "uncollapsed_gibbs", "particle_filter", or an engine such as
         ``thali.CollapsedGibbs(sweeps=500)``
     center : subtract the column means first (the model has no intercept)
@@ -50,6 +50,7 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         columns by falling mean frequency in the draws
     assignment_probabilities_ : (N, K), share of draws in which each row has each feature
     components_ : (K, D), the features: E[A | X, Z_]
+    weights_ : (N, K), the amounts Z_ ⊙ S, where the likelihood has them (``SparseFactor``)
     n_features_ : K of Z_
     log_joint_ : left-ordered log P(X, [Z_]) at the posterior means of the hyperparameters
     posterior_ : ArviZ inference data of the label-free scalars
@@ -144,7 +145,7 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _settle(self, data: Data, model: Model, engine: Any, trace: Trace) -> Self:
         """Everything the trace says, as attributes."""
-        for name in ("posterior_", "best_", "diagnostics_"):
+        for name in ("posterior_", "best_", "diagnostics_", "weights_"):
             self.__dict__.pop(name, None)
         self._data, self._model, self._trace = data, model, trace
         self.prior_, self.likelihood_ = model.prior, model.likelihood
@@ -170,6 +171,8 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             model, data, self.Z_, self._hyper, np.random.SeedSequence((self.seed_, 0))
         )
         self.components_ = self._parameters["A"]
+        if "S" in self._parameters:
+            self.weights_ = self.Z_ * self._parameters["S"]
         self.history_ = trace.history()
         self.burn_in_ = min(trace.burn_in, self.history_["n_features"].shape[1])
         self.starts_, self.stopped_ = trace.starts, trace.stopped
@@ -307,9 +310,12 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return self.fit(X, y, **fit_params).transform(X)
 
     def inverse_transform(self, Z: Any) -> np.ndarray:
-        """The data that assignments Z (n, K) stand for: Z @ components_ + mean_."""
+        """The data that assignments Z (n, K) stand for: Z @ components_ + mean_.
+
+        Where the likelihood has amounts (``weights_``), Z is a matrix of amounts.
+        """
         check_is_fitted(self)
-        Z = as_binary_matrix(Z)
+        Z = as_amounts(Z) if hasattr(self, "weights_") else as_binary_matrix(Z)
         if Z.shape[1] != self.n_features_:
             raise ValueError(
                 f"Z has {Z.shape[1]} columns but the model {self.n_features_} features."
@@ -395,7 +401,11 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """The prior, likelihood or engine that a parameter stands for."""
         value = getattr(self, name)
         if name == "engine":
-            return choose_engine(value)
+            try:
+                model = Model(self._part("prior"), self._part("likelihood"))
+            except (ValueError, TypeError):  # no such parts: fit will say so
+                model = None
+            return choose_engine(value, model)
         return named(name, value, PRIORS if name == "prior" else LIKELIHOODS)
 
     def __sklearn_tags__(self) -> Any:
@@ -436,6 +446,14 @@ def seed_from(random_state: Any) -> int:
     if random_state is None:
         return int(np.random.SeedSequence().generate_state(1)[0])
     return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def as_amounts(W: Any) -> np.ndarray:
+    """A matrix of finite numbers, or one sentence."""
+    W = np.asarray(W, float)
+    if W.ndim != 2 or not np.isfinite(W).all():
+        raise ValueError("Z must be a matrix (rows x features) of finite amounts.")
+    return W
 
 
 def row_names(X: Any) -> list[str] | None:

@@ -26,7 +26,7 @@ from thali.data import Data
 from thali.machine import cores
 from thali.model import Model
 from thali.progress import Progress
-from thali.starts import NAMED, Finish, Start, anneal, given_start, rank, shake
+from thali.starts import NAMED, Finish, Start, anneal, given_start, rank, shake, suitable
 from thali.trace import ChainTrace, Trace, freeze_chain, thaw_chain
 
 SLICE = 0.1  # seconds a thread stays with one chain before it turns to the one furthest behind
@@ -140,6 +140,7 @@ class _Loop:
         init, chains = self.engine.init, self.engine.chains
         if not isinstance(init, str):
             return [given_start(init, self.model, self.data.filled)] * chains
+        init = suitable(init, self.model)
         names = CONTENDERS if init == "race" else (init,) * chains
         generators = [np.random.default_rng(s) for s in sequence.spawn(len(names))]
         self.data.filled.singular_values  # noqa: B018 computed once, before threads need it

@@ -35,6 +35,11 @@ TESTS = {  # family -> how many tests judge p-values in it; each family asserts 
     "column_moves": 27,
     "truncated_normal": 8,
     "nonnegative": 47,
+    "sparse_enumeration": 17,
+    "sparse_prior_recovery": 6,
+    "sparse_geweke": 4,
+    "sparse_agreement": 1,
+    "sparse_draws": 2,
 }
 SHARE = BUDGET / SAFETY / sum(TESTS.values())
 

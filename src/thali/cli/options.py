@@ -37,6 +37,7 @@ class Likelihood(StrEnum):
 
     linear_gaussian = "linear-gaussian"
     nonnegative_linear_gaussian = "nonnegative-linear-gaussian"
+    sparse_factor = "sparse-factor"
 
 
 class Engine(StrEnum):
@@ -72,19 +73,26 @@ def read_prior(name: Prior, alpha: float | None, beta: float | None, features: i
     return classes[name](**given(alpha=alpha, beta=beta, n_features=features))
 
 
-def given(**options: Any) -> dict[str, Any]:
-    """The options that were given; the library has the defaults of the others."""
-    return {name: value for name, value in options.items() if value is not None}
-
-
-def read_likelihood(name: Likelihood, sigma_x: float | None, sigma_a: float | None) -> Any:
+def read_likelihood(
+    name: Likelihood, sigma_x: float | None, sigma_a: float | None, slab: str | None
+) -> Any:
     import thali
 
+    scales = given(sigma_x=sigma_x, sigma_a=sigma_a)
+    if name is Likelihood.sparse_factor:
+        return thali.SparseFactor(**given(slab=slab), **scales)
+    if slab is not None:
+        raise ValueError(f"--slab belongs to --likelihood sparse-factor; {name.value} has none.")
     classes = {
         Likelihood.linear_gaussian: thali.LinearGaussian,
         Likelihood.nonnegative_linear_gaussian: thali.NonnegativeLinearGaussian,
     }
-    return classes[name](**given(sigma_x=sigma_x, sigma_a=sigma_a))
+    return classes[name](**scales)
+
+
+def given(**options: Any) -> dict[str, Any]:
+    """The options that were given; the library has the defaults of the others."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def read_engine(

@@ -11,6 +11,7 @@ from thali.likelihoods.base import (
 )
 from thali.likelihoods.linear_gaussian import LinearGaussian
 from thali.likelihoods.nonnegative_linear_gaussian import NonnegativeLinearGaussian
+from thali.likelihoods.sparse_factor import SparseFactor
 
 __all__ = [
     "Collapsed",
@@ -22,4 +23,5 @@ __all__ = [
     "Masked",
     "NonnegativeLinearGaussian",
     "RowUpdates",
+    "SparseFactor",
 ]

@@ -101,7 +101,8 @@ def telling_rows(model: LatentFeatures, n_rows: int) -> np.ndarray:
 
 def reconstruct(model: LatentFeatures, rows: np.ndarray) -> np.ndarray:
     """Z_ A + mean_ for some rows only, since all of them may not fit in memory."""
-    return np.asarray(model.Z_[rows], dtype=float) @ model.components_ + model.mean_
+    weights = getattr(model, "weights_", model.Z_)  # amounts, where the likelihood has them
+    return np.asarray(weights[rows], dtype=float) @ model.components_ + model.mean_
 
 
 def data_of(model: LatentFeatures) -> np.ndarray:
