@@ -8,12 +8,12 @@ from typing import Any
 
 from thali.engines import CollapsedGibbs, UncollapsedGibbs
 from thali.engines.base import check_capabilities
-from thali.likelihoods import LinearGaussian
+from thali.likelihoods import LinearGaussian, NoisyOr
 from thali.model import Model
 from thali.priors import IBP, BetaBernoulli, TwoParameterIBP
 
 PRIORS = {"ibp": IBP, "two_parameter_ibp": TwoParameterIBP, "beta_bernoulli": BetaBernoulli}
-LIKELIHOODS = {"linear_gaussian": LinearGaussian}
+LIKELIHOODS = {"linear_gaussian": LinearGaussian, "noisy_or": NoisyOr}
 ENGINES: dict[str, Any] = {"collapsed_gibbs": CollapsedGibbs, "uncollapsed_gibbs": UncollapsedGibbs}
 
 
@@ -29,9 +29,17 @@ def named(what: str, value: Any, table: Mapping[str, Any]) -> Any:
     return table[key]()
 
 
-def choose_engine(engine: Any) -> Any:
-    """The engine itself or by name; "auto" is CollapsedGibbs, whose sweeps suit the size."""
-    return named("engine", engine, {"auto": CollapsedGibbs} | ENGINES)
+def choose_engine(engine: Any, likelihood: Any = None) -> Any:
+    """The engine itself or by name; "auto" is the first that can run the likelihood.
+
+    That is CollapsedGibbs where the features can be integrated out; its sweeps suit the size.
+    """
+    able = [
+        engine_class
+        for engine_class in ENGINES.values()
+        if all(isinstance(likelihood, need) for need in engine_class.needs_likelihood)
+    ]
+    return named("engine", engine, {"auto": (able or [CollapsedGibbs])[0]} | ENGINES)
 
 
 def check_engine(engine: Any, model: Model) -> None:

@@ -107,7 +107,7 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         model = Model(
             named("prior", self.prior, PRIORS), named("likelihood", self.likelihood, LIKELIHOODS)
         ).resolve(data)
-        engine = choose_engine(self.engine)
+        engine = choose_engine(self.engine, model.likelihood)
         check_engine(engine, model)
         seed = seed_from(self.random_state)
         trace = run(
@@ -233,14 +233,15 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return self.fit(X, y, **fit_params).transform(X)
 
     def inverse_transform(self, Z: Any) -> np.ndarray:
-        """The data that assignments Z (n, K) stand for: Z @ components_ + mean_."""
+        """The data expected of assignments Z (n, K): Z @ components_ + mean_ for linear models."""
         check_is_fitted(self)
         Z = as_binary_matrix(Z)
         if Z.shape[1] != self.n_features_:
             raise ValueError(
                 f"Z has {Z.shape[1]} columns but the model {self.n_features_} features."
             )
-        return Z @ self.components_ + self.mean_
+        likelihood: Any = self._model.at(self._hyper).likelihood
+        return likelihood.mean(Z, self.components_) + self.mean_
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean log predictive density of the rows of X, averaged over draws (log-mean-exp).
@@ -317,7 +318,7 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """The prior, likelihood or engine that a parameter stands for."""
         value = getattr(self, name)
         if name == "engine":
-            return choose_engine(value)
+            return choose_engine(value, self._part("likelihood"))
         return named(name, value, PRIORS if name == "prior" else LIKELIHOODS)
 
     def _validated(self, X: Any, *, reset: bool, copy: bool = False) -> np.ndarray:

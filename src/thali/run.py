@@ -26,7 +26,7 @@ from thali.data import Data
 from thali.machine import cores
 from thali.model import Model
 from thali.progress import Progress
-from thali.starts import NAMED, Finish, Start, given_start, rank, shake
+from thali.starts import NAMED, Finish, Start, check_start, given_start, rank, shake
 from thali.trace import ChainTrace, Trace, freeze_chain, thaw_chain
 
 SLICE = 0.1  # seconds a thread stays with one chain before it turns to the one furthest behind
@@ -140,7 +140,9 @@ class _Loop:
         init, chains = self.engine.init, self.engine.chains
         if not isinstance(init, str):
             return [given_start(init, self.model, self.data)] * chains
-        names = CONTENDERS if init == "race" else (init,) * chains
+        check_start(init, self.model.likelihood)
+        able = [name for name in CONTENDERS if name in self.model.likelihood.starts]
+        names = able if init == "race" else [init] * chains
         generators = [np.random.default_rng(s) for s in sequence.spawn(len(names))]
         self.data.singular_values  # noqa: B018 computed once, before threads need it
         self.data.squares  # noqa: B018

@@ -2,6 +2,7 @@
 
 from thali.likelihoods.base import Collapsed, Conditional, GaussianRows, GibbsUpdates, RowUpdates
 from thali.likelihoods.linear_gaussian import LinearGaussian
+from thali.likelihoods.noisy_or import NoisyOr
 
 __all__ = [
     "Collapsed",
@@ -9,5 +10,6 @@ __all__ = [
     "GaussianRows",
     "GibbsUpdates",
     "LinearGaussian",
+    "NoisyOr",
     "RowUpdates",
 ]

@@ -18,6 +18,7 @@ class FeatureLikelihood(ABC):
     """A law of the data given a binary feature matrix."""
 
     structure = "features"
+    starts: ClassVar[tuple[str, ...]] = ("ica", "columns", "prior", "empty")  # that make sense
 
     @abstractmethod
     def at(self, **numbers: float) -> Self:
@@ -62,6 +63,10 @@ class Conditional(FeatureLikelihood):
     @abstractmethod
     def log_likelihood(self, X: Any, Z: Any, A: Any) -> float:
         """log P(X | Z, A)."""
+
+    def mean(self, Z: Any, A: Any) -> np.ndarray:
+        """E[X | Z, A]: Z A, unless the likelihood says otherwise."""
+        return np.asarray(Z, float) @ np.asarray(A, float)
 
 
 Parameters = dict[str, np.ndarray]

@@ -4,7 +4,7 @@ One file a start: ``prior``, ``empty``, ``ica``, ``columns``, ``given`` (a matri
 model), and ``race``, which tries several, shakes them, and lets the log joint decide.
 """
 
-from thali.starts.base import Start, check_init
+from thali.starts.base import Start, check_init, check_start
 from thali.starts.columns import columns_start
 from thali.starts.empty import empty_start
 from thali.starts.given import given_start
@@ -24,6 +24,7 @@ __all__ = [
     "Finish",
     "Start",
     "check_init",
+    "check_start",
     "columns_start",
     "empty_start",
     "given_start",

@@ -36,3 +36,12 @@ def check_init(owner: str, init: Any) -> None:
             f"{owner}: init must be one of {', '.join(NAMES)}, a 0/1 matrix with a row for each "
             f"row of X, or a fitted model; not {type(init).__name__}."
         )
+
+
+def check_start(init: str, likelihood: Any) -> None:
+    """Refuse a named start that makes no sense for the likelihood."""
+    if init != "race" and init not in likelihood.starts:
+        raise ValueError(
+            f"init={init!r} is no start for {type(likelihood).__name__}; use one of race, "
+            f"{', '.join(likelihood.starts)}, a matrix Z, or a fitted model."
+        )
