@@ -64,7 +64,7 @@ class NoisyOr(Settings, GibbsUpdates):
     p: float | Beta = Beta(1.0, 4.0)
 
     axes: ClassVar[dict[str, int]] = {"A": 0}
-    starts: ClassVar[tuple[str, ...]] = ("prior", "empty")
+    starts: ClassVar[tuple[str, ...]] = ("patterns", "prior", "empty")
 
     def __post_init__(self) -> None:
         for name in NAMES:

@@ -1,7 +1,7 @@
 """Where an engine begins: a start is a matrix Z and numbers for the hyperparameters.
 
-One file a start: ``prior``, ``empty``, ``ica``, ``columns``, ``given`` (a matrix or a fitted
-model), and ``race``, which tries several, shakes them, and lets the log joint decide.
+One file a start: ``prior``, ``empty``, ``ica``, ``columns``, ``patterns`` (noisy-or), ``given``
+(a matrix or a fitted model), and ``race``, which tries several, shakes them, and lets the log joint decide.
 """
 
 from thali.starts.base import Start, check_init, check_start
@@ -9,12 +9,14 @@ from thali.starts.columns import columns_start
 from thali.starts.empty import empty_start
 from thali.starts.given import given_start
 from thali.starts.ica import ica_start
+from thali.starts.patterns import patterns_start
 from thali.starts.prior import prior_start
 from thali.starts.race import Finish, rank, shake
 
 NAMED = {
     "ica": ica_start,
     "columns": columns_start,
+    "patterns": patterns_start,
     "prior": prior_start,
     "empty": empty_start,
 }
@@ -29,6 +31,7 @@ __all__ = [
     "empty_start",
     "given_start",
     "ica_start",
+    "patterns_start",
     "prior_start",
     "rank",
     "shake",

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-NAMES = ("race", "ica", "columns", "prior", "empty")
+NAMES = ("race", "ica", "columns", "patterns", "prior", "empty")
 
 
 @dataclass(frozen=True)
