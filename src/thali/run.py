@@ -205,7 +205,8 @@ class _Loop:
         state = self.engine.begin(rng, self.model, self.data, start)
         logs: list[float] = []
         while len(logs) < sweeps and not self.stop.is_set():
-            logs.append(self.engine.step(rng, self.model, self.data, state).log_joint)
+            info = self.engine.step(rng, self.model, self.data, state)
+            logs.append(self.engine.level(self.model, self.data, state, info))
         level = float(np.mean(logs[len(logs) // 2 :])) if logs else -np.inf
         return Finish(Start(start.name, state.Z, dict(state.hyper)), level)
 

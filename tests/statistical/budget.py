@@ -29,6 +29,7 @@ TESTS = {  # family -> how many tests judge p-values in it; each family asserts 
     "enumeration": 86,
     "prior_recovery": 18,
     "geweke": 8,
+    "noisy_or": 31,
 }
 SHARE = BUDGET / SAFETY / sum(TESTS.values())
 

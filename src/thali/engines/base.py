@@ -40,6 +40,10 @@ class Engine:
         """This engine with a number of sweeps; those that leave it open choose it here."""
         return self
 
+    def level(self, model: Model, data: Data, state: Any, info: Info) -> float:
+        """How good a place a step came to, by which races among starts are decided."""
+        return info.log_joint
+
     def keepsakes(self, model: Model, state: Any) -> dict[str, np.ndarray]:
         """Parameters to keep with a draw, features along the first axis.
 

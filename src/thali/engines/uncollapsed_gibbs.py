@@ -106,6 +106,11 @@ class UncollapsedGibbs(ChainSettings, Engine):
         log_joint = log_density + model.at(hyper).prior.log_prob_counts(counts)
         return Info(state.n_features, log_joint, dict(hyper), 0.0)
 
+    def level(self, model: Model, data: Data, state: State, info: Info) -> float:
+        """The log joint, and how free the parameters in it are."""
+        likelihood: Any = model.likelihood
+        return info.log_joint + likelihood.spread(data, state.bits, state.parameters, state.hyper)
+
     def _bits_then_own(
         self, rng: np.random.Generator, model: Model, data: Data, state: State
     ) -> None:

@@ -50,6 +50,18 @@ def log_on(rates, c, j):
 
 
 @njit(cache=True, nogil=True)
+def log_likelihood_of(counts, rates):
+    """log P(X | Z, Y) from n_cx, how many entries have c active causes and value x."""
+    log_leak = np.log1p(-rates.epsilon)
+    value = 0.0
+    for c in range(counts.shape[0]):
+        value += counts[c, 0] * (log_leak + c * rates.log_fails)
+        if counts[c, 1]:
+            value += counts[c, 1] * log_on(rates, float(c), 0.0)
+    return value
+
+
+@njit(cache=True, nogil=True)
 def gains(rates, most):
     """gain[2c + x] for c = 0 … most."""
     table = np.empty(2 * most + 2)
@@ -105,6 +117,34 @@ def turn_bits(rng, E, Z, Y, gain, prior):
 
 
 @njit(cache=True, nogil=True)
+def score_cause(E, Z, y, f, gain, log_odds, step, score):
+    """Fill score[t] with the log odds of y_ft given all else, and step[t] with 2 y_ft."""
+    score[:] = log_odds
+    for j in range(y.shape[0]):
+        step[j] = 2 * y[j]
+    for i in range(Z.shape[0]):
+        if Z[i, f]:
+            e = E[i]
+            for j in range(y.shape[0]):
+                score[j] += gain[e[j] - step[j]]
+
+
+@njit(cache=True, nogil=True)
+def single_entropies(E, Z, Y, gain, log_odds):
+    """Σ_kt of the entropy of y_kt given all else, in nats."""
+    score = np.empty(Y.shape[1])
+    step = np.empty(Y.shape[1], np.int32)
+    total = 0.0
+    for f in range(Y.shape[0]):
+        score_cause(E, Z, Y[f], f, gain, log_odds, step, score)
+        for s in score:
+            a = abs(s)  # H = log(1 + e^{−a}) + a/(1 + e^a), the same for s and −s
+            if a < 700.0:
+                total += np.log1p(np.exp(-a)) + a / (1.0 + np.exp(a))
+    return total
+
+
+@njit(cache=True, nogil=True)
 def turn_causes(rng, E, Z, Y, gain, log_odds):
     """One pass over all y_kt given Z, a cause at a time: its trials are independent."""
     n, k = Z.shape
@@ -113,14 +153,7 @@ def turn_causes(rng, E, Z, Y, gain, log_odds):
     step = np.empty(t, np.int32)
     for f in range(k):
         y = Y[f]
-        score[:] = log_odds
-        for j in range(t):
-            step[j] = 2 * y[j]
-        for i in range(n):
-            if Z[i, f]:
-                e = E[i]
-                for j in range(t):
-                    score[j] += gain[e[j] - step[j]]
+        score_cause(E, Z, y, f, gain, log_odds, step, score)
         for j in range(t):
             new = 1 if accepts(rng, score[j]) else 0
             step[j] = 2 * new - step[j]

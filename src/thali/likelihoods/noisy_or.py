@@ -194,6 +194,17 @@ class NoisyOr(Settings, GibbsUpdates):
         Y = active(parameters["A"])
         return log_density_of_counts(code_counts(codes(data.binary, Z, Y)), Y, hyper)
 
+    def spread(
+        self, data: Data, Z: np.ndarray, parameters: Parameters, hyper: dict[str, float]
+    ) -> float:
+        """Σ H(y_kt | x, Z, the other y): on average at most the entropy of Y given X and Z."""
+        from thali.kernels.noisy_or import gains, rates_at, single_entropies
+
+        Y = active(parameters["A"])
+        gain = gains(rates_at(*(hyper[name] for name in NAMES)), len(Y))
+        log_odds = log(hyper["p"]) - log1p(-hyper["p"])
+        return float(single_entropies(codes(data.binary, Z, Y), Z, Y, gain, log_odds))
+
     def _number(self, name: str) -> float:
         return as_number("NoisyOr", name, getattr(self, name))
 
@@ -217,10 +228,9 @@ def code_counts(E: np.ndarray) -> np.ndarray:
 
 def log_likelihood_of_counts(counts: np.ndarray, epsilon: float, lam: float) -> float:
     """log P(X | Z, Y) from n_cx."""
-    c = np.arange(len(counts))
-    log_fails = log1p(-lam)
-    log_on = np.log(epsilon - (1.0 - epsilon) * np.expm1(c * log_fails))
-    return float(counts[:, 0] @ (log1p(-epsilon) + c * log_fails) + counts[:, 1] @ log_on)
+    from thali.kernels.noisy_or import log_likelihood_of, rates_at
+
+    return float(log_likelihood_of(counts, rates_at(epsilon, lam, 0.5)))
 
 
 def log_density_of_counts(counts: np.ndarray, Y: np.ndarray, hyper: dict[str, float]) -> float:
