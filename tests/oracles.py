@@ -446,9 +446,7 @@ def noisy_or_joint(
     return value + float(np.where(np.asarray(Y) == 1, np.log(p), np.log(1.0 - p)).sum())
 
 
-def noisy_or_marginal(
-    X: NDArray, counts: NDArray, epsilon: float, lam: float, p: float
-) -> Floats:
+def noisy_or_marginal(X: NDArray, counts: NDArray, epsilon: float, lam: float, p: float) -> Floats:
     """log P(X | [Z]) of each class, Y summed out, through the nodes that stay off.
 
     All nodes of a set U are off with probability (1−ε)^|U| Π_h (1 − p + p(1−λ)^{|h∩U|})^{K_h}, and

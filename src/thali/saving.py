@@ -22,7 +22,14 @@ from thali.trace import Trace
 
 KNOWN = {
     cls.__name__: cls
-    for cls in (*PRIORS.values(), *LIKELIHOODS.values(), *ENGINES.values(), Beta, Gamma, InverseGamma)
+    for cls in (
+        *PRIORS.values(),
+        *LIKELIHOODS.values(),
+        *ENGINES.values(),
+        Beta,
+        Gamma,
+        InverseGamma,
+    )
 }
 
 

@@ -26,6 +26,7 @@ from thali.cli.options import (
     read_engine,
     read_image_shape,
     read_init,
+    read_likelihood,
     read_prior,
 )
 
@@ -169,7 +170,9 @@ def fit(
     chains: Annotated[int | None, _inference(min=1, help="Chains, run in parallel (4).")] = None,
     init: Annotated[
         str | None,
-        _inference(help="race, ica, prior, empty, a .thali file, or a table of 0 and 1 (race)."),
+        _inference(
+            help="race, ica, columns, patterns, prior, empty, a .thali file, or a table of 0 and 1."
+        ),
     ] = None,
     seed: Annotated[
         int | None, _inference(min=0, help="Seed; drawn and printed if not given.")
@@ -197,7 +200,7 @@ def fit(
 
     say = _silence if quiet else print
     chosen_prior = read_prior(prior, alpha, beta, features)
-    chosen_likelihood = thali.LinearGaussian(**given(sigma_x=sigma_x, sigma_a=sigma_a))
+    chosen_likelihood = read_likelihood(likelihood, sigma_x, sigma_a)
     settings = given(sweeps=sweeps, burn_in=burn_in, thin=thin, chains=chains, init=read_init(init))
     thali.CollapsedGibbs(**settings)  # refuses bad settings before the data are read
     shape = read_image_shape(image_shape)
@@ -211,7 +214,7 @@ def fit(
     model = thali.LatentFeatures(
         prior=chosen_prior,
         likelihood=chosen_likelihood,
-        engine=read_engine(engine, settings, say),
+        engine=read_engine(engine, settings, say, chosen_likelihood),
         center=center,
         random_state=_seed(seed, out, resume, say),
         progress=False if quiet else "auto",

@@ -18,6 +18,7 @@ __all__ = [
     "read_engine",
     "read_image_shape",
     "read_init",
+    "read_likelihood",
     "read_prior",
 ]
 
@@ -34,6 +35,7 @@ class Likelihood(StrEnum):
     """Names of the likelihoods on this command line."""
 
     linear_gaussian = "linear-gaussian"
+    noisy_or = "noisy-or"
 
 
 class Engine(StrEnum):
@@ -41,6 +43,7 @@ class Engine(StrEnum):
 
     auto = "auto"
     collapsed_gibbs = "collapsed-gibbs"
+    uncollapsed_gibbs = "uncollapsed-gibbs"
 
 
 def read_prior(name: Prior, alpha: float | None, beta: float | None, features: int | None) -> Any:
@@ -60,15 +63,28 @@ def read_prior(name: Prior, alpha: float | None, beta: float | None, features: i
     return classes[name](**given(alpha=alpha, beta=beta, n_features=features))
 
 
+def read_likelihood(name: Likelihood, sigma_x: float | None, sigma_a: float | None) -> Any:
+    from thali.choices import LIKELIHOODS, named
+
+    likelihood = named("likelihood", name.value, LIKELIHOODS)
+    scales = given(sigma_x=sigma_x, sigma_a=sigma_a)
+    for scale in scales:
+        if not hasattr(likelihood, scale):
+            raise ValueError(f"--{scale.replace('_', '-')}: {name.value} has no such scale.")
+    return likelihood.replace(**scales)
+
+
 def given(**options: Any) -> dict[str, Any]:
     """The options that were given; the library has the defaults of the others."""
     return {name: value for name, value in options.items() if value is not None}
 
 
-def read_engine(name: Engine, settings: dict[str, Any], say: Callable[[str], None]) -> Any:
+def read_engine(
+    name: Engine, settings: dict[str, Any], say: Callable[[str], None], likelihood: Any = None
+) -> Any:
     from thali.choices import choose_engine
 
-    engine = choose_engine(name.value).replace(**settings)
+    engine = choose_engine(name.value, likelihood).replace(**settings)
     if name is Engine.auto:
         say(f"engine: {type(engine).__name__} (chosen by auto)")
     return engine

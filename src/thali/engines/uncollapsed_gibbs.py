@@ -31,6 +31,8 @@ from thali.priors.base import HasFrequencies, PredictsRow
 from thali.starts import Start
 from thali.structures import feature_counts
 
+PASSES = 5  # over parameters that cannot be drawn at once, before the first step
+
 
 @dataclass
 class State:
@@ -79,12 +81,13 @@ class UncollapsedGibbs(ChainSettings, Engine):
             )
 
     def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:
-        """The state at ``start``, parameters drawn given its Z."""
+        """The state at ``start``, parameters drawn given its Z, or nearly so by a few passes."""
         Z = np.ascontiguousarray(start.Z[:, start.Z.any(axis=0)], dtype=np.uint8)
         hyper = dict(start.hyper)
         likelihood: Any = model.likelihood
         parameters = likelihood.new_parameters(rng, data, Z.shape[1], hyper)
-        parameters, _ = likelihood.update_parameters(rng, data, Z, parameters, hyper, hold=True)
+        for _ in range(1 if isinstance(likelihood, Collapsed) else PASSES):
+            parameters, _ = likelihood.update_parameters(rng, data, Z, parameters, hyper, hold=True)
         return State(Z, parameters, hyper, 0, start.hold_sigma)
 
     def step(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> Info:

@@ -1,5 +1,6 @@
-"""How good is an answer: matching to a known truth."""
+"""How good is an answer: matching to a known truth, and how long its chains remember."""
 
+from thali.evaluation.autocorrelation import autocorrelation
 from thali.evaluation.matching import (
     AssignmentMatching,
     Matching,
@@ -7,4 +8,10 @@ from thali.evaluation.matching import (
     match_features,
 )
 
-__all__ = ["AssignmentMatching", "Matching", "match_assignments", "match_features"]
+__all__ = [
+    "AssignmentMatching",
+    "Matching",
+    "autocorrelation",
+    "match_assignments",
+    "match_features",
+]

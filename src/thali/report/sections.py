@@ -289,8 +289,10 @@ def reconstructions(model: LatentFeatures, id_: str, title: str, shape: Shape) -
         f"{about}. "
         if np.isfinite(fit.explained)
         else "",
-        f"What is left over has size {number(fit.left_over)} (root mean square); "
-        f"the model takes the noise to be σₓ = {number(model.sigma_x_)}.",
+        f"What is left over has size {number(fit.left_over)} (root mean square)",
+        f"; the model takes the noise to be σₓ = {number(model.sigma_x_)}."
+        if hasattr(model, "sigma_x_")
+        else ".",
     )
     chosen = telling_rows(model, 7 if shape else 6)
     rows = np.append(chosen[chosen != fit.worst], fit.worst)
