@@ -6,8 +6,9 @@ A hyperparameter is a number (fixed) or a law (inferred):
     σ²  ~ InverseGamma(shape, scale)     a law of the *variance*; the parameter is σ
     p   ~ Beta(a, b)                     a law of a probability
 
-``slice_step`` (Neal 2003, on log σ; ``slice_step_of_probability`` on log p/(1−p)) and ``metropolis_step`` (Anand 2015, section 2.2.3) leave a given
-density invariant; all are told the log density of the parameter itself.
+``slice_step`` (Neal 2003, on log σ), ``slice_step_of_probability`` (on log p/(1−p)) and
+``metropolis_step`` (Anand 2015, section 2.2.3) leave a given density invariant; all are told the
+log density of the parameter itself.
 """
 
 from __future__ import annotations

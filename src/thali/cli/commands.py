@@ -170,9 +170,7 @@ def fit(
     chains: Annotated[int | None, _inference(min=1, help="Chains, run in parallel (4).")] = None,
     init: Annotated[
         str | None,
-        _inference(
-            help="race, ica, columns, patterns, prior, empty, a .thali file, or a table of 0 and 1."
-        ),
+        _inference(help="race, ica, patterns, prior, empty, a .thali file, or a 0/1 table (race)."),
     ] = None,
     seed: Annotated[
         int | None, _inference(min=0, help="Seed; drawn and printed if not given.")

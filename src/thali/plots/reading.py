@@ -23,6 +23,11 @@ SCALARS = {
 }
 
 
+def scalars_of(model: LatentFeatures) -> list[str]:
+    """The scalars that this model recorded, in the order in which they are shown."""
+    return [name for name in SCALARS if name in model.history_]
+
+
 def check_fitted(model: LatentFeatures) -> None:
     """Say so in scikit-learn's words when there is nothing to draw yet."""
     from sklearn.utils.validation import check_is_fitted

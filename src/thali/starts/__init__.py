@@ -1,7 +1,8 @@
 """Where an engine begins: a start is a matrix Z and numbers for the hyperparameters.
 
 One file a start: ``prior``, ``empty``, ``ica``, ``columns``, ``patterns`` (noisy-or), ``given``
-(a matrix or a fitted model), and ``race``, which tries several, shakes them, and lets the log joint decide.
+(a matrix or a fitted model), and ``race``, which tries several, shakes them, and lets the log joint
+decide.
 """
 
 from thali.starts.base import Start, check_init, check_start
