@@ -355,13 +355,21 @@ def _chips(z: np.ndarray) -> Markup:
 def reading(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Markup:
     """The words and symbols of the page."""
     nodes = not hasattr(model, "sigma_x_")
-    entries = [
-        ("Model", "A noisy or: a row of the data is a node, and each of the hidden causes A that act "
-         "on it (Z says which) brings it on with probability λ in the columns in which the cause is "
-         "active. How many causes there are is found, not given.")
+    made = (
+        "A noisy or: a row of the data is a node, and each of the hidden causes A that act on it (Z "
+        "says which) brings it on with probability λ in the columns in which the cause is active."
         if nodes
-        else ("Model", "X = Z A + noise: a row of the data X is the sum of the features A that it has "
-         "(Z says which: 1 or 0), plus noise. How many features there are is found, not given."),
+        else "X = Z A + noise: a row of the data X is the sum of the features A that it has "
+        "(Z says which: 1 or 0), plus noise."
+    )
+    symbols, sizes = (
+        ("α, ε, λ, p", "how often a node comes on by itself, how often an active cause acts, and "
+         "how often a cause is active")
+        if nodes
+        else ("α, σₓ, σₐ", "the size of the noise, and the size of the features’ weights")
+    )  # fmt: skip
+    entries = [
+        ("Model", f"{made} How many features there are is found, not given."),
         ("Feature", "A pattern over the columns. Rows may have none, one or several; "
          "features overlap, unlike clusters."),
         ("Point estimate and probabilities", "The sampler visits many explanations. The point "
@@ -369,12 +377,8 @@ def reading(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Markup
          "explanations in which a row has a feature."),
         ("K and rare features", "The number of features differs from sweep to sweep. Features that "
          "only one or two rows have are often noise; the frequent ones are the finding."),
-        ("α, ε, λ, p", "How readily new causes appear, how often a node comes on by itself, how often "
-         "an active cause acts, and how often a cause is active. They are inferred with the rest "
-         "unless they were fixed.")
-        if nodes
-        else ("α, σₓ, σₐ", "How readily new features appear, the size of the noise, and the size of the "
-         "features’ weights. They are inferred with the rest unless they were fixed."),
+        (symbols, f"How readily new features appear, {sizes}. They are inferred with the rest "
+         "unless they were fixed."),
         ("Log joint", "The logarithm of the probability of data and Z together: higher is better, "
          "and only differences on the same data mean something."),
         ("R-hat and effective draws", "R-hat compares the chains with each other: near 1 they tell "
