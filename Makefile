@@ -62,7 +62,9 @@ test-all: lint
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/imports.py
 	$(BIN)/python benchmarks/collapsed_gibbs.py
+	$(BIN)/python benchmarks/particle_filter.py
 	$(BIN)/python benchmarks/quality.py
+	$(BIN)/python benchmarks/mixing.py
 
 docs: $(VENV)/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -4,7 +4,7 @@ An unknown number of overlapping binary features, found in a data matrix, and ho
 """
 
 from thali import datasets, evaluation
-from thali.engines import CollapsedGibbs, UncollapsedGibbs
+from thali.engines import CollapsedGibbs, ParticleFilter, UncollapsedGibbs
 from thali.estimators import LatentFeatures
 from thali.hyperparameters import Beta, Gamma, InverseGamma
 from thali.likelihoods import LinearGaussian, NoisyOr
@@ -23,6 +23,7 @@ __all__ = [
     "LatentFeatures",
     "LinearGaussian",
     "NoisyOr",
+    "ParticleFilter",
     "TwoParameterIBP",
     "UncollapsedGibbs",
     "datasets",

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
-from thali.engines import CollapsedGibbs, UncollapsedGibbs
+from thali.engines import CollapsedGibbs, ParticleFilter, UncollapsedGibbs
 from thali.engines.base import check_capabilities
 from thali.likelihoods import LinearGaussian, NoisyOr
 from thali.model import Model
@@ -14,7 +14,11 @@ from thali.priors import IBP, BetaBernoulli, TwoParameterIBP
 
 PRIORS = {"ibp": IBP, "two_parameter_ibp": TwoParameterIBP, "beta_bernoulli": BetaBernoulli}
 LIKELIHOODS = {"linear_gaussian": LinearGaussian, "noisy_or": NoisyOr}
-ENGINES: dict[str, Any] = {"collapsed_gibbs": CollapsedGibbs, "uncollapsed_gibbs": UncollapsedGibbs}
+ENGINES: dict[str, Any] = {
+    "collapsed_gibbs": CollapsedGibbs,
+    "uncollapsed_gibbs": UncollapsedGibbs,
+    "particle_filter": ParticleFilter,
+}
 
 
 def named(what: str, value: Any, table: Mapping[str, Any]) -> Any:

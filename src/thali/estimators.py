@@ -20,7 +20,7 @@ from thali import predictive
 from thali.choices import LIKELIHOODS, PRIORS, check_engine, choose_engine, named
 from thali.data import Data, check_table
 from thali.model import Model
-from thali.point_estimate import answer_at, draws_to_use, point_estimate, spaced
+from thali.point_estimate import answer_at, draws_to_use, point_estimate
 from thali.run import run
 from thali.settings import Settings, positive_number
 from thali.structures import as_binary_matrix
@@ -36,7 +36,8 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     ----------
     prior : "ibp", "two_parameter_ibp", "beta_bernoulli", or a prior such as ``thali.IBP(alpha=2)``
     likelihood : "linear_gaussian", or a likelihood such as ``thali.LinearGaussian(sigma_x=0.5)``
-    engine : "auto", "collapsed_gibbs", or an engine such as ``thali.CollapsedGibbs(sweeps=500)``
+    engine : "auto", "collapsed_gibbs", "particle_filter", or an engine such as
+        ``thali.CollapsedGibbs(sweeps=500)``
     center : subtract the column means first (the model has no intercept)
     random_state : int, RandomState or None
     progress : "auto" (on a terminal or in a notebook), True or False
@@ -51,6 +52,9 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     log_joint_ : left-ordered log P(X, [Z_]) at the posterior means of the hyperparameters
     posterior_ : ArviZ inference data of the label-free scalars
     best_ : the draw with the highest log joint
+    kind_ : what the result is, "draws" or "weighted"
+    weights_ : the weight of each of ``draws()``; they sum to one
+    log_evidence_ : the estimate of log P(X); ``ParticleFilter`` only
 
     Examples
     --------
@@ -140,11 +144,10 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             self.__dict__.pop(name, None)
         self._data, self._model, self._trace = data, model, trace
         self.prior_, self.likelihood_ = model.prior, model.likelihood
-        self.engine_ = engine.replace(sweeps=trace.sweeps)
+        self.engine_ = engine.replace(sweeps=trace.sweeps) if hasattr(engine, "sweeps") else engine
         self.X_ = data.X + self.mean_ if self.center else data.X
-        kept = trace.kept()
-        most = draws_to_use(data.n, int(kept["n_features"].max()))
-        picked = trace.pick(spaced(len(trace), most))
+        most = draws_to_use(data.n, int(trace.kept()["n_features"].max()))
+        picked = trace.pick(trace.spread(most))
         estimate = point_estimate(
             [draw.Z for draw in picked],
             np.array([draw.scalars["log_joint"] for draw in picked]),
@@ -153,8 +156,8 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.assignment_probabilities_ = estimate.probabilities
         self.n_features_ = estimate.Z.shape[1]
         self._hyper = {
-            name: float(values.mean())
-            for name, values in kept.items()
+            name: mean
+            for name, mean in trace.means().items()
             if name not in ("n_features", "log_joint")
         }
         for name, value in self._hyper.items():
@@ -167,6 +170,10 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.burn_in_ = min(trace.burn_in, self.history_["n_features"].shape[1])
         self.starts_, self.stopped_ = trace.starts, trace.stopped
         self.seconds_, self.drift_ = trace.seconds, trace.drift
+        self.kind_, self.weights_ = trace.kind, trace.weights()
+        self.__dict__.pop("log_evidence_", None)
+        if trace.kind == "weighted":
+            self.log_evidence_ = trace.log_evidence
         self._n_features_out = self.n_features_
         return self
 
@@ -174,7 +181,10 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     @cached_property
     def posterior_(self) -> Any:
-        """ArviZ inference data: n_features, alpha, sigma_x, sigma_a, log_joint; chain × draw."""
+        """ArviZ inference data: n_features, alpha, sigma_x, sigma_a, log_joint; chain × draw.
+
+        Only draws of chains have one; weighted draws are refused.
+        """
         check_is_fitted(self)
         return self._trace.to_arviz()
 
@@ -185,7 +195,11 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return self._trace.diagnostics()
 
     def draws(self) -> Iterator[Draw]:
-        """Every kept draw; its features A are drawn given the rest, the same at every call."""
+        """Every kept draw; its features A are drawn given the rest, the same at every call.
+
+        Each has a weight, and the weights sum to one: equal ones for a sampler's draws, the
+        particles' own for a particle filter's. A mean over the posterior is Σ weight · value.
+        """
         check_is_fitted(self)
         for index, recorded in enumerate(self._trace.matrices()):
             yield self._draw(index, recorded)
@@ -209,7 +223,8 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         )
         others = {name: value for name, value in kept.items() if name != "A"}
         A, log_joint = kept["A"], scalars["log_joint"]
-        return Draw(Z, A, alpha, sigma_x, sigma_a, log_joint, hyper, others)
+        weight = float(self.weights_[index])
+        return Draw(Z, A, alpha, sigma_x, sigma_a, log_joint, hyper, others, weight)
 
     # new data
 
@@ -250,7 +265,7 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """
         check_is_fitted(self)
         X = self._validated(X, reset=False) - self.mean_
-        picked = self._trace.pick(spaced(len(self._trace), predictive.SCORE_DRAWS))
+        picked = self._trace.pick(self._trace.spread(predictive.SCORE_DRAWS))
         logs = []
         for Z, scalars, kept in picked:
             hyper = {name: scalars[name] for name in self._hyper}

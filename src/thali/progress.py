@@ -37,7 +37,7 @@ class Progress:
         if self._visible():
             self.bar.update(self.task, description=what)
 
-    def update(self, chains: list[Any], total: int) -> None:
+    def update(self, chains: list[Any], total: int, unit: str = "sweep") -> None:
         """Move the bar to where the chains are, of ``total`` steps between them."""
         if not self._visible() or not all(chain.scalars for chain in chains):
             return
@@ -51,7 +51,7 @@ class Progress:
             self.task,
             completed=steps,
             total=total,
-            description=f"sweep {steps // len(chains)}  {text}",
+            description=f"{unit} {steps // len(chains)}  {text}",
         )
 
     def _rhat_text(self, chains: list[Any]) -> str:

@@ -26,7 +26,16 @@ from thali.data import Data
 from thali.machine import cores
 from thali.model import Model
 from thali.progress import Progress
-from thali.starts import NAMED, Finish, Start, check_start, given_start, rank, shake
+from thali.starts import (
+    NAMED,
+    Finish,
+    Start,
+    anneal,
+    check_start,
+    given_start,
+    rank,
+    shake,
+)
 from thali.trace import ChainTrace, Trace, freeze_chain, thaw_chain
 
 SLICE = 0.1  # seconds a thread stays with one chain before it turns to the one furthest behind
@@ -146,16 +155,26 @@ class _Loop:
         generators = [np.random.default_rng(s) for s in sequence.spawn(len(names))]
         self.data.singular_values  # noqa: B018 computed once, before threads need it
         self.data.squares  # noqa: B018
-        if init == "empty":
+        if init == "empty" and getattr(self.engine, "anneal", 0) == 0:
             return [NAMED[init](generators[0], self.model, self.data)] * chains
-        jobs = [
-            partial(NAMED[name], rng, self.model, self.data)
-            for name, rng in zip(names, generators, strict=True)
-        ]
-        starts = self._in_threads(jobs, bar, "finding starts")
+        starts = self._begin(names, generators, bar)
         if init != "race":
             return starts
         return self._race(starts, generators, sequence, bar)
+
+    def _begin(
+        self, names: Sequence[str], generators: list[np.random.Generator], bar: Progress
+    ) -> list[Start]:
+        """The named starts; one that knows nothing of the data is annealed if the engine asks."""
+
+        def make(name: str, rng: np.random.Generator) -> Start:
+            start = NAMED[name](rng, self.model, self.data)
+            if name in ("prior", "empty") and getattr(self.engine, "anneal", 0) > 0:
+                return anneal(rng, self.engine, self.model, self.data, start, self.stop.is_set)
+            return start
+
+        jobs = [partial(make, *pair) for pair in zip(names, generators, strict=True)]
+        return self._in_threads(jobs, bar, "finding starts")
 
     def _race(
         self,
@@ -168,8 +187,7 @@ class _Loop:
         entrants = self._heat(starts, generators, bar)
         kind = max(entrants, key=lambda entrant: entrant[0].level)[0].start.name
         more = [np.random.default_rng(s) for s in sequence.spawn(self.engine.chains - 1)]
-        again = [partial(NAMED[kind], rng, self.model, self.data) for rng in more]
-        entrants += self._heat(self._in_threads(again, bar, "finding starts"), more, bar)
+        entrants += self._heat(self._begin([kind] * len(more), more, bar), more, bar)
         best = sorted(entrants, key=lambda entrant: -entrant[0].level)[: self.engine.chains]
         capacity = self.model.at(self.model.start(self.data)).prior.tables(self.data.n).capacity  # type: ignore[attr-defined]
         finishes = self._in_threads(
@@ -232,12 +250,12 @@ class _Loop:
         Where the number of sweeps was left open, all chains first come to ``LOOK``, and the most
         features among them then tells how many sweeps to make.
         """
-        if self.given.sweeps is None:
+        if getattr(self.given, "sweeps", 0) is None:
             self._drive(bar, LOOK)
             if all(len(chain.trace.scalars) >= LOOK for chain in self.chains):
                 k = max(int(chain.trace.scalars[LOOK - 1][0]) for chain in self.chains)
                 self.engine = self.given.planned(self.data, k)
-        self._drive(bar, self.engine.sweeps)
+        self._drive(bar, self.engine.steps(self.data))
 
     def _drive(self, bar: Progress, until: int) -> None:
         """Let threads take turns on the chains until all are at sweep ``until`` or a stop."""
@@ -255,7 +273,8 @@ class _Loop:
                 self._wait()
                 bar.update(
                     [chain.trace for chain in self.chains],
-                    self.engine.sweeps * self.engine.chains,
+                    self.engine.steps(self.data) * self.engine.chains,
+                    self.engine.unit,
                 )
                 if time.monotonic() > self.deadline:
                     self._halt("time budget")
@@ -315,7 +334,7 @@ class _Loop:
             info = engine.step(chain.rng, self.model, self.data, chain.state)
             chain.trace.record(info)
             step = len(chain.trace.scalars) - 1 - engine.burned
-            if step % engine.thin == 0:
+            if engine.kind == "draws" and step % engine.thin == 0:
                 keepsakes = engine.keepsakes(self.model, chain.state)
                 chain.trace.keep(chain.state.Z, keepsakes, burning=step < 0)
             if self.stop.is_set() or time.monotonic() > until:
@@ -409,7 +428,11 @@ class _Loop:
             if not chain.trace.scalars:  # stopped before the first sweep: there must be one
                 info = self.engine.step(chain.rng, self.model, self.data, chain.state)
                 chain.trace.record(info)
-            if not chain.trace.kept:
+            if self.engine.kind == "weighted":
+                chain.trace.keep_population(
+                    self.engine.population(chain.rng, self.model, self.data, chain.state)
+                )
+            elif not chain.trace.kept:
                 keepsakes = self.engine.keepsakes(self.model, chain.state)
                 chain.trace.keep_later_half(chain.state.Z, keepsakes)
         chains = [chain.trace for chain in self.chains]
@@ -421,7 +444,7 @@ class _Loop:
             self.starts,
             self.stopped,
             self._seconds(),
-            self.engine.sweeps,
+            self.engine.steps(self.data),
         )
 
     def _seconds(self) -> float:

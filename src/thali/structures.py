@@ -26,6 +26,19 @@ class FeatureTables(NamedTuple):
     capacity: int
 
 
+class NextRow(NamedTuple):
+    """The law of the next row given those before, for one or for many values of hyperparameters.
+
+    A dish taken m times before is taken with odds (m + offset)/(rest − m); new dishes have the
+    weights of ``FeatureTables``. Each is a number, or an array over particles.
+    """
+
+    offset: Any
+    rest: Any
+    new_log_weight: Any
+    capacity: int
+
+
 class FeatureCounts(NamedTuple):
     """The sufficient statistics of [Z] for an exchangeable prior: n, m_k and K_h."""
 
@@ -76,6 +89,13 @@ def feature_counts(Z: Any) -> FeatureCounts:
     if Z.shape[1] == 0:
         multiplicities = np.zeros(0, np.int64)
     return FeatureCounts(Z.shape[0], Z.sum(axis=0), multiplicities)
+
+
+def gram(Z: np.ndarray) -> np.ndarray:
+    """ZᵀZ of a binary matrix, exactly."""
+    # single precision counts exactly up to 2²⁴ rows and halves the work
+    real: np.ndarray = Z.astype("f4" if len(Z) < 2**24 else "f8")
+    return np.dot(real.T, real).astype(float)
 
 
 def counts_from_gram(n: int, gram: np.ndarray) -> FeatureCounts:

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from thali.engines.base import Info
+from thali.engines.base import Info, Population
+from thali.point_estimate import spaced
 
 
 class Draw(NamedTuple):
@@ -31,6 +32,7 @@ class Draw(NamedTuple):
     log_joint: float
     hyper: dict[str, float]
     parameters: dict[str, np.ndarray]
+    weight: float  # all weights sum to one; draws of a chain have equal ones
 
 
 class Kept(NamedTuple):
@@ -50,7 +52,10 @@ class Recorded(NamedTuple):
 
 @dataclass
 class ChainTrace:
-    """One chain's record: a row of scalars for each step, and the kept Z."""
+    """One chain's record: a row of scalars for each step, and the kept Z.
+
+    Weighted draws are no steps: they have scalars of their own (``population``) and ``weights``.
+    """
 
     names: list[str] = field(default_factory=list)
     scalars: list[tuple[float, ...]] = field(default_factory=list)
@@ -58,6 +63,9 @@ class ChainTrace:
     kept: list[Kept] = field(default_factory=list)
     drift: float = 0.0
     burning: deque[tuple[int, Kept]] = field(default_factory=deque)  # the later half so far
+    weights: list[float] = field(default_factory=list)
+    population: list[tuple[float, ...]] = field(default_factory=list)
+    log_evidence: float = float("nan")
 
     def record(self, info: Info) -> None:
         """Note the scalars of a step."""
@@ -85,6 +93,22 @@ class ChainTrace:
         self.kept_at = [at for at, _ in both]
         self.kept = [kept for _, kept in both]
 
+    def keep_population(self, found: Population) -> None:
+        """Keep the weighted draws with which an engine ends."""
+        self.kept_at = [len(self.scalars) - 1] * len(found.Z)
+        self.kept = [Kept(Z, {}) for Z in found.Z]
+        self.weights = found.weights.tolist()
+        self.population = [tuple(row) for row in found.scalars.tolist()]
+        self.log_evidence = found.log_evidence
+
+    def kept_scalars(self) -> list[tuple[float, ...]]:
+        """The scalars of each kept draw."""
+        return [self.scalars_of(i) for i in range(len(self.kept))]
+
+    def scalars_of(self, i: int) -> tuple[float, ...]:
+        """The scalars of kept draw i."""
+        return self.population[i] if self.population else self.scalars[self.kept_at[i]]
+
 
 @dataclass
 class Trace:
@@ -98,6 +122,12 @@ class Trace:
     stopped: str = "finished"
     seconds: float = 0.0
     sweeps: int = 0  # planned for each chain
+
+    @property
+    def log_evidence(self) -> float:
+        """The logarithm of the mean of the chains' estimates of P(X)."""
+        each = np.array([chain.log_evidence for chain in self.chains])
+        return float(np.logaddexp.reduce(each) - np.log(len(each)))
 
     @property
     def names(self) -> list[str]:
@@ -118,9 +148,9 @@ class Trace:
     def kept(self) -> dict[str, np.ndarray]:
         """The scalars of the kept draws: name → (chains, draws), cut to the shortest chain."""
         draws = min(len(chain.kept_at) for chain in self.chains)
-        table = np.array(
-            [[chain.scalars[i] for i in chain.kept_at[:draws]] for chain in self.chains]
-        ).reshape(len(self.chains), draws, len(self.names))
+        table = np.array([chain.kept_scalars()[:draws] for chain in self.chains]).reshape(
+            len(self.chains), draws, len(self.names)
+        )
         return {name: table[:, :, i] for i, name in enumerate(self.names)}
 
     def __len__(self) -> int:
@@ -137,28 +167,61 @@ class Trace:
         flat = [(chain, i) for chain in self.chains for i in range(len(chain.kept))]
         return [self._recorded(*flat[index]) for index in indices]
 
+    def weights(self) -> np.ndarray:
+        """The weight of every kept draw, in the order of ``matrices()``; they sum to one."""
+        if self.kind != "weighted":
+            return np.full(len(self), 1.0 / len(self))
+        return np.concatenate([chain.weights for chain in self.chains]) / len(self.chains)
+
+    def means(self) -> dict[str, float]:
+        """The posterior mean of each scalar over the kept draws."""
+        if self.kind != "weighted":
+            return {name: float(values.mean()) for name, values in self.kept().items()}
+        table = np.array([row for chain in self.chains for row in chain.kept_scalars()])
+        middle = table[0] + self.weights() @ (table - table[0])  # exact for a fixed number
+        return dict(zip(self.names, middle.tolist(), strict=True))
+
+    def spread(self, most: int) -> np.ndarray:
+        """Positions of at most ``most`` draws to stand for all with equal weight.
+
+        Evenly spaced along the chains; weighted draws at evenly spaced shares of their weight.
+        """
+        if self.kind != "weighted":
+            return spaced(len(self), most)
+        shares = (np.arange(most) + 0.5) / most
+        return np.minimum(np.searchsorted(np.cumsum(self.weights()), shares), len(self) - 1)
+
     def _recorded(self, chain: ChainTrace, i: int) -> Recorded:
-        scalars = dict(zip(chain.names, chain.scalars[chain.kept_at[i]], strict=True))
+        scalars = dict(zip(chain.names, chain.scalars_of(i), strict=True))
         packed, parameters = chain.kept[i]
         Z = np.unpackbits(packed, axis=0, count=self.n).astype(bool)
         return Recorded(Z, scalars, parameters)
 
     def log_joints(self) -> np.ndarray:
         """The log joint of every kept draw, in the order of ``matrices()``."""
-        return np.array([c.scalars[i][1] for c in self.chains for i in c.kept_at])
+        return np.array([scalars[1] for c in self.chains for scalars in c.kept_scalars()])
 
     def to_arviz(self) -> Any:
         """The kept scalars as ArviZ inference data, dims chain × draw."""
         import arviz
 
         if self.kind != "draws":
-            raise ValueError(f"This result is {self.kind}, not draws; it has no ArviZ posterior.")
+            raise ValueError(
+                f"This result is {self.kind}, not draws of a chain; it has no ArviZ posterior. "
+                "draws() yields its draws with their weights."
+            )
         kept = self.kept()
         kept["n_features"] = kept["n_features"].astype(int)
         return arviz.from_dict(posterior=kept)
 
     def diagnostics(self) -> dict[str, dict[str, float]]:
-        """R-hat and bulk effective sample size of each kept scalar, NaN where undefined."""
+        """R-hat and bulk effective sample size of each kept scalar, NaN where undefined.
+
+        Weighted draws have no R-hat; their effective size 1/Σw² is that of the weights.
+        """
+        if self.kind == "weighted":
+            ess = float(1.0 / np.square(self.weights()).sum())
+            return {name: {"rhat": float("nan"), "ess": ess} for name in self.names}
         found = {}
         for name, values in self.kept().items():
             rhat = ess = float("nan")
@@ -187,6 +250,11 @@ class Trace:
             "names": self.names,
             "drift": [chain.drift for chain in self.chains],
         }
+        if self.kind == "weighted":
+            meta["log_evidence"] = [chain.log_evidence for chain in self.chains]
+            for c, chain in enumerate(self.chains):
+                arrays[f"chain{c}_weights"] = np.array(chain.weights)
+                arrays[f"chain{c}_population"] = np.array(chain.population)
         return arrays, meta
 
     @classmethod
@@ -196,6 +264,10 @@ class Trace:
             thaw_chain(arrays, f"chain{c}", meta["names"], drift)
             for c, drift in enumerate(meta["drift"])
         ]
+        for c, log_evidence in enumerate(meta.get("log_evidence", [])):
+            chains[c].weights = arrays[f"chain{c}_weights"].tolist()
+            chains[c].population = [tuple(row) for row in arrays[f"chain{c}_population"].tolist()]
+            chains[c].log_evidence = log_evidence
         return cls(
             meta["n"],
             chains,

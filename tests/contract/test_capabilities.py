@@ -15,6 +15,7 @@ from thali.model import Model
 from thali.priors.base import FeaturePrior
 from thali.settings import Settings
 
+SMALL = {"particle_filter": {"particles": 30, "passes": 2}}  # settings of a short run
 GRID = list(itertools.product(ENGINES, PRIORS, LIKELIHOODS))
 
 
@@ -29,7 +30,10 @@ def test_every_allowed_combination_runs_and_reports_its_log_joint(engine, prior,
     if likelihood == "noisy_or":
         X = (X > 0.5).astype(float)
     fitted = thali.LatentFeatures(
-        prior, likelihood, ENGINES[engine](sweeps=6, chains=2), random_state=0
+        prior,
+        likelihood,
+        ENGINES[engine](**SMALL.get(engine, {"sweeps": 6, "chains": 2})),
+        random_state=0,
     ).fit(X)
     best = fitted.best_
     fixed = Model(fitted.prior_, fitted.likelihood_).at(best.hyper)

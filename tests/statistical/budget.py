@@ -30,6 +30,9 @@ TESTS = {  # family -> how many tests judge p-values in it; each family asserts 
     "prior_recovery": 18,
     "geweke": 8,
     "noisy_or": 31,
+    "particle_filter": 21,
+    "uncollapsed": 26,
+    "column_moves": 27,
 }
 SHARE = BUDGET / SAFETY / sum(TESTS.values())
 

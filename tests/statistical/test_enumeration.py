@@ -101,14 +101,14 @@ def exact_answer(case):
     return oracles.enumerate_posterior(case.prior, case.X, SIGMA_X, SIGMA_A, case.cap)
 
 
-def sampled(case, seed, sweeps, chains=2, prior=None):
+def sampled(case, seed, sweeps, chains=2, prior=None, engine=None):
     """Series of every compared quantity, (chains, draws), by fitting the public estimator."""
-    engine = thali.CollapsedGibbs(
+    engine = engine or thali.CollapsedGibbs(sigma_step=case.sigma_step)
+    engine = engine.replace(
         sweeps=sweeps + 200,
         burn_in=200,
         chains=chains,
         init="prior" if case.n % 2 else "empty",
-        sigma_step=case.sigma_step,
     )
     model = thali.LatentFeatures(
         library_prior(case.prior) if prior is None else prior,
@@ -153,8 +153,8 @@ def p_values(case, kept, gram):
     return found
 
 
-def check(case, seed, sweeps, prior=None):
-    return p_values(case, *sampled(case, seed, sweeps, prior=prior))
+def check(case, seed, sweeps, prior=None, engine=None):
+    return p_values(case, *sampled(case, seed, sweeps, prior=prior, engine=engine))
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -107,14 +107,14 @@ def marginal_conditional(rng, case, draws):
         yield statistics(Z, alpha, sigma_x, sigma_a, X)
 
 
-def successive_conditional(rng, case, draws, prior=None):
+def successive_conditional(rng, case, draws, prior=None, engine=None):
     """A chain: the engine's step given X, then X given the engine's state."""
     prior = case.library_prior() if prior is None else prior
     model = Model(
         prior,
         thali.LinearGaussian(thali.InverseGamma(*case.sigma_x), thali.InverseGamma(*case.sigma_a)),
     )
-    engine = thali.CollapsedGibbs(sigma_step=case.sigma_step)
+    engine = engine or thali.CollapsedGibbs(sigma_step=case.sigma_step)
     alpha, Z = simulate_prior(rng, case.prior, case.n)
     hyper = {
         **prior.start(),
@@ -131,13 +131,13 @@ def successive_conditional(rng, case, draws, prior=None):
         yield statistics(Z, hyper["alpha"], hyper["sigma_x"], hyper["sigma_a"], X)
 
 
-def geweke_p_values(seed, case, draws, prior=None):
+def geweke_p_values(seed, case, draws, prior=None, engine=None):
     """P-values that the two simulators agree, one for each statistic."""
     forward_rng, chain_rng = (
         np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2)
     )
     forward = collect(marginal_conditional(forward_rng, case, draws))
-    chain = collect(successive_conditional(chain_rng, case, draws, prior))
+    chain = collect(successive_conditional(chain_rng, case, draws, prior, engine))
     return {name: p_value_of_difference(forward[name], chain[name]) for name in forward}
 
 

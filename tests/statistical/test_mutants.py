@@ -63,10 +63,10 @@ def test_geweke_catches_alpha_drawn_from_sums(folder, seed):
 
 
 def forget_the_jacobian(folder, monkeypatch):
-    from thali.engines import collapsed_gibbs
+    from thali.likelihoods import gaussian_scales
 
     broken = mutate("thali.hyperparameters", mutants.NO_JACOBIAN, folder)
-    monkeypatch.setattr(collapsed_gibbs, "slice_step", broken.slice_step)
+    monkeypatch.setattr(gaussian_scales, "slice_step", broken.slice_step)
 
 
 def test_enumeration_catches_a_forgotten_jacobian(folder, monkeypatch, seed):

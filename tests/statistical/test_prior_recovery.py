@@ -73,13 +73,15 @@ def dishes_by_takers(spec):
     return over_alpha(spec, lambda a: a * ways * np.exp(log_w))
 
 
-def walk(spec, seed, sweeps, chains=2):
+def walk(spec, seed, sweeps, chains=2, engine=None):
     """K, the counts of dishes by takers, and α along the chains, from the public estimator."""
     X = np.random.default_rng(0).normal(size=(N, D))
     model = thali.LatentFeatures(
         library_prior(spec),
         thali.LinearGaussian(sigma_x=1e3, sigma_a=1e-3),
-        thali.CollapsedGibbs(sweeps=sweeps, burn_in=0, chains=chains, init="prior"),
+        (engine or thali.CollapsedGibbs()).replace(
+            sweeps=sweeps, burn_in=0, chains=chains, init="prior"
+        ),
         random_state=seed,
         progress=False,
     ).fit(X)

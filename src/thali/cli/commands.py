@@ -20,6 +20,7 @@ from thali.cli.options import (
     Engine,
     Likelihood,
     Prior,
+    Proposal,
     given,
     load_model,
     read_columns,
@@ -172,6 +173,15 @@ def fit(
         str | None,
         _inference(help="race, ica, patterns, prior, empty, a .thali file, or a 0/1 table (race)."),
     ] = None,
+    particles: Annotated[
+        int | None, _inference(min=1, help="Particles of particle-filter (500).")
+    ] = None,
+    proposal: Annotated[
+        Proposal | None, _inference(help="How particle-filter proposes a row (conditional).")
+    ] = None,
+    passes: Annotated[
+        int | None, _inference(min=1, help="Passes of particle-filter over the data (1).")
+    ] = None,
     seed: Annotated[
         int | None, _inference(min=0, help="Seed; drawn and printed if not given.")
     ] = None,
@@ -199,8 +209,12 @@ def fit(
     say = _silence if quiet else print
     chosen_prior = read_prior(prior, alpha, beta, features)
     chosen_likelihood = read_likelihood(likelihood, sigma_x, sigma_a)
-    settings = given(sweeps=sweeps, burn_in=burn_in, thin=thin, chains=chains, init=read_init(init))
-    thali.CollapsedGibbs(**settings)  # refuses bad settings before the data are read
+    settings = given(
+        sweeps=sweeps, burn_in=burn_in, thin=thin, chains=chains, init=read_init(init),
+        particles=particles, proposal=None if proposal is None else proposal.value, passes=passes,
+    )  # fmt: skip
+    # refuses bad settings before the data are read
+    read_engine(engine, settings, _silence, chosen_likelihood)
     shape = read_image_shape(image_shape)
     table = read_table(data, transpose=transpose, columns=read_columns(columns))
     if shape is not None and shape[0] * shape[1] != table.values.shape[1]:

@@ -53,6 +53,9 @@ def describe_answer(model: Any) -> str:
     plural = "" if model.n_features_ == 1 else "s"
     answer = f"{model.n_features_} feature{plural}, log joint {model.log_joint_:,.2f}."
     rhat = {name: value["rhat"] for name, value in model.diagnostics_.items()}
+    if model.kind_ == "weighted":
+        ess = next(iter(model.diagnostics_.values()))["ess"]
+        return f"{answer} Log evidence {model.log_evidence_:,.2f}; effective particles {ess:,.0f}."
     worst = max(rhat, key=lambda name: np.nan_to_num(rhat[name], nan=-np.inf))
     if rhat[worst] > AGREEMENT:
         answer += (
@@ -122,7 +125,7 @@ def _diagnostics(model: Any) -> Table:
     table = Table("", "posterior mean", "R-hat", "effective draws")
     _right(table, 1)
     for name, values in model.diagnostics_.items():
-        mean = float(model.posterior_.posterior[name].mean())
+        mean = model._trace.means()[name]
         table.add_row(name, *(f"{x:,.4g}" for x in (mean, values["rhat"], values["ess"])))
     return table
 

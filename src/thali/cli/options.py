@@ -12,6 +12,7 @@ __all__ = [
     "Engine",
     "Likelihood",
     "Prior",
+    "Proposal",
     "given",
     "load_model",
     "read_columns",
@@ -44,6 +45,14 @@ class Engine(StrEnum):
     auto = "auto"
     collapsed_gibbs = "collapsed-gibbs"
     uncollapsed_gibbs = "uncollapsed-gibbs"
+    particle_filter = "particle-filter"
+
+
+class Proposal(StrEnum):
+    """Names of a particle filter's proposals."""
+
+    conditional = "conditional"
+    prior = "prior"
 
 
 def read_prior(name: Prior, alpha: float | None, beta: float | None, features: int | None) -> Any:

@@ -1,6 +1,7 @@
 """Engines: how a model's state is walked or optimised (one file an engine)."""
 
 from thali.engines.collapsed_gibbs import CollapsedGibbs
+from thali.engines.particle_filter import ParticleFilter
 from thali.engines.uncollapsed_gibbs import UncollapsedGibbs
 
-__all__ = ["CollapsedGibbs", "UncollapsedGibbs"]
+__all__ = ["CollapsedGibbs", "ParticleFilter", "UncollapsedGibbs"]

@@ -7,7 +7,11 @@ An engine is a frozen dataclass with settings ``sweeps``, ``chains``, ``thin``, 
     freeze(state) → arrays, numbers         the state as plain arrays and JSON-able values
     thaw(data, arrays, numbers) → state     and back
 
-and no loop of its own: ``thali.run`` drives every engine.
+and no loop of its own: ``thali.run`` drives every engine. One whose ``kind`` is "weighted" has no
+draws but at its end, and in place of ``sweeps`` and ``thin``
+
+    steps(data) → int                       how many steps it makes
+    population(rng, model, data, state)     the weighted draws it ends with
 """
 
 from __future__ import annotations
@@ -29,12 +33,26 @@ class Info(NamedTuple):
     drift: float
 
 
+class Population(NamedTuple):
+    """Weighted draws: weights (P,), scalars (P, …) as a trace names them, packed Z, log P(X)."""
+
+    weights: np.ndarray
+    scalars: np.ndarray
+    Z: list[np.ndarray]
+    log_evidence: float
+
+
 class Engine:
     """Declarations of an engine: the classes its prior and likelihood must inherit."""
 
     needs_prior: ClassVar[tuple[type, ...]] = ()
     needs_likelihood: ClassVar[tuple[type, ...]] = ()
     kind: ClassVar[str] = "draws"
+    unit: ClassVar[str] = "sweep"  # what a step is called
+
+    def steps(self, data: Data) -> int:
+        """How many steps the loop makes in each chain."""
+        return self.sweeps  # type: ignore[attr-defined,no-any-return]
 
     def planned(self, data: Data, n_features: int) -> Self:
         """This engine with a number of sweeps; those that leave it open choose it here."""

@@ -1,8 +1,9 @@
 r"""Collapsed Gibbs sampling of Z, with A integrated out (Griffiths and Ghahramani 2005).
 
-A step is one sweep over all bits and all rows' own dishes, O(N(K² + KD)), then the
-hyperparameters: α given [Z] (conjugate for the IBP), and σ_x, σ_a given Z, each evaluation of
-whose density costs O(K) through the eigenvalues of ZᵀZ.
+A step is a few attempts at a change of whole columns (``kernels.column_moves``), one sweep over
+all bits and all rows' own dishes, O(N(K² + KD)), then the hyperparameters: α given [Z] (conjugate
+for the IBP), and σ_x, σ_a given Z, each evaluation of whose density costs O(K) through the
+eigenvalues of ZᵀZ.
 
 Any prior with tables of potentials will do; the finite sampler is this engine × BetaBernoulli.
 """
@@ -10,9 +11,11 @@ Any prior with tables of potentials will do; the finite sampler is this engine �
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.special import gammaln
 
 from thali.data import Data
 from thali.engines.base import Engine, Info
@@ -21,10 +24,12 @@ from thali.likelihoods.base import Collapsed, GaussianRows
 from thali.likelihoods.gaussian_scales import scales_without_features
 from thali.model import Model
 from thali.priors.base import PredictsRow
+from thali.settings import whole_number
 from thali.starts import Start
-from thali.structures import counts_from_gram
+from thali.structures import FeatureTables, counts_from_gram
 
 SUMS_AFRESH = 64  # sweeps after which T = ZᵀX is summed again from the data
+ANNEALED = ("prior", "empty", "race")  # starts that know nothing of the data, or try such
 
 
 @dataclass
@@ -52,12 +57,18 @@ class CollapsedGibbs(ChainSettings, Engine):
     first ``burn_in`` of them (None: half) not kept, then every ``thin``-th kept.
     ``init`` is "race", "ica", "columns", "prior", "empty", a matrix Z, or a fitted model.
     ``sigma_step`` is "slice" (on log σ) or "metropolis" (uniform ±0.05, as Anand 2015).
+    ``moves`` attempts a sweep change whole columns (split, join, turn, drop), by which chains leave
+    modes that a change of one bit at a time does not leave; 0 is the plain Gibbs sampler.
+    ``anneal`` sweeps under falling noise come before the first of a chain that begins at "prior" or
+    "empty" (in a race, of those contenders); they belong to the start and are not recorded.
 
     >>> CollapsedGibbs(sweeps=200, chains=2).kept
     100
     """
 
     sigma_step: str = "slice"
+    moves: int = 5
+    anneal: int = 0
 
     needs_prior: ClassVar[tuple[type, ...]] = (PredictsRow,)
     needs_likelihood: ClassVar[tuple[type, ...]] = (Collapsed, GaussianRows)
@@ -65,10 +76,17 @@ class CollapsedGibbs(ChainSettings, Engine):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        whole_number("CollapsedGibbs", "moves", self.moves, 0)
+        whole_number("CollapsedGibbs", "anneal", self.anneal, 0)
         if self.sigma_step not in ("slice", "metropolis"):
             raise ValueError(
                 "CollapsedGibbs: sigma_step must be 'slice' or 'metropolis', "
                 f"not {self.sigma_step!r}."
+            )
+        if self.anneal and not (isinstance(self.init, str) and self.init in ANNEALED):
+            raise ValueError(
+                "CollapsedGibbs: anneal melts whatever it begins from, so init must be "
+                f"{', '.join(map(repr, ANNEALED))}; leave anneal at 0 for another start."
             )
 
     def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:
@@ -78,7 +96,7 @@ class CollapsedGibbs(ChainSettings, Engine):
         return State(_rows(Z, data), Z.shape[1], dict(start.hyper), 0, start.hold_sigma)
 
     def step(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> Info:
-        """One sweep and one update of every inferred hyperparameter."""
+        """Moves on columns, one sweep, and one update of every inferred hyperparameter."""
         from thali.kernels import collapsed_rows as kernel
 
         hyper = state.hyper
@@ -88,6 +106,8 @@ class CollapsedGibbs(ChainSettings, Engine):
         if state.prior is None:
             state.prior = model.at(hyper).prior
         tables = state.prior.tables(data.n)
+        if self.moves:
+            self._move_columns(rng, data, state, tables)
         law = kernel.Law(
             tables.log_odds,
             tables.new_log_weight,
@@ -126,6 +146,23 @@ class CollapsedGibbs(ChainSettings, Engine):
         log_joint = evidence + state.prior.log_prob_counts(counts)
         return Info(k, log_joint, dict(hyper), float(report.drift))
 
+    def _move_columns(
+        self, rng: np.random.Generator, data: Data, state: State, tables: FeatureTables
+    ) -> None:
+        """Attempts at changes of whole columns; S and G are left to the sweep to make afresh."""
+        from thali.kernels import column_moves as kernel
+
+        law = kernel.ColumnLaw(
+            *column_tables(tables, data.n),
+            tables.capacity,
+            state.hyper["sigma_x"],
+            state.hyper["sigma_a"],
+            float(data.d),
+        )
+        state.rows, state.n_features, _ = kernel.column_moves(
+            rng, data.reduced, state.rows, state.n_features, law, self.moves, kernel.SHARES
+        )
+
     def freeze(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """The state as arrays and plain values; T goes along, so that a resumed chain is bitwise
         the same (S and G are made afresh at each sweep)."""
@@ -145,6 +182,30 @@ class CollapsedGibbs(ChainSettings, Engine):
         rows = _rows(Z, data)
         rows.T[: numbers["k"]] = arrays["T"]
         return State(rows, numbers["k"], dict(numbers["hyper"]), numbers["sweep"], numbers["hold"])
+
+
+def column_tables(tables: FeatureTables, n: int) -> tuple[np.ndarray, np.ndarray, float]:
+    """λ_m for m = 0 … n (λ_0 = 0), cumulative weights C(n, m) e^{λ_m} from m = 1 on in units of the
+    largest, and the logarithm of their sum: the prior's law of one column.
+
+    >>> from thali import IBP
+    >>> potential, _, log_mass = column_tables(IBP(alpha=2.0).tables(2), 2)
+    >>> [round(float(np.exp(x)), 6) for x in (*potential[1:], log_mass)]  # 2/2, 2/2; 2 H_2
+    [1.0, 1.0, 3.0]
+    """
+    first = tables.new_log_weight
+    potential = np.concatenate([[0.0, first], first + np.cumsum(tables.log_odds[1:])])
+    log_weight = potential[1:] + _log_binomials(n)
+    top = log_weight.max()
+    sums = np.cumsum(np.exp(log_weight - top))
+    return potential, sums, float(top + np.log(sums[-1]))
+
+
+@lru_cache(maxsize=4)
+def _log_binomials(n: int) -> np.ndarray:
+    """log C(n, m) for m = 1 … n."""
+    m = np.arange(1.0, n + 1.0)
+    return np.asarray(gammaln(n + 1.0) - gammaln(m + 1.0) - gammaln(n - m + 1.0))
 
 
 def _rows(Z: np.ndarray, data: Data) -> Any:

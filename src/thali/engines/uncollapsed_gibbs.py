@@ -29,7 +29,7 @@ from thali.likelihoods.base import Collapsed, GibbsUpdates, Parameters
 from thali.model import Model
 from thali.priors.base import HasFrequencies, PredictsRow
 from thali.starts import Start
-from thali.structures import feature_counts
+from thali.structures import counts_from_gram, gram
 
 PASSES = 5  # over parameters that cannot be drawn at once, before the first step
 
@@ -103,7 +103,7 @@ class UncollapsedGibbs(ChainSettings, Engine):
         state.parameters, log_density = likelihood.update_parameters(
             rng, data, state.bits, state.parameters, hyper, hold
         )
-        counts = feature_counts(state.bits)
+        counts = counts_from_gram(data.n, gram(state.bits))
         model.prior.resample(rng, hyper, counts)
         state.sweep += 1
         log_joint = log_density + model.at(hyper).prior.log_prob_counts(counts)
@@ -124,9 +124,9 @@ class UncollapsedGibbs(ChainSettings, Engine):
         tables = prior.tables(data.n)
         m = state.bits.sum(axis=0, dtype=np.int64)
         bits = BitPrior(tables.log_odds, m, np.zeros(0))
-        likelihood.update_bits(rng, data, state.bits, state.parameters, state.hyper, bits)
+        work = likelihood.update_bits(rng, data, state.bits, state.parameters, state.hyper, bits)
         state.bits, state.parameters = likelihood.update_own(
-            rng, data, state.bits, state.parameters, state.hyper, tables
+            rng, data, state.bits, state.parameters, state.hyper, tables, work
         )
 
     def _slice(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> None:

@@ -15,22 +15,53 @@ from numba import njit
 from thali.kernels.bit_prior import accepts, prior_log_odds
 from thali.kernels.collapsed_rows import draw_new_dishes
 
+DECIDED = 37.0  # log odds beyond which a double cannot tell a probability from one
+FAST = {"reassoc", "contract", "arcp", "nsz"}  # sums may be reordered, so that they vectorise
+
+
+@njit(cache=True, nogil=True)
+def odds_of_column(prior, i, on, off):
+    """The prior's log odds of dish i for a row that has it and for one that has not.
+
+    A row's own dish is not for this step: infinite odds for leaving it as it is.
+    """
+    if prior.m[i] > 0:
+        value = prior_log_odds(prior, i, 1)
+        on[i] = np.inf if np.isnan(value) else value
+    off[i] = prior_log_odds(prior, i, 0)
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def is_decided(r, g, z, on, off, twice):
+    """Whether no bit of the row could turn, all odds being beyond rounding."""
+    least = np.inf
+    for i in range(z.shape[0]):
+        sign = 2.0 * z[i] - 1.0
+        odds = on[i] if z[i] else off[i]
+        least = min(least, sign * (twice * r[i] + odds) + g[i])
+    return least > DECIDED
+
 
 @njit(cache=True, nogil=True)
 def turn_bits(rng, R, G, Z, prior, sigma_x):
     """One pass over all bits given A; Z, R and the prior's counts change in place."""
-    precision = 0.5 / (sigma_x * sigma_x)
+    twice = 1.0 / (sigma_x * sigma_x)
     n_rows, k = Z.shape
+    g = np.empty(k)
+    on = np.full(k, np.inf)
+    off = np.empty(k)
+    for i in range(k):
+        g[i] = 0.5 * twice * G[i, i]
+        odds_of_column(prior, i, on, off)
     for n in range(n_rows):
         z = Z[n]
         r = R[n]
+        if is_decided(r, g, z, on, off, twice):
+            continue
         for i in range(k):
-            odds = prior_log_odds(prior, i, z[i])
-            if np.isnan(odds):
-                continue
             sign = -1.0 if z[i] else 1.0
-            log_ratio = precision * (2.0 * sign * r[i] - G[i, i]) + sign * odds
-            if accepts(rng, log_ratio):
+            odds = on[i] if z[i] else off[i]
+            if accepts(rng, sign * (twice * r[i] + odds) - g[i]):
                 for j in range(k):
                     r[j] -= sign * G[i, j]
                 if z[i]:
@@ -39,6 +70,11 @@ def turn_bits(rng, R, G, Z, prior, sigma_x):
                 else:
                     z[i] = 1
                     prior.m[i] += 1
+                if prior.pi.shape[0] and prior.m[i] <= 1:  # the smallest frequency in use changed
+                    for j in range(k):
+                        odds_of_column(prior, j, on, off)
+                else:
+                    odds_of_column(prior, i, on, off)
 
 
 @njit(cache=True, nogil=True)
@@ -51,31 +87,41 @@ def count_own_dishes(rng, B, R, G, squares, Z, m, law):
     """
     n_rows, k = Z.shape
     r2 = (law.sigma_x / law.sigma_a) ** 2
+    single = np.empty(k)
+    for i in range(k):
+        single[i] = 1.0 if m[i] == 1 else 0.0
     used = k
     own = np.zeros(n_rows, np.int64)
-    shared = np.empty(k)
     for n in range(n_rows):
-        z = Z[n]
-        has = 0
-        total = 0.0
-        for i in range(k):
-            shared[i] = 0.0
-            if z[i]:
-                if m[i] == 1:
-                    has += 1
-                else:
-                    shared[i] = 1.0
-                    total += B[n, i] + R[n, i]
+        has, total = explained(B[n], R[n], Z[n], single)
         if has:
-            total = 0.0
-            for i in range(k):
-                if shared[i]:
-                    total += 2.0 * B[n, i]
-                    for j in range(k):
-                        if shared[j]:
-                            total -= G[i, j]
+            total = explained_by_shared(B[n], G, Z[n], single)
         rho = max(squares[n] - total, 0.0)
         free = -1 if law.capacity < 0 else law.capacity - (used - has)
         own[n] = draw_new_dishes(rng, rho, 1.0, r2, free, law)
         used += own[n] - has
     return own
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def explained(b, r, z, single):
+    """The number of the row's own dishes, and ‖x‖² − ‖x − zA‖² = Σ z(b + r)."""
+    has = 0.0
+    total = 0.0
+    for i in range(z.shape[0]):
+        has += z[i] * single[i]
+        total += z[i] * (b[i] + r[i])
+    return int(has), total
+
+
+@njit(cache=True, nogil=True)
+def explained_by_shared(b, G, z, single):
+    """‖x‖² − ‖x − zA‖² without the row's own dishes."""
+    total = 0.0
+    for i in range(z.shape[0]):
+        if z[i] and not single[i]:
+            total += 2.0 * b[i]
+            for j in range(z.shape[0]):
+                if z[j] and not single[j]:
+                    total -= G[i, j]
+    return total

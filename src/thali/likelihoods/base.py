@@ -99,8 +99,11 @@ class GibbsUpdates(Conditional):
         parameters: Parameters,
         hyper: dict[str, float],
         bits: Any,
-    ) -> None:
-        """One pass over all bits given the parameters, in place; ``bits`` is a kernel BitPrior."""
+    ) -> Any:
+        """One pass over all bits given the parameters, in place; ``bits`` is a kernel BitPrior.
+
+        What it returns is handed to ``update_own``: products of the data worth making once.
+        """
 
     @abstractmethod
     def update_own(
@@ -111,6 +114,7 @@ class GibbsUpdates(Conditional):
         parameters: Parameters,
         hyper: dict[str, float],
         tables: FeatureTables,
+        work: Any,
     ) -> tuple[np.ndarray, Parameters]:
         """Draw anew the dishes that only one row has; the new Z and its parameters."""
 

@@ -148,10 +148,12 @@ class LinearGaussian(Settings, Collapsed, GibbsUpdates, GaussianRows):
         parameters: Parameters,
         hyper: dict[str, float],
         bits: Any,
-    ) -> None:
+    ) -> Any:
         from thali.kernels.given_features import turn_bits
 
-        turn_bits(rng, *products(data.X, Z, parameters["A"])[1:], Z, bits, hyper["sigma_x"])
+        B, R, G = products(data.X, Z, parameters["A"])
+        turn_bits(rng, R, G, Z, bits, hyper["sigma_x"])
+        return B, R, G, bits.m
 
     def update_own(
         self,
@@ -161,14 +163,14 @@ class LinearGaussian(Settings, Collapsed, GibbsUpdates, GaussianRows):
         parameters: Parameters,
         hyper: dict[str, float],
         tables: FeatureTables,
+        work: Any,
     ) -> tuple[np.ndarray, Parameters]:
         """Their A integrated out; ``update_parameters`` then draws A whole."""
         from thali.kernels.collapsed_rows import Law as KernelLaw
         from thali.kernels.given_features import count_own_dishes
 
         law = KernelLaw(*tables, hyper["sigma_x"], hyper["sigma_a"], float(data.d))
-        m = Z.sum(axis=0, dtype=np.int64)
-        B, R, G = products(data.X, Z, parameters["A"])
+        B, R, G, m = work
         own = count_own_dishes(rng, B, R, G, data.squares, Z, m, law)
         Z, shared = with_own_dishes(Z, m, own)
         new = self.new_parameters(rng, data, int(own.sum()), hyper)["A"]

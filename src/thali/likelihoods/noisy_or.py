@@ -117,12 +117,14 @@ class NoisyOr(Settings, GibbsUpdates):
         parameters: Parameters,
         hyper: dict[str, float],
         bits: Any,
-    ) -> None:
+    ) -> Any:
         from thali.kernels.noisy_or import gains, rates_at, turn_bits
 
         Y = active(parameters["A"])
         gain = gains(rates_at(*(hyper[name] for name in NAMES)), len(Y))
-        turn_bits(rng, codes(data.binary, Z, Y), Z, Y, gain, bits)
+        E = codes(data.binary, Z, Y)
+        turn_bits(rng, E, Z, Y, gain, bits)
+        return E, bits.m
 
     def update_own(
         self,
@@ -132,16 +134,17 @@ class NoisyOr(Settings, GibbsUpdates):
         parameters: Parameters,
         hyper: dict[str, float],
         tables: FeatureTables,
+        work: Any,
     ) -> tuple[np.ndarray, Parameters]:
         """Their number with y summed out, then y given the row."""
         from thali.kernels.noisy_or import count_own_causes, draw_own_causes, rates_at
 
         rates = rates_at(*(hyper[name] for name in NAMES))
-        m = Z.sum(axis=0, dtype=np.int64)
-        kept = m > 1
+        E, m = work
+        kept, single = m > 1, m == 1
         Y = parameters["A"][kept]
-        E = codes(data.binary, Z[:, kept], Y)
-        has = Z[:, ~kept].sum(axis=1, dtype=np.int64)
+        E = E - codes(np.uint8(0), Z[:, single], parameters["A"][single])  # of shared causes alone
+        has = Z[:, single].sum(axis=1, dtype=np.int64)
         own = count_own_causes(
             rng, E, has, len(Y), len(Y), tables.new_log_weight, tables.capacity, rates
         )
@@ -214,7 +217,7 @@ def active(A: Any) -> np.ndarray:
     return np.ascontiguousarray(np.asarray(A) > 0.5, dtype=np.uint8)
 
 
-def codes(X: np.ndarray, Z: np.ndarray, Y: np.ndarray) -> np.ndarray:
+def codes(X: Any, Z: np.ndarray, Y: np.ndarray) -> np.ndarray:
     """2 c_it + x_it, c = ZY active causes of each entry (exact: singles hold 2²⁴ whole numbers)."""
     doubled = 2.0 * (Z.astype(np.float32) @ Y.astype(np.float32))
     return doubled.astype(np.int32) + X

@@ -77,7 +77,8 @@ def trace_of(model: LatentFeatures, name: str, ax: Axes | None = None) -> Axes:
     ax.set_xlim(0.5, max(sweeps, 1) + 0.5)
     _frame(ax, values, whole=name == "n_features")
     _count_sweeps(ax, sweeps)
-    style.label(ax, x="sweep" + (", burn-in shaded" if burn_in else ""))
+    step = "row, of the heaviest particle" if model.kind_ == "weighted" else "sweep"
+    style.label(ax, x=step + (", burn-in shaded" if burn_in else ""))
     return ax
 
 
@@ -150,15 +151,16 @@ def feature_count(model: LatentFeatures, ax: Axes | None = None) -> Axes:
     ax = style.given_or_new(ax, 4.2, 2.8)
     values = kept(model, "n_features")
     counts = values[np.isfinite(values)].astype(int)
+    weights = model.weights_ if model.kind_ == "weighted" else np.full(counts.size, 1 / counts.size)
     colours = style.tidy(
-        ax, "Number of features", f"mean {counts.mean():.1f}" if counts.size else ""
+        ax, "Number of features", f"mean {weights @ counts:.1f}" if counts.size else ""
     )
     if not counts.size:
         return style.say(ax, "Number of features", "No sweep was finished.")
     low, high = int(counts.min()), int(counts.max())
     width = max(1, -(-(high - low + 1) // 40))
     starts = np.arange(low, high + 1, width)
-    share = np.bincount((counts - low) // width, minlength=len(starts)) / counts.size
+    share = np.bincount((counts - low) // width, weights, minlength=len(starts))
     k = int(model.n_features_)
     chosen = (starts <= k) & (k < starts + width)
     centres = starts + (width - 1) / 2
@@ -183,5 +185,6 @@ def feature_count(model: LatentFeatures, ax: Axes | None = None) -> Axes:
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
     ax.tick_params(axis="x", length=0)
-    style.label(ax, x="K at each kept sweep; dark: the point estimate")
+    of = "each particle, by weight" if model.kind_ == "weighted" else "each kept sweep"
+    style.label(ax, x=f"K at {of}; dark: the point estimate")
     return ax

@@ -67,7 +67,12 @@ def image_shape_of(
 
 
 def kept(model: LatentFeatures, name: str) -> np.ndarray:
-    """(chains, draws) of one scalar after burn-in; every sweep, if a run stopped before its end."""
+    """(chains, draws) of one scalar after burn-in; every sweep, if a run stopped before its end.
+
+    Weighted draws are (1, draws), in the order of ``weights_``.
+    """
+    if model.kind_ == "weighted":
+        return model._trace.kept()[name]
     values = np.atleast_2d(np.asarray(model.history_[name], dtype=float))
     after = values[:, model.burn_in_ :]
     return after if np.isfinite(after).any() else values

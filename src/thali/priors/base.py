@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from thali.structures import FeatureCounts, FeatureTables
+from thali.structures import FeatureCounts, FeatureTables, NextRow
 
 
 class FeaturePrior(ABC):
@@ -78,6 +78,10 @@ class HasFrequencies(FeaturePrior):
 
 class Sequential(FeaturePrior):
     """Consistent in n: the first rows of a larger draw follow the same law (filters, search)."""
+
+    @abstractmethod
+    def next_row(self, n: int, hyper: dict[str, Any]) -> NextRow:
+        """The law of row n (from 1) given those before; ``hyper`` holds numbers or arrays."""
 
 
 class Truncates(FeaturePrior):

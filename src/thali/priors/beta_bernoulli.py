@@ -20,7 +20,7 @@ from thali.hyperparameters import Gamma, Law, as_number, check_hyperparameter, s
 from thali.priors.base import HasFrequencies, PredictsRow, Sequential, Truncates
 from thali.priors.seating import seat
 from thali.settings import Settings, whole_number
-from thali.structures import FeatureCounts, FeatureTables, feature_counts
+from thali.structures import FeatureCounts, FeatureTables, NextRow, feature_counts
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,10 @@ class BetaBernoulli(Settings, PredictsRow, HasFrequencies, Sequential, Truncates
         a = as_number("BetaBernoulli", "alpha", self.alpha) / self.n_features
         m = np.arange(n, dtype=float)
         return FeatureTables(np.log(m + a) - np.log(n - m), float(np.log(a / n)), self.n_features)
+
+    def next_row(self, n: int, hyper: dict[str, Any]) -> NextRow:
+        a = hyper["alpha"] / self.n_features
+        return NextRow(a, float(n), np.log(a / n), self.n_features)
 
     def used_frequencies(self, rng: np.random.Generator, n: int, m: np.ndarray) -> np.ndarray:
         a = as_number("BetaBernoulli", "alpha", self.alpha) / self.n_features

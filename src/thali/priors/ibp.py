@@ -19,7 +19,7 @@ from thali.priors.base import HasFrequencies, PredictsRow, Sequential
 from thali.priors.seating import seat
 from thali.priors.sticks import unused_sticks
 from thali.settings import Settings, whole_number
-from thali.structures import FeatureCounts, FeatureTables, feature_counts
+from thali.structures import FeatureCounts, FeatureTables, NextRow, feature_counts
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,9 @@ class IBP(Settings, PredictsRow, HasFrequencies, Sequential):
         m = np.arange(n, dtype=float)
         with np.errstate(divide="ignore"):
             return FeatureTables(np.log(m) - np.log(n - m), float(np.log(alpha / n)), -1)
+
+    def next_row(self, n: int, hyper: dict[str, Any]) -> NextRow:
+        return NextRow(0.0, float(n), np.log(hyper["alpha"] / n), -1)
 
     def used_frequencies(self, rng: np.random.Generator, n: int, m: np.ndarray) -> np.ndarray:
         return rng.beta(m, n - m + 1.0)

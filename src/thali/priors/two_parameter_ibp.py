@@ -19,7 +19,7 @@ from thali.priors.base import HasFrequencies, PredictsRow, Sequential
 from thali.priors.ibp import buffet, harmonic, resample_mass
 from thali.priors.sticks import unused_sticks
 from thali.settings import Settings, whole_number
-from thali.structures import FeatureCounts, FeatureTables, feature_counts
+from thali.structures import FeatureCounts, FeatureTables, NextRow, feature_counts
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,10 @@ class TwoParameterIBP(Settings, PredictsRow, HasFrequencies, Sequential):
         with np.errstate(divide="ignore"):
             log_odds = np.log(m) - np.log(beta + n - 1.0 - m)
         return FeatureTables(log_odds, float(np.log(alpha * beta / (beta + n - 1.0))), -1)
+
+    def next_row(self, n: int, hyper: dict[str, Any]) -> NextRow:
+        rest = hyper["beta"] + n - 1.0
+        return NextRow(0.0, rest, np.log(hyper["alpha"] * hyper["beta"] / rest), -1)
 
     def used_frequencies(self, rng: np.random.Generator, n: int, m: np.ndarray) -> np.ndarray:
         return rng.beta(m, n - m + self._numbers()[1])

@@ -54,9 +54,22 @@ def _scalar(model: LatentFeatures, name: str) -> Scalar:
     rhat, ess = float(entry.get("rhat", np.nan)), float(entry.get("ess", np.nan))
     if not finite.size:
         return Scalar(name, "unknown", rhat, ess, np.nan, np.nan, np.nan)
+    if model.kind_ == "weighted":
+        return _weighted_scalar(model, name, finite, ess)
     low, high = np.quantile(finite, [0.05, 0.95])
     level = level_of(values, rhat, ess)
     return Scalar(name, level, rhat, ess, float(finite.mean()), float(low), float(high))
+
+
+def _weighted_scalar(model: LatentFeatures, name: str, values: np.ndarray, ess: float) -> Scalar:
+    """Mean and interval by weight; one population says nothing of its agreement with another."""
+    order = np.argsort(values)
+    upto = np.cumsum(model.weights_[order])
+    ends = np.minimum(np.searchsorted(upto, [0.05, 0.95]), len(values) - 1)
+    low, high = values[order[ends]]
+    level = "fixed" if np.ptp(values) == 0 else "unknown"
+    mean = float(values[0] + model.weights_ @ (values - values[0]))
+    return Scalar(name, level, float("nan"), ess, mean, float(low), float(high))
 
 
 def level_of(values: np.ndarray, rhat: float, ess: float) -> str:
@@ -80,8 +93,29 @@ def level_of(values: np.ndarray, rhat: float, ess: float) -> str:
 
 def verdict(model: LatentFeatures) -> Verdict:
     """One plain judgement over all scalars."""
+    if model.kind_ == "weighted":
+        return judge_weights(model)
     chains, draws = kept(model, "n_features").shape
     return judge(scalars(model), chains, draws)
+
+
+def judge_weights(model: LatentFeatures) -> Verdict:
+    """The verdict on one population of weighted particles."""
+    count = len(model.weights_)
+    ess = 1.0 / float(np.square(model.weights_).sum())
+    worth = f"{plural(count, 'particle')}, worth {ess:,.0f} of equal weight at the last row."
+    if ess < ESS_PER_CHAIN:
+        return Verdict(
+            "poor",
+            worth,
+            "Few particles carry nearly all the weight: use more of them, or more passes.",
+        )
+    return Verdict(
+        "unknown",
+        worth,
+        "One population cannot vouch for itself, since resampled particles share their past: run "
+        "the filter again with another seed, and compare log_evidence_ and the features.",
+    )
 
 
 def judge(lines: list[Scalar], chains: int, draws: int) -> Verdict:

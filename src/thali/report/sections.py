@@ -36,7 +36,7 @@ MOST_COLUMNS = 30
 DRIFT_LIMIT = 1e-8
 NOTHING = Markup("<p>No features were found: noise alone explains these data best.</p>")
 STOPPED = {
-    "finished": "finished all its sweeps",
+    "finished": "finished all its steps",
     "interrupted": "interrupted; what was computed until then is kept",
     "time budget": "stopped when its time was up; what was computed until then is kept",
 }
@@ -106,8 +106,11 @@ def convergence(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Ma
         class_=f"verdict {found.level}",
     )
     lines = scalars(model)
+    recorded = "The numbers that every sweep records, after burn-in"
+    if model.kind_ == "weighted":
+        recorded = "The numbers of the particles, by weight"
     numbers = table(
-        "The numbers that every sweep records, after burn-in",
+        recorded,
         ["quantity", "chains", "R-hat", "effective draws", "mean", "90% interval"],
         [_scalar_row(line) for line in lines],
     )
@@ -356,8 +359,8 @@ def reading(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Markup
     """The words and symbols of the page."""
     nodes = not hasattr(model, "sigma_x_")
     made = (
-        "A noisy or: a row of the data is a node, and each of the hidden causes A that act on it (Z "
-        "says which) brings it on with probability λ in the columns in which the cause is active."
+        "A noisy or: a row of the data is a node, and each of the hidden causes A that act on it "
+        "(Z says which) brings it on with probability λ in the columns in which the cause is active."
         if nodes
         else "X = Z A + noise: a row of the data X is the sum of the features A that it has "
         "(Z says which: 1 or 0), plus noise."

@@ -2,9 +2,10 @@
 
 One file a start: ``prior``, ``empty``, ``ica``, ``columns``, ``patterns`` (noisy-or), ``given``
 (a matrix or a fitted model), and ``race``, which tries several, shakes them, and lets the log joint
-decide.
+decide; ``anneal`` leads from one of them to another by letting the noise fall.
 """
 
+from thali.starts.anneal import anneal
 from thali.starts.base import Start, check_init, check_start
 from thali.starts.columns import columns_start
 from thali.starts.empty import empty_start
@@ -26,6 +27,7 @@ __all__ = [
     "NAMED",
     "Finish",
     "Start",
+    "anneal",
     "check_init",
     "check_start",
     "columns_start",

@@ -1,0 +1,329 @@
+r"""Particle filtering: the rows one by one, in many weighted particles (Wood and Griffiths 2007).
+
+A particle is Z of the rows so far, with A integrated out. For each row, every particle proposes
+its bits and new dishes and is weighted by
+
+    w = P(z, j | rows before) p(x | z, j, rows before) / q(z, j),
+
+and where the effective size 1/ΣW² falls below a share of the particles, they are drawn again by
+their weights (systematic resampling). The average weights multiply to an unbiased estimate of the
+evidence P(X), and the weighted particles approximate the posterior; both hold for any number of
+particles in the first case, and as their number grows in the second.
+
+Hyperparameters with laws are each particle's own. They begin as draws from their laws (scales half
+of the time from a bell around a guess, and weighted for it), and after every resampling take a step
+that leaves their law given the rows so far invariant (resample-move, Gilks and Berzuini 2001).
+So the target is the joint posterior of Z and hyperparameters, and the evidence is integrated over
+those that have laws.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from thali.data import Data
+from thali.engines.base import Engine, Info, Population
+from thali.engines.collapsed_gibbs import CollapsedGibbs
+from thali.engines.genealogy import Genealogy, effective_size
+from thali.engines.particles import (
+    Draws,
+    State,
+    describe,
+    drawn,
+    empty_particles,
+    log_sum,
+    make_room,
+    no_proposals,
+    resample,
+    row_laws,
+    seen,
+    shrink,
+    weigh,
+)
+from thali.hyperparameters import InverseGamma, Law
+from thali.likelihoods.base import Collapsed, GaussianRows
+from thali.likelihoods.linear_gaussian import FINEST
+from thali.model import Model
+from thali.priors.base import Sequential
+from thali.settings import Settings, whole_number
+from thali.starts import Start
+from thali.structures import FeatureCounts
+
+PROPOSALS = ("conditional", "prior")
+BLOCK = 64  # particles that share a generator; fixed, so that threads change nothing
+FEWEST = 20  # particles with which a filter that was stopped goes through the remaining rows
+SPREAD = 0.7  # of the bell around the guess of log σ
+
+
+@dataclass(frozen=True)
+class ParticleFilter(Settings, Engine):
+    """A filter of weighted particles through the rows, in their order.
+
+    ``particles``, of which each proposes its next row: "conditional", given the row's data, or
+    "prior", without looking, as Wood and Griffiths (2007), which needs many more particles.
+    They are resampled where their effective size is below ``resample_below`` of their number.
+    ``passes`` beyond the first give every particle one collapsed Gibbs sweep over all rows each
+    (hyperparameters with laws included). A sweep leaves the posterior invariant, so the weighted
+    particles approximate the same law before and after, and each is nearer to a draw of it.
+
+    The weighted particles approximate the joint posterior of Z and of every hyperparameter that
+    has a law, and ``log_evidence_`` estimates the logarithm of P(X), integrated over those laws.
+    A filter that is stopped keeps 20 particles, by weight, and goes through the remaining
+    rows with them: a filter still, only a rougher one.
+
+    >>> import thali
+    >>> X = thali.datasets.images(n=30, random_state=0).X
+    >>> engine = ParticleFilter(particles=100)
+    >>> model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
+    >>> bool(model.log_evidence_ < 0.0)
+    True
+    """
+
+    particles: int = 500
+    proposal: str = "conditional"
+    resample_below: float = 0.5
+    passes: int = 1
+
+    needs_prior: ClassVar[tuple[type, ...]] = (Sequential,)
+    needs_likelihood: ClassVar[tuple[type, ...]] = (Collapsed, GaussianRows)
+    kind: ClassVar[str] = "weighted"
+    # what the loop reads of every engine
+    chains: ClassVar[int] = 1
+    init: ClassVar[str] = "empty"
+    burned: ClassVar[int] = 0
+    unit: ClassVar[str] = "row"
+
+    def __post_init__(self) -> None:
+        whole_number("ParticleFilter", "particles", self.particles, 1)
+        whole_number("ParticleFilter", "passes", self.passes, 1)
+        if self.proposal not in PROPOSALS:
+            raise ValueError(
+                f"ParticleFilter: proposal must be 'conditional' or 'prior', not {self.proposal!r}."
+            )
+        share = self.resample_below
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+            raise ValueError(
+                f"ParticleFilter: resample_below must be a share between 0 and 1, not {share!r}."
+            )
+
+    def steps(self, data: Data) -> int:
+        """One for each row, and one for each further pass."""
+        return data.n + self.passes - 1
+
+    # beginning
+
+    def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:
+        """Particles without rows, their hyperparameters drawn."""
+        count = self.particles
+        hyper, log_weights = {}, np.zeros(count)
+        for name, value in start.hyper.items():
+            law = law_of(model, name)
+            if law is None:
+                hyper[name] = np.full(count, value)
+            else:
+                guess = value if name in ("sigma_x", "sigma_a") else None
+                hyper[name], log_weight = draw_numbers(rng, law, guess, count)
+                log_weights += log_weight
+        log_weights[hyper["sigma_x"] < FINEST * hyper["sigma_a"]] = -np.inf
+        total = log_sum(log_weights)
+        return State(
+            empty_particles(count, 4, data.reduced.shape[1]),
+            hyper,
+            log_weights - total,
+            float(total - np.log(count)),
+        )
+
+    # a step
+
+    def step(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> Info:
+        """One row, or once all are seen one Gibbs sweep of every particle."""
+        if state.row < data.n:
+            last = state.row + 1 == data.n and self.passes == 1
+            return self._take_row(rng, model, data, state, may_resample=not last)
+        if state.draws is None:
+            state.draws = drawn(model, data, state)
+        return self._rejuvenate(rng, model, data, state, state.draws)
+
+    def _take_row(
+        self,
+        rng: np.random.Generator,
+        model: Model,
+        data: Data,
+        state: State,
+        may_resample: bool = True,
+    ) -> Info:
+        from thali.kernels import particle_rows as kernel
+
+        x, x2 = data.reduced[state.row], float(data.squares[state.row])
+        laws = row_laws(model, data, state)
+        uniforms = rng.random((len(state.log_weights), state.particles.m.shape[1] + 1))
+        proposals = no_proposals(state.particles)
+        informed = self.proposal == "conditional"
+        state.in_blocks(
+            lambda a, b: kernel.propose(
+                state.particles, laws, x, x2, uniforms, informed, proposals, a, b
+            )
+        )
+        proposals = make_room(state, proposals)
+        drift = max(
+            state.in_blocks(
+                lambda a, b: kernel.extend(state.particles, laws, x, x2, proposals, a, b)
+            )
+        )
+        state.genealogy.record(proposals.z)
+        state.row += 1
+        weigh(state, proposals.log_weight)
+        weights = np.exp(state.log_weights)
+        heaviest = int(weights.argmax())
+        if may_resample and effective_size(weights) < self.resample_below * len(weights):
+            resample(rng, state, weights)
+            move(rng, model, data, state)
+        return describe(model, data, state, heaviest, drift)
+
+    def _rejuvenate(
+        self, rng: np.random.Generator, model: Model, data: Data, state: State, draws: Draws
+    ) -> Info:
+        """One collapsed Gibbs sweep of every particle, hyperparameters included."""
+        gibbs = CollapsedGibbs(sweeps=1, chains=1)
+        seeds = rng.integers(2**63, size=-(-len(draws.Z) // BLOCK))
+
+        def sweep(first: int, last: int) -> float:
+            own = np.random.default_rng(seeds[first // BLOCK])
+            drift = 0.0
+            for i in range(first, last):
+                numbers = {name: float(values[i]) for name, values in draws.hyper.items()}
+                Z = np.unpackbits(draws.Z[i], axis=0, count=data.n).astype(bool)
+                at = gibbs.begin(own, model, data, Start("particle", Z, numbers))
+                info = gibbs.step(own, model, data, at)
+                draws.Z[i] = np.packbits(at.Z, axis=0)
+                draws.log_joints[i] = info.log_joint
+                for name, value in info.hyper.items():
+                    draws.hyper[name][i] = value
+                drift = max(drift, info.drift)
+            return drift
+
+        drift = max(state.in_blocks(sweep, BLOCK))
+        heaviest = int(state.log_weights.argmax())
+        numbers = {name: float(values[heaviest]) for name, values in draws.hyper.items()}
+        log_joint = float(draws.log_joints[heaviest])
+        return Info(draws.Z[heaviest].shape[1], log_joint, numbers, drift)
+
+    # ending
+
+    def population(
+        self, rng: np.random.Generator, model: Model, data: Data, state: State
+    ) -> Population:
+        """The weighted draws; a filter stopped early goes on with a few particles first."""
+        if state.row < data.n:
+            shrink(rng, state, min(FEWEST, len(state.log_weights)))
+            while state.row < data.n:
+                last = state.row + 1 == data.n
+                self._take_row(rng, model, data, state, may_resample=not last)
+        if state.draws is None:
+            state.draws = drawn(model, data, state)
+        draws = state.draws
+        k = [Z.shape[1] for Z in draws.Z]
+        scalars = np.column_stack([k, draws.log_joints, *draws.hyper.values()])
+        return Population(np.exp(state.log_weights), scalars, draws.Z, state.log_evidence)
+
+    # files
+
+    def freeze(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """The state as arrays and plain values."""
+        arrays = {f"hyper_{name}": values.copy() for name, values in state.hyper.items()}
+        arrays["log_weights"] = state.log_weights.copy()
+        numbers: dict[str, Any] = {"row": state.row, "log_evidence": state.log_evidence}
+        if state.draws is None:
+            arrays |= {f"particles_{f}": a.copy() for f, a in state.particles._asdict().items()}
+            arrays |= state.genealogy.freeze()
+        else:
+            arrays |= {f"draws_{name}": v.copy() for name, v in state.draws.hyper.items()}
+            arrays["draws_log_joints"] = state.draws.log_joints.copy()
+            arrays["draws_k"] = np.array([Z.shape[1] for Z in state.draws.Z])
+            arrays["draws_Z"] = np.concatenate(state.draws.Z, axis=1)
+        return arrays, numbers
+
+    def thaw(self, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]) -> State:
+        """The state that ``freeze`` saved."""
+        from thali.kernels.particle_rows import Particles
+
+        hyper = {k.removeprefix("hyper_"): v for k, v in arrays.items() if k.startswith("hyper_")}
+        whole = (hyper, arrays["log_weights"], numbers["log_evidence"], numbers["row"])
+        if "draws_Z" not in arrays:
+            particles = Particles(*(arrays[f"particles_{f}"] for f in Particles._fields))
+            return State(particles, *whole, Genealogy.thaw(arrays))
+        ends = np.cumsum(arrays["draws_k"])
+        draws = Draws(
+            np.split(arrays["draws_Z"], ends[:-1], axis=1),
+            {name: arrays[f"draws_{name}"] for name in hyper},
+            arrays["draws_log_joints"],
+        )
+        return State(None, *whole, draws=draws)
+
+
+# ---- hyperparameters --------------------------------------------------------------------------
+
+
+def law_of(model: Model, name: str) -> Law | None:
+    """The law of a hyperparameter, or None where it is a number."""
+    value = getattr(model.prior, name, None)
+    value = getattr(model.likelihood, name, None) if value is None else value
+    return value if isinstance(value, Law) else None
+
+
+def draw_numbers(
+    rng: np.random.Generator, law: Law, guess: float | None, count: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draws from a law, half of them from a bell around a guess, and log p/q of each.
+
+    q = p/2 + bell/2 ≥ p/2, so that no weight exceeds 2.
+    """
+    values = np.array([law.sample(rng) for _ in range(count)])
+    if guess is None:
+        return values, np.zeros(count)
+    near = guess * np.exp(SPREAD * rng.standard_normal(count))
+    values = np.where(rng.random(count) < 0.5, near, values)
+    log_p = np.array([law.log_density(value) for value in values])
+    apart = (np.log(values) - np.log(guess)) / SPREAD
+    log_bell = -0.5 * apart**2 - np.log(SPREAD * np.sqrt(2.0 * np.pi)) - np.log(values)
+    return values, log_p - (np.logaddexp(log_p, log_bell) - np.log(2.0))
+
+
+def move(rng: np.random.Generator, model: Model, data: Data, state: State) -> None:
+    """A step of every inferred hyperparameter of every particle, given the rows so far."""
+    from thali.kernels import particle_scales as kernel
+
+    particles, hyper, n = state.particles, state.hyper, state.row
+    ours = [name for name in hyper if hasattr(model.prior, name)]
+    if any(law_of(model, name) for name in ours):
+        none = np.zeros(0)
+        for p, k in enumerate(particles.k):  # microseconds each, and only after a resampling
+            numbers = {name: float(hyper[name][p]) for name in ours}
+            model.prior.resample(rng, numbers, FeatureCounts(n, particles.m[p, :k], none))
+            for name in ours:
+                hyper[name][p] = numbers[name]
+    law_x, law_a = (scale_law(law_of(model, name)) for name in ("sigma_x", "sigma_a"))
+    if law_x.family != kernel.FIXED or law_a.family != kernel.FIXED:
+        now = seen(data, n)
+        seeds = rng.integers(2**63, size=-(-len(state.log_weights) // BLOCK))
+        sigma_x, sigma_a = hyper["sigma_x"], hyper["sigma_a"]
+
+        def work(first: int, last: int) -> None:
+            own = np.random.default_rng(seeds[first // BLOCK])
+            kernel.move_scales(own, particles, now, law_x, law_a, sigma_x, sigma_a, first, last)
+
+        state.in_blocks(work, BLOCK)
+
+
+def scale_law(law: Law | None) -> Any:
+    """A law as the kernel reads it."""
+    from thali.kernels import particle_scales as kernel
+
+    if law is None:
+        return kernel.ScaleLaw(kernel.FIXED, 0.0, 0.0)
+    if isinstance(law, InverseGamma):
+        return kernel.ScaleLaw(kernel.INVERSE_GAMMA, float(law.shape), float(law.scale))
+    return kernel.ScaleLaw(kernel.GAMMA, float(law.shape), float(law.rate))

@@ -1,0 +1,347 @@
+r"""Metropolis–Hastings moves on whole columns, A integrated out.
+
+A row-wise sampler seldom leaves a mode in which features are split, fused or doubled. These moves
+change one to three columns at once, or one column and how its rows are coded without it. Over
+matrices with K labelled columns, none empty, the target is
+
+    π(Z) ∝ P(X | Z) · F_K / K! · ∏_k e^{λ_{m_k}},    F_K = 1, or K_max! / (K_max − K)!
+
+the class's posterior spread evenly over its labelings: K!/∏_h K_h! of them, so the K_h! of
+P([Z]) cancel and equal columns need no counting. A column that is born takes one of K + 1 places,
+and one of K + 1 columns dies, so that only the 1/(K + 1) of π is left of all multiplicities.
+(Even labels let each move take its column to the last place, and ``shuffle`` restores them.)
+
+    turn       e ← e ⊕ d for one or two e; its own inverse, so the proposal is symmetric
+    drop       turn none, one or two by d, then d dies;  inverse: d from the prior's law of a
+               column.  With disjoint p, q, d it is the map (p, q, d) → (p ∪ d, q ∪ d)
+    dissolve   d dies and each of its rows is coded anew by at most two flips, drawn by how well
+               the others' features fit it;  inverse: d from the prior's law, flips from an urn
+    residue    d is born around what a row's features leave unexplained;  inverse: d dies
+
+Every attempt needs C = ZᵀZ and T = ZᵀX of the changed columns, then K³/6 + K²D/2 multiply-adds.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from thali.kernels.column_proposals import code_anew, flips_from_urn, residue_column
+from thali.kernels.maintained_rows import FAST, flip, grow, swap_features
+
+TURN, DROP, DISSOLVE, RESIDUE = 0, 1, 2, 3
+SHARES = np.array([0.4, 0.2, 0.2, 0.2])  # of the four kinds among the attempts
+BIRTHS = (0.0, 0.1, 0.1, 0.5)  # of each kind, the share of attempts that add a column
+
+
+class ColumnLaw(NamedTuple):
+    """The prior of whole columns and the likelihood's numbers, as these moves read them."""
+
+    potential: np.ndarray  # λ_m for m = 0 … N (λ_0 is not used)
+    sums: np.ndarray  # cumulative weights C(N, m) e^{λ_m} of m = 1 … N, in some unit
+    log_mass: float  # log Σ_m C(N, m) e^{λ_m}
+    capacity: int
+    sigma_x: float
+    sigma_a: float
+    dimensions: float
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def log_evidence(C, T, k, law):
+    """log P(X | Z) but for what all Z have in common, from C = ZᵀZ and T = ZᵀX.
+
+    K D log(σ_x/σ_a) − D/2 log|C + rI| + ‖L⁻¹T‖² / 2σ_x²,  C + rI = L Lᵀ
+    """
+    r = (law.sigma_x / law.sigma_a) ** 2
+    d = T.shape[1]
+    L = np.empty((k, k))
+    Y = np.empty((k, d))
+    log_det = 0.0
+    explained = 0.0
+    for i in range(k):
+        for c in range(d):
+            Y[i, c] = T[i, c]
+        for j in range(i):
+            total = C[i, j]
+            for h in range(j):
+                total -= L[i, h] * L[j, h]
+            a = total / L[j, j]
+            L[i, j] = a
+            for c in range(d):
+                Y[i, c] -= a * Y[j, c]
+        total = C[i, i] + r
+        for h in range(i):
+            total -= L[i, h] * L[i, h]
+        if not total > 0.0:
+            return -np.inf
+        log_det += np.log(total)
+        root = np.sqrt(total)
+        L[i, i] = root
+        for c in range(d):
+            Y[i, c] /= root
+            explained += Y[i, c] * Y[i, c]
+    return (
+        k * law.dimensions * np.log(law.sigma_x / law.sigma_a)
+        - 0.5 * law.dimensions * log_det
+        + 0.5 * explained / (law.sigma_x * law.sigma_x)
+    )
+
+
+@njit(cache=True, nogil=True)
+def draw_column(rng, law, v):
+    """Fill v from the prior's law of one column, e^{λ_m} over its mass; returns its log density."""
+    n = v.shape[0]
+    m = 1 + int(np.searchsorted(law.sums, rng.random() * law.sums[-1], side="right"))
+    left = min(m, n)
+    log_density = law.potential[left] - law.log_mass
+    for i in range(n):  # selection sampling: every subset of m rows is as likely as any other
+        v[i] = 0
+        if rng.random() * (n - i) < left:
+            v[i] = 1
+            left -= 1
+    return log_density
+
+
+@njit(cache=True, nogil=True)
+def add_column(X, rows, k, v):
+    """Append column v as number k to Z, m, C and T, for which there is room."""
+    rows.C[k, : k + 1] = 0.0
+    rows.T[k] = 0.0
+    t = rows.T[k]
+    for n in range(X.shape[0]):
+        z = rows.Z[n]
+        z[k] = v[n]
+        if v[n]:
+            for j in range(k + 1):
+                rows.C[k, j] += z[j]
+            for c in range(X.shape[1]):
+                t[c] += X[n, c]
+    rows.C[:k, k] = rows.C[k, :k]
+    rows.m[k] = rows.C[k, k]
+    rows.S[k, : k + 1] = 0.0  # S and G are made afresh by the next sweep
+    rows.S[: k + 1, k] = 0.0
+    rows.G[k, : k + 1] = 0.0
+    rows.G[: k + 1, k] = 0.0
+
+
+@njit(cache=True, nogil=True)
+def turn(X, rows, k, e, d):
+    """Replace column e by e ⊕ d = e + d − 2 e∘d in Z, m, C and T."""
+    both = np.zeros(k)
+    shared = np.zeros(X.shape[1])
+    for n in range(X.shape[0]):
+        z = rows.Z[n]
+        if z[d]:
+            if z[e]:
+                for j in range(k):
+                    both[j] += z[j]
+                for c in range(X.shape[1]):
+                    shared[c] += X[n, c]
+            z[e] = 1 - z[e]
+    m = rows.m[e] + rows.m[d] - 2.0 * both[e]
+    for j in range(k):
+        rows.C[e, j] += rows.C[d, j] - 2.0 * both[j]
+    rows.C[e, e] = m
+    rows.C[:k, e] = rows.C[e, :k]
+    rows.m[e] = m
+    for c in range(X.shape[1]):
+        rows.T[e, c] += rows.T[d, c] - 2.0 * shared[c]
+
+
+@njit(cache=True, nogil=True)
+def sum_again(X, rows, e):
+    """T of column e from its rows: turns add sums to sums, and with them their errors, which would
+    otherwise grow like Fibonacci's numbers."""
+    t = rows.T[e]
+    t[:] = 0.0
+    for n in range(X.shape[0]):
+        if rows.Z[n, e]:
+            for c in range(X.shape[1]):
+                t[c] += X[n, c]
+
+
+@njit(cache=True, nogil=True)
+def flip_members(X, rows, k, d, flips):
+    """Make the flips of the rows that have d, in Z, C, T and m."""
+    for n in range(X.shape[0]):
+        if rows.Z[n, d]:
+            for side in range(2):
+                if flips[n, side] >= 0:
+                    flip(rows, n, X[n], k, flips[n, side])
+    for j in range(k):
+        rows.m[j] = rows.C[j, j]
+
+
+@njit(cache=True, nogil=True)
+def undo(rows, d, first, second, recoded, flips):
+    """The bits of Z as they were before turns and flips."""
+    for n in range(rows.Z.shape[0]):
+        z = rows.Z[n]
+        if z[d]:
+            if first >= 0:
+                z[first] = 1 - z[first]
+            if second >= 0:
+                z[second] = 1 - z[second]
+            if recoded:
+                for side in range(2):
+                    if flips[n, side] >= 0:
+                        z[flips[n, side]] = 1 - z[flips[n, side]]
+
+
+@njit(cache=True, nogil=True)
+def pick_member(rng, Z, d, m):
+    """A random one of the m rows that have d."""
+    left = int(rng.random() * m)
+    for n in range(Z.shape[0]):
+        if Z[n, d]:
+            if left == 0:
+                return n
+            left -= 1
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def shuffle(rng, rows, k):
+    """A random order of the columns, so that it tells nothing of how they came to be."""
+    for i in range(k - 1, 0, -1):
+        j = int(rng.random() * (i + 1))
+        if j != i:
+            swap_features(rows, k, i, j)
+
+
+@njit(cache=True, nogil=True)
+def bring(rng, X, rows, k, law, kind, born, v):
+    """Bring the column that a move is about to the last place, made new if it is born.
+
+    Returns log [probability to undo ÷ probability to do] of what was chosen so far.
+    """
+    if not born:
+        swap_features(rows, k, int(rng.random() * k), k - 1)
+        if kind in (DROP, DISSOLVE):
+            return law.potential[int(rows.m[k - 1])] - law.log_mass
+        return 0.0
+    log_q = 0.0
+    if kind == RESIDUE:
+        seed = int(rng.random() * X.shape[0])
+        log_q -= residue_column(rng, X, rows, k, law, seed, v, True)
+        log_q += np.log(X.shape[0] / v.sum())  # the seed: one of N, and one of m on the way back
+    else:
+        log_q -= draw_column(rng, law, v)
+    add_column(X, rows, k, v)
+    return log_q
+
+
+@njit(cache=True, nogil=True)
+def leave_to_urn(rng, X, rows, whole, law, born, flips):
+    """Code the rows of the last column anew; returns log [undo ÷ do].
+
+    Dying, the rows' new codes follow their fit and the way back is the urn's; born, vice versa.
+    """
+    d = whole - 1
+    if born:
+        log_q = -flips_from_urn(rng, rows.Z, d, flips, True)
+        flip_members(X, rows, whole, d, flips)
+        return log_q + code_anew(rng, X, rows, whole, law, flips, False)
+    log_q = -code_anew(rng, X, rows, whole, law, flips, True)
+    flip_members(X, rows, whole, d, flips)
+    return log_q + flips_from_urn(rng, rows.Z, d, flips, False)
+
+
+@njit(cache=True, nogil=True)
+def potentials(law, m, k):
+    """Σ_k λ_{m_k}, or −∞ where a column is empty."""
+    total = 0.0
+    for j in range(k):
+        if m[j] == 0.0:
+            return -np.inf
+        total += law.potential[int(m[j])]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def attempt(rng, X, rows, k, law, now, kind, born, v, flips):
+    """Propose a move of this kind and take it or not; returns K, log evidence and whether."""
+    before = potentials(law, rows.m, k)
+    log_q = bring(rng, X, rows, k, law, kind, born, v)
+    whole = k + 1 if born else k
+    after = k if kind == TURN else (k + 1 if born else k - 1)
+    d = whole - 1
+    C, T, m = rows.C[:whole, :whole].copy(), rows.T[:whole].copy(), rows.m[:whole].copy()
+    first = -1
+    second = -1
+    if kind in (TURN, DROP):
+        partners = 1 + int(2.0 * rng.random()) if kind == TURN else int(3.0 * rng.random())
+        if partners > d:
+            if born:
+                rows.Z[:, d] = 0
+            return k, now, False
+        if partners > 0:
+            first = int(rng.random() * d)
+            turn(X, rows, whole, first, d)
+        if partners > 1:
+            second = int(rng.random() * (d - 1))
+            second += second >= first
+            turn(X, rows, whole, second, d)
+    elif kind == DISSOLVE:
+        log_q += leave_to_urn(rng, X, rows, whole, law, born, flips)
+    elif not born:
+        seed = pick_member(rng, rows.Z, d, rows.m[d])
+        for n in range(X.shape[0]):
+            v[n] = rows.Z[n, d]
+        log_q += residue_column(rng, X, rows, d, law, seed, v, False)
+        log_q -= np.log(X.shape[0] / rows.m[d])
+    log_ratio = potentials(law, rows.m, after) - before + log_q
+    if kind != TURN:
+        free = 1.0 if law.capacity < 0 else float(law.capacity - d)
+        odds = np.log(free / whole * (1.0 - BIRTHS[kind]) / BIRTHS[kind])
+        log_ratio += odds if born else -odds
+    there = now
+    if log_ratio > -np.inf:
+        there = log_evidence(rows.C, rows.T, after, law)
+        log_ratio += there - now
+    if np.log(1.0 - rng.random()) < log_ratio:
+        if first >= 0:
+            sum_again(X, rows, first)
+        if second >= 0:
+            sum_again(X, rows, second)
+        if after < whole:
+            rows.Z[:, d] = 0
+        return after, there, True
+    undo(rows, d, first, second, kind == DISSOLVE, flips)
+    rows.C[:whole, :whole] = C
+    rows.T[:whole] = T
+    rows.m[:whole] = m
+    if born:
+        rows.Z[:, d] = 0
+    return k, now, False
+
+
+@njit(cache=True, nogil=True)
+def column_moves(rng, X, rows, k, law, attempts, shares):
+    """A number of attempts; returns the arrays, K, and how many of each kind were taken.
+
+    C and T are right afterwards, S and G are not.
+    """
+    taken = np.zeros(4, np.int64)
+    v = np.zeros(X.shape[0], np.uint8)
+    flips = np.zeros((X.shape[0], 2), np.int64)
+    now = log_evidence(rows.C, rows.T, k, law)
+    for _ in range(attempts):
+        u = rng.random() - shares[TURN]
+        kind = TURN
+        while u >= 0.0 and kind < RESIDUE:
+            kind += 1
+            u -= shares[kind]
+        born = rng.random() < BIRTHS[kind]
+        if not born and k == 0:
+            continue
+        if born and law.capacity >= 0 and k >= law.capacity:
+            continue
+        if k + 1 > rows.m.shape[0]:
+            rows = grow(rows, k + 1)
+        k, now, accepted = attempt(rng, X, rows, k, law, now, kind, born, v, flips)
+        taken[kind] += accepted
+    shuffle(rng, rows, k)
+    return rows, k, taken

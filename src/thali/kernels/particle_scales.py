@@ -1,0 +1,122 @@
+r"""The scales of many particles: log P(X | Z, σ_x, σ_a) of each, and a slice step on log σ.
+
+Both read a particle's C = ZᵀZ and T = ZᵀX only, through the eigenvalues of C (``evidence``), so
+that a value of σ costs O(K). A changed σ changes r, and S and G are made afresh.
+"""
+
+from __future__ import annotations
+
+from math import lgamma
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from thali.kernels.evidence import log_evidence, spectrum
+from thali.kernels.maintained_rows import Rows, refresh
+
+FIXED, GAMMA, INVERSE_GAMMA = 0, 1, 2
+FINEST = 1e-6  # of σ_x/σ_a: what is finer is lost in double precision, and its law is cut there
+NARROWEST = 1e-15  # of a slice, where the value stays as it is
+
+
+class ScaleLaw(NamedTuple):
+    """The law of a scale as numbers: which family, its shape, and its rate or scale."""
+
+    family: int
+    shape: float
+    other: float
+
+
+class Seen(NamedTuple):
+    """The rows seen so far: their number, their sum of squares, and D of the data."""
+
+    n: int
+    squares: float
+    dimensions: float
+
+
+@njit(cache=True, nogil=True)
+def rows_of(particles, p):
+    """One particle's arrays as the kernels of a single matrix take them (there is no Z)."""
+    none = np.zeros((0, 0), np.uint8)
+    return Rows(
+        none, particles.m[p], particles.C[p], particles.T[p], particles.S[p], particles.G[p]
+    )
+
+
+@njit(cache=True, nogil=True)
+def log_evidences(particles, seen, sigma_x, sigma_a, out, first, last):
+    """Fill log P(X | Z, σ_x, σ_a) of each particle."""
+    for p in range(first, last):
+        k = particles.k[p]
+        d, t = spectrum(particles.C[p, :k, :k].copy(), particles.T[p, :k])
+        out[p] = log_evidence(d, t, seen.squares, seen.n, seen.dimensions, sigma_x[p], sigma_a[p])
+
+
+@njit(cache=True, nogil=True)
+def log_law(law, value):
+    """Log density of a scale at ``value``; an inverse gamma is the law of its square."""
+    if law.family == GAMMA:
+        constant = law.shape * np.log(law.other) - lgamma(law.shape)
+        return constant + (law.shape - 1.0) * np.log(value) - law.other * value
+    constant = np.log(2.0) + law.shape * np.log(law.other) - lgamma(law.shape)
+    return constant - (2.0 * law.shape + 1.0) * np.log(value) - law.other / (value * value)
+
+
+@njit(cache=True, nogil=True)
+def log_target(at, which, law, d, t, seen, sigma_x, sigma_a):
+    """Log density of log σ at ``at`` given the rest: law, evidence, and the Jacobian e^at."""
+    if not -300.0 < at < 300.0:
+        return -np.inf
+    value = np.exp(at)
+    if which == 0:
+        sigma_x = value
+    else:
+        sigma_a = value
+    if sigma_x < FINEST * sigma_a:
+        return -np.inf
+    evidence = log_evidence(d, t, seen.squares, seen.n, seen.dimensions, sigma_x, sigma_a)
+    value = log_law(law, value) + evidence + at
+    return -np.inf if np.isnan(value) else value
+
+
+@njit(cache=True, nogil=True)
+def slice_scale(rng, which, law, d, t, seen, sigma_x, sigma_a, width):
+    """One slice step (Neal 2003) on the logarithm of σ_x (0) or σ_a (1); returns the new value."""
+    old = sigma_x if which == 0 else sigma_a
+    at = np.log(old)
+    level = log_target(at, which, law, d, t, seen, sigma_x, sigma_a) + np.log(1.0 - rng.random())
+    left = at - width * rng.random()
+    right = left + width
+    while log_target(left, which, law, d, t, seen, sigma_x, sigma_a) > level:
+        left -= width
+    while log_target(right, which, law, d, t, seen, sigma_x, sigma_a) > level:
+        right += width
+    while right - left > NARROWEST * (1.0 + abs(at)):
+        proposal = left + (right - left) * rng.random()
+        if log_target(proposal, which, law, d, t, seen, sigma_x, sigma_a) >= level:
+            return np.exp(proposal)
+        if proposal < at:
+            left = proposal
+        else:
+            right = proposal
+    return old
+
+
+@njit(cache=True, nogil=True)
+def move_scales(rng, particles, seen, law_x, law_a, sigma_x, sigma_a, first, last):
+    """Update σ_x and σ_a of each particle where they have laws; S and G follow."""
+    for p in range(first, last):
+        k = particles.k[p]
+        rows = rows_of(particles, p)
+        d, t = spectrum(particles.C[p, :k, :k].copy(), particles.T[p, :k])
+        # the standard deviations of log σ when K is settled: 1/√(2nD) and 1/√(2KD)
+        if law_x.family != FIXED:
+            width = min(1.0, 3.0 / np.sqrt(2.0 * seen.n * seen.dimensions))
+            sigma_x[p] = slice_scale(rng, 0, law_x, d, t, seen, sigma_x[p], sigma_a[p], width)
+        if law_a.family != FIXED:
+            width = min(1.0, 3.0 / np.sqrt(2.0 * (k + 1) * seen.dimensions))
+            sigma_a[p] = slice_scale(rng, 1, law_a, d, t, seen, sigma_x[p], sigma_a[p], width)
+        refresh(rows, k, (sigma_x[p] / sigma_a[p]) ** 2)
+        particles.lost[p] = 0.0

@@ -1,0 +1,288 @@
+"""The particle filter against exact enumeration on tiny data, and against its own mutants.
+
+For any number of particles, (estimate of P(X)) × Σ_i W_i f(Z_i) has mean P(X) E[f | X] exactly.  So
+over independent runs, with e = E[f | X, K ≤ cap] known from enumeration,
+
+    mean of  P̂(X)/P(X) · Σ_i W_i 1{K_i ≤ cap} (f(Z_i) − e) = 0,   and with f − e = 1 it is 1,
+
+where P(X) is the enumerated part K ≤ cap.  Few particles and many runs are then a test without
+any bias: nothing has to converge.  The runs are independent, and their spread tells the error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import oracles
+import pytest
+from oracles import PriorSpec
+from scipy import stats
+from statistical import test_enumeration
+from statistical.budget import TESTS, alarms, batch_means, judge, p_value_of_difference, pooled
+from statistical.mutants import mutate
+from statistical.test_enumeration import Case, library_likelihood, library_prior, specs
+
+import thali
+from thali.data import Data
+from thali.model import Model
+from thali.starts import empty_start
+
+
+@dataclass(frozen=True)
+class Filtering:
+    case: Case
+    proposal: str = "conditional"
+    passes: int = 1
+    particles: int = 150
+    runs: int = 60
+
+
+CASES = {
+    f"N={n} {kind} {proposal} {label}": Filtering(
+        Case(n, specs(alpha)[kind]), proposal, particles=150 if proposal == "conditional" else 300
+    )
+    for n, kind, proposal, label, alpha in [
+        (2, "ibp", "conditional", "α=3", 3.0),
+        (3, "ibp", "conditional", "α=1", 1.0),
+        (4, "ibp", "conditional", "α=1", 1.0),
+        (3, "ibp", "prior", "α=1", 1.0),
+        (4, "two_parameter", "conditional", "α=1", 1.0),
+        (3, "two_parameter", "prior", "α=0.5", 0.5),
+        (4, "finite", "conditional", "α=1", 1.0),
+        (3, "finite", "prior", "α=3", 3.0),
+        (3, "ibp", "conditional", "α~Gamma", (1.0, 1.0)),
+        (3, "finite", "conditional", "α~Gamma", (1.0, 1.0)),
+    ]
+}
+CASES["N=3 ibp two passes"] = Filtering(Case(3, PriorSpec("ibp", 1.0)), passes=2, particles=100)
+CASES["N=3 two_parameter two passes α~Gamma"] = Filtering(
+    Case(3, PriorSpec("two_parameter", (1.0, 1.0), beta=0.4)), passes=2, particles=100
+)
+CASES["N=2 ibp σ inferred"] = Filtering(
+    Case(2, PriorSpec("ibp", (1.0, 1.0)), infer_sigmas=True), particles=200
+)
+CASES["N=3 two_parameter σ inferred, two passes"] = Filtering(
+    Case(3, PriorSpec("two_parameter", (1.0, 1.0), beta=0.4), infer_sigmas=True),
+    passes=2,
+    particles=100,
+)
+LONG = {
+    "N=4 two_parameter conditional α=1",
+    "N=2 ibp conditional α=3",
+    "N=3 two_parameter two passes α~Gamma",
+    "N=3 finite conditional α~Gamma",
+    "N=3 two_parameter σ inferred, two passes",
+}
+FLAT = {
+    f"{kind} {proposal}": (kind, proposal)
+    for kind in ("ibp", "two_parameter", "finite")
+    for proposal in ("conditional", "prior")
+}
+
+
+@cache
+def exact_answer(case):
+    return test_enumeration.exact_answer(case)
+
+
+def populations(model, data, engine, runs, seed):
+    """The final population of many independent runs, by the engine's own steps."""
+    start = empty_start(None, model, data)
+    for sequence in np.random.SeedSequence(seed).spawn(runs):
+        rng = np.random.default_rng(sequence)
+        state = engine.begin(rng, model, data, start)
+        for _ in range(engine.steps(data)):
+            engine.step(rng, model, data, state)
+        yield engine.population(rng, model, data, state), list(state.hyper)
+
+
+def features_of(population, names, n):
+    """K, every entry of ZZᵀ, and the hyperparameters of each particle: name -> (P,)."""
+    Z = [np.unpackbits(z, axis=0, count=n).astype(float) for z in population.Z]
+    gram = np.array([z @ z.T for z in Z])
+    found = {f"E[ZZ']_{i}{j}": gram[:, i, j] for i in range(n) for j in range(i, n)}
+    found["K"] = population.scalars[:, 0]
+    return found | {name: population.scalars[:, 2 + i] for i, name in enumerate(names)}
+
+
+def check(filtering, seed, engine=thali.ParticleFilter):
+    """P-values of the evidence and of every compared mean."""
+    case = filtering.case
+    exact = exact_answer(case)
+    cap = len(exact.k_probabilities) - 1
+    data = Data.validate(case.X)
+    model = Model(library_prior(case.prior), library_likelihood(case)).resolve(data)
+    settings = engine(filtering.particles, filtering.proposal, 0.8, filtering.passes)
+    truths = {f"E[ZZ']_{i}{j}": exact.gram[i, j] for i in range(case.n) for j in range(i, case.n)}
+    truths["K"] = exact.k_probabilities @ np.arange(cap + 1)
+    cells = pooled(exact.k_probabilities)
+    series = {name: [] for name in truths} | {f"P(K in {cell})": [] for cell in cells}
+    series |= {"evidence": []}
+    if isinstance(case.prior.alpha, tuple):
+        truths["alpha"], series["alpha"] = exact.alpha, []
+    for population, names in populations(model, data, settings, filtering.runs, seed):
+        ratio = np.exp(population.log_evidence - exact.log_evidence)
+        values = features_of(population, names, case.n)
+        within = ratio * population.weights * (values["K"] <= cap)
+        series["evidence"].append(within.sum())
+        for name, truth in truths.items():
+            series[name].append(within @ (values[name] - truth))
+        for cell in cells:
+            share = exact.k_probabilities[cell].sum()
+            series[f"P(K in {cell})"].append(within @ (np.isin(values["K"], cell) - share))
+    return {
+        name: p_value_of_runs(values, 1.0 if name == "evidence" else 0.0)
+        for name, values in series.items()
+    }
+
+
+def p_value_of_runs(values, truth):
+    """Student's t over independent runs."""
+    return float(stats.ttest_1samp(values, truth).pvalue)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in CASES]
+)
+def test_filter_agrees_with_enumeration(name, seed):
+    judge("particle_filter", check(CASES[name], seed))
+
+
+@pytest.mark.parametrize("name", FLAT)
+def test_a_flat_likelihood_gives_back_the_prior(name, seed):
+    """σ_x so large that data say nothing: the weights stay equal, K and ZZᵀ follow the prior."""
+    kind, proposal = FLAT[name]
+    spec = specs(1.0)[kind]
+    n, runs, particles = 6, 25, 400
+    data = Data.validate(np.random.default_rng(seed).normal(size=(n, 2)))
+    model = Model(library_prior(spec), thali.LinearGaussian(sigma_x=1e4, sigma_a=1e-2))
+    engine = thali.ParticleFilter(particles, proposal)
+    rng = np.random.default_rng(seed)
+    if kind == "finite":
+        truth = [oracles.simulate_finite(rng, n, 1.0, spec.n_features) for _ in range(10_000)]
+    else:
+        truth = [oracles.simulate_buffet(rng, n, 1.0, spec.beta) for _ in range(10_000)]
+    expected = {"K": np.array([Z.any(axis=0).sum() for Z in truth], float)}
+    grams = np.array([Z @ Z.T for Z in truth], float)
+    found = {"K": [], "last": [], "shared": []}
+    expected |= {"last": grams[:, -1, -1], "shared": grams[:, 0, -1]}
+    for population, names in populations(model, data, engine, runs, seed):
+        assert np.allclose(population.weights * len(population.weights), 1.0, atol=1e-3)
+        values = features_of(population, names, n)
+        for ours, theirs in (
+            ("K", "K"),
+            ("last", f"E[ZZ']_{n - 1}{n - 1}"),
+            ("shared", "E[ZZ']_05"),
+        ):
+            found[ours].append(values[theirs])
+    p_values = {
+        name: p_value_of_difference(np.concatenate(found[name]), expected[name]) for name in found
+    }
+    judge("particle_filter", p_values)
+
+
+@pytest.mark.slow
+def test_filter_agrees_with_the_gibbs_sampler(seed):
+    """Ten rows, by the means over independent filters, each weighted by its evidence."""
+    rng = np.random.default_rng(seed)
+    X = _data(rng)
+    prior, likelihood = thali.IBP(alpha=1.5), thali.LinearGaussian(sigma_x=0.6, sigma_a=0.9)
+    gibbs = thali.LatentFeatures(
+        prior,
+        likelihood,
+        thali.CollapsedGibbs(sweeps=6000, burn_in=1000, chains=2),
+        random_state=seed,
+        progress=False,
+    ).fit(X)
+    K = gibbs.history_["n_features"][:, 1000:]
+    shared = np.array([(d.Z[0] & d.Z[1]).sum() for d in gibbs.draws()], float).reshape(K.shape)
+    data = Data.validate(X)
+    engine = thali.ParticleFilter(particles=100, passes=2)
+    logs, means = [], []
+    for population, names in populations(Model(prior, likelihood), data, engine, 60, seed):
+        values = features_of(population, names, len(X))
+        logs.append(population.log_evidence)
+        means.append([population.weights @ values["K"], population.weights @ values["E[ZZ']_01"]])
+    ratio = np.exp(np.array(logs) - max(logs))
+    ratio /= ratio.mean()
+    p_values = {}
+    for name, chain, i in (("K", K, 0), ("shared", shared, 1)):
+        # the weighted mean of means; its spread is that of ratio · (mean − grand mean)
+        each = np.array(means)[:, i]
+        grand = float((ratio * each).mean())
+        p_values[name] = p_value_of_ratio(ratio * (each - grand), chain, grand)
+    judge("particle_filter", p_values)
+
+
+def p_value_of_ratio(residuals, chain, grand):
+    """Independent residuals of a ratio against a chain cut into batches."""
+    batches = batch_means(chain, 50)
+    spread = np.hypot(residuals.std() / np.sqrt(len(residuals)), batches.std() / np.sqrt(50))
+    return float(2.0 * stats.t.sf(abs(grand - batches.mean()) / spread, 49))
+
+
+def _data(rng):
+    Z = (rng.random((10, 3)) < 0.5).astype(float)
+    return Z @ rng.normal(size=(3, 4)) + 0.6 * rng.normal(size=(10, 4))
+
+
+def test_the_budget_counts_these_tests():
+    assert TESTS["particle_filter"] == len(CASES) + len(FLAT) + 1
+
+
+# ---- mutants ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("filters")
+
+
+KERNELS = {
+    "the probability of the proposal forgotten": [
+        ("log_prior_ratio += odds[i] + np.log1p(np.exp(-log_ratio))", "log_prior_ratio += odds[i]"),
+        ("            log_prior_ratio += np.log1p(np.exp(log_ratio))\n", "            pass\n"),
+    ],
+    "the chance of no new dish forgotten": [
+        (
+            "return new, log_no_new_dish(row) + top + np.log(total)",
+            "return new, top + np.log(total)",
+        )
+    ],
+    "a new dish that nothing is learnt of": [
+        ("S[a, a] = (r * V_old + new - 1.0) / (r * rV)", "S[a, a] = 1.0 / r")
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (i > 0)) for i, name in enumerate(KERNELS)],
+)
+def test_enumeration_catches_a_broken_kernel(name, folder, monkeypatch, seed):
+    import sys
+
+    import thali.kernels
+
+    broken = mutate("thali.kernels.particle_rows", KERNELS[name], folder)
+    monkeypatch.setitem(sys.modules, "thali.kernels.particle_rows", broken)
+    monkeypatch.setattr(thali.kernels, "particle_rows", broken, raising=False)
+    assert alarms(check(CASES["N=4 ibp conditional α=1"], seed))
+
+
+def test_enumeration_catches_weights_that_outlive_resampling(folder, monkeypatch, seed):
+    from thali.engines import particle_filter
+
+    old = "    state.log_weights = np.full(len(weights), -np.log(len(weights)))\n"
+    broken = mutate("thali.engines.particles", [(old, "")], folder)
+    monkeypatch.setattr(particle_filter, "resample", broken.resample)
+    assert alarms(check(CASES["N=3 ibp prior α=1"], seed))
+
+
+def test_enumeration_catches_scales_without_their_weights(folder, seed):
+    """Scales drawn near a guess, taken for draws from their law."""
+    change = ("log_p - (np.logaddexp(log_p, log_bell) - np.log(2.0))", "np.zeros(count)")
+    broken = mutate("thali.engines.particle_filter", [change], folder)
+    assert alarms(check(CASES["N=2 ibp σ inferred"], seed, broken.ParticleFilter))
