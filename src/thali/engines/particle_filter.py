@@ -43,7 +43,7 @@ from thali.engines.particles import (
     shrink,
     weigh,
 )
-from thali.hyperparameters import InverseGamma, Law
+from thali.hyperparameters import Gamma, InverseGamma, Law
 from thali.likelihoods.base import Collapsed, GaussianRows
 from thali.likelihoods.linear_gaussian import FINEST
 from thali.model import Model

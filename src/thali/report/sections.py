@@ -360,7 +360,7 @@ def reading(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Markup
     nodes = not hasattr(model, "sigma_x_")
     made = (
         "A noisy or: a row of the data is a node, and each of the hidden causes A that act on it "
-        "(Z says which) brings it on with probability λ in the columns in which the cause is active."
+        "(Z says which) brings it on with probability λ wherever the cause is active."
         if nodes
         else "X = Z A + noise: a row of the data X is the sum of the features A that it has "
         "(Z says which: 1 or 0), plus noise."
