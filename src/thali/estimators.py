@@ -310,7 +310,7 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return self.fit(X, y, **fit_params).transform(X)
 
     def inverse_transform(self, Z: Any) -> np.ndarray:
-        """The data that assignments Z (n, K) stand for: Z @ components_ + mean_.
+        """The data expected of assignments Z (n, K): Z @ components_ + mean_ for linear models.
 
         Where the likelihood has amounts (``weights_``), Z is a matrix of amounts.
         """
@@ -320,7 +320,8 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             raise ValueError(
                 f"Z has {Z.shape[1]} columns but the model {self.n_features_} features."
             )
-        return Z @ self.components_ + self.mean_
+        likelihood: Any = self._model.at(self._hyper).likelihood
+        return likelihood.mean(Z, self.components_) + self.mean_
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean log predictive density of the rows of X, averaged over draws (log-mean-exp).

@@ -29,6 +29,7 @@ TESTS = {  # family -> how many tests judge p-values in it; each family asserts 
     "enumeration": 86,
     "prior_recovery": 18,
     "geweke": 8,
+    "noisy_or": 31,
     "particle_filter": 21,
     "missing": 20,
     "uncollapsed": 26,

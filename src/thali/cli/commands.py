@@ -175,7 +175,7 @@ def fit(
     init: Annotated[
         str | None,
         _inference(
-            help="race, ica, sparse_ica, prior, empty, a .thali file, or a table of 0 and 1 (race)."
+            help="race, ica, sparse_ica, patterns, prior, empty, or a file: .thali or a 0/1 table."
         ),
     ] = None,
     particles: Annotated[

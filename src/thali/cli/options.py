@@ -38,6 +38,7 @@ class Likelihood(StrEnum):
     linear_gaussian = "linear-gaussian"
     nonnegative_linear_gaussian = "nonnegative-linear-gaussian"
     sparse_factor = "sparse-factor"
+    noisy_or = "noisy-or"
 
 
 class Engine(StrEnum):
@@ -76,18 +77,14 @@ def read_prior(name: Prior, alpha: float | None, beta: float | None, features: i
 def read_likelihood(
     name: Likelihood, sigma_x: float | None, sigma_a: float | None, slab: str | None
 ) -> Any:
-    import thali
+    from thali.choices import LIKELIHOODS, named
 
-    scales = given(sigma_x=sigma_x, sigma_a=sigma_a)
-    if name is Likelihood.sparse_factor:
-        return thali.SparseFactor(**given(slab=slab), **scales)
-    if slab is not None:
-        raise ValueError(f"--slab belongs to --likelihood sparse-factor; {name.value} has none.")
-    classes = {
-        Likelihood.linear_gaussian: thali.LinearGaussian,
-        Likelihood.nonnegative_linear_gaussian: thali.NonnegativeLinearGaussian,
-    }
-    return classes[name](**scales)
+    likelihood = named("likelihood", name.value, LIKELIHOODS)
+    settings = given(sigma_x=sigma_x, sigma_a=sigma_a, slab=slab)
+    for setting in settings:
+        if not hasattr(likelihood, setting):
+            raise ValueError(f"--{setting.replace('_', '-')}: {name.value} has no such setting.")
+    return likelihood.replace(**settings)
 
 
 def given(**options: Any) -> dict[str, Any]:

@@ -68,6 +68,10 @@ class Conditional(FeatureLikelihood):
     def log_likelihood(self, X: Any, Z: Any, A: Any) -> float:
         """log P(X | Z, A)."""
 
+    def mean(self, Z: Any, A: Any) -> np.ndarray:
+        """E[X | Z, A]: Z A, unless the likelihood says otherwise."""
+        return np.asarray(Z, float) @ np.asarray(A, float)
+
 
 Parameters = dict[str, np.ndarray]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from thali.plots.reading import SCALARS, kept
+from thali.plots.reading import SCALARS, kept, scalars_of
 
 from .markup import plural
 
@@ -43,8 +43,8 @@ class Verdict(NamedTuple):
 
 
 def scalars(model: LatentFeatures) -> list[Scalar]:
-    """The five recorded scalars with their diagnostics, posterior mean and 90% interval."""
-    return [_scalar(model, name) for name in SCALARS]
+    """The recorded scalars with their diagnostics, posterior mean and 90% interval."""
+    return [_scalar(model, name) for name in scalars_of(model)]
 
 
 def _scalar(model: LatentFeatures, name: str) -> Scalar:

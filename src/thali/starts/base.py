@@ -10,7 +10,7 @@ import numpy as np
 
 from thali.model import Model
 
-NAMES = ("race", "ica", "sparse_ica", "columns", "prior", "empty")
+NAMES = ("race", "ica", "sparse_ica", "columns", "patterns", "prior", "empty")
 
 
 @dataclass(frozen=True)
