@@ -110,7 +110,7 @@ def telling_rows(model: LatentFeatures, n_rows: int) -> np.ndarray:
 def reconstruct(model: LatentFeatures, rows: np.ndarray) -> np.ndarray:
     """What is expected of some rows only, since all of them may not fit in memory."""
     amounts = getattr(model, "amounts_", model.Z_)  # where the likelihood has them
-    return model.inverse_transform(weights[rows])
+    return model.inverse_transform(amounts[rows])
 
 
 def data_of(model: LatentFeatures) -> np.ndarray:
