@@ -326,4 +326,5 @@ def scale_law(law: Law | None) -> Any:
         return kernel.ScaleLaw(kernel.FIXED, 0.0, 0.0)
     if isinstance(law, InverseGamma):
         return kernel.ScaleLaw(kernel.INVERSE_GAMMA, float(law.shape), float(law.scale))
+    assert isinstance(law, Gamma)  # a scale has no other law
     return kernel.ScaleLaw(kernel.GAMMA, float(law.shape), float(law.rate))
