@@ -68,8 +68,10 @@ def against_textbook(quick: bool) -> None:
         def step(data=data, model=model, engine=engine, rng=rng, state=state) -> None:
             engine.step(rng, model, data, state)
 
-        def slow(rng=rng, X=X, Z=Z, Y=Y) -> None:
-            textbook.sweep(rng, X, Z.astype(int), Y.astype(int), **RATES, alpha=1.0)
+        whole_Z, whole_Y = Z.astype(int), Y.astype(int)
+
+        def slow(rng=rng, X=X, Z=whole_Z, Y=whole_Y) -> None:
+            textbook.sweep(rng, X, Z, Y, **RATES, alpha=1.0)
 
         ours = fastest(step, 100 if quick else 400)
         theirs = fastest(slow, 1 if quick else 3)

@@ -210,10 +210,67 @@ class Spectrum:
     of_class: NDArray[np.int64]  # which distinct G each class has
     D: int
 
+    @property
+    def size(self) -> int:
+        """How many entries were observed."""
+        return self.G.shape[1] * self.D
+
     def log_likelihood(self, sigma_x: float, sigma_a: float) -> Floats:
         """log N(X; 0, σ_x² I + σ_a² G) of every distinct G."""
         v = sigma_x**2 + sigma_a**2 * self.eigenvalues
         return -0.5 * (self.D * np.log(2 * np.pi * v) + self.rotated / v).sum(axis=1)
+
+
+@dataclass(frozen=True)
+class MaskedSpectrum:
+    """The same where entries are missing (NaN): each column has the G of its observed rows.
+
+    ``D`` is 0, which leaves the determinant out of the bound of what is cut off: columns differ
+    in it. The bound is then that of a density alone, (2πσ_x²)^{−size/2}, and so a loose one.
+    """
+
+    G: Floats
+    columns: list[Spectrum]  # of each column's observed rows, G among them cut to those
+    of_class: NDArray[np.int64]
+    eigenvalues: Floats
+    D: int = 0
+
+    @property
+    def size(self) -> int:
+        return sum(column.size for column in self.columns)
+
+    def log_likelihood(self, sigma_x: float, sigma_a: float) -> Floats:
+        return sum(
+            (column.log_likelihood(sigma_x, sigma_a) for column in self.columns),
+            start=np.zeros(len(self.G)),
+        )
+
+
+def masked_spectrum(X: NDArray, cap: int) -> MaskedSpectrum:
+    """The Gram matrices of all classes, decomposed for each column without its missing rows."""
+    whole = spectrum(np.zeros(np.shape(X)), cap)
+    columns = []
+    for x in np.asarray(X, dtype=np.float64).T:
+        seen = np.flatnonzero(~np.isnan(x))
+        part = whole.G[:, seen[:, None], seen]
+        eigenvalues, U = np.linalg.eigh(part)
+        rotated = (np.einsum("gni,n->gi", U, x[seen])) ** 2
+        columns.append(Spectrum(part, np.maximum(eigenvalues, 0.0), rotated, whole.of_class, 1))
+    return MaskedSpectrum(whole.G, columns, whole.of_class, whole.eigenvalues)
+
+
+def law_of_entry(
+    X: NDArray, G: NDArray, n: int, d: int, sigma_x: float, sigma_a: float
+) -> tuple[Floats, Floats]:
+    """Mean and second moment of the missing x_nd for each G = ZZ', by conditioning the column."""
+    x = np.asarray(X, dtype=np.float64)[:, d]
+    seen = np.flatnonzero(~np.isnan(x))
+    covariance = sigma_x**2 * np.eye(len(x)) + sigma_a**2 * G
+    cross = covariance[:, n, seen]
+    gain = np.linalg.solve(covariance[:, seen[:, None], seen], cross[:, :, None])[:, :, 0]
+    mean = gain @ x[seen]
+    variance = covariance[:, n, n] - np.einsum("gi,gi->g", gain, cross)
+    return mean, variance + mean**2
 
 
 def spectrum(X: NDArray, cap: int) -> Spectrum:
@@ -237,6 +294,10 @@ def _spectrum(X: tuple[tuple[float, ...], ...], cap: int) -> Spectrum:
     return Spectrum(G, np.maximum(eigenvalues, 0.0), rotated, of_class.ravel(), D)
 
 
+def spectrum_of(X: NDArray, cap: int) -> Spectrum | MaskedSpectrum:
+    return masked_spectrum(X, cap) if np.isnan(X).any() else spectrum(X, cap)
+
+
 # ---- exact posteriors -------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Exact:
@@ -249,6 +310,8 @@ class Exact:
     left_out: float
     log_sigma_x: float = float("nan")  # E[log σ_x | X], where σ is inferred
     log_sigma_a: float = float("nan")
+    grams: Floats | None = None  # the distinct ZZ' and their probabilities, where σ is fixed
+    gram_probabilities: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -329,7 +392,9 @@ class Tail:
         )
 
 
-def tail(prior: PriorSpec, counts: NDArray, s: Spectrum, N: int, cap: int) -> Tail | None:
+def tail(
+    prior: PriorSpec, counts: NDArray, s: Spectrum | MaskedSpectrum, N: int, cap: int
+) -> Tail | None:
     """None for the finite prior, of which nothing is cut off."""
     if prior.kind == "finite":
         return None
@@ -339,7 +404,7 @@ def tail(prior: PriorSpec, counts: NDArray, s: Spectrum, N: int, cap: int) -> Ta
     which, inverse = np.unique(s.of_class[last], return_inverse=True)
     log_share = log_sum_by(log_share - logsumexp(log_share), inverse, len(which))
     log_tail = float(logsumexp(prior.log_k_prior(N, np.arange(cap + 1, cap + 2000))))
-    return Tail(log_tail, log_share, s.eigenvalues[which], N * s.D, s.D)
+    return Tail(log_tail, log_share, s.eigenvalues[which], s.size, s.D)
 
 
 def enumerate_posterior(
@@ -349,7 +414,7 @@ def enumerate_posterior(
     cap = min(cap, prior.n_features) if prior.kind == "finite" else cap
     counts = classes(len(X), cap)
     log_prior, alpha_of_class = prior.log_classes(counts, len(X))
-    s = spectrum(X, cap)
+    s = spectrum_of(X, cap)
     cut = tail(prior, counts, s, len(X), cap)
     log_joint = log_prior + s.log_likelihood(sigma_x, sigma_a)[s.of_class]
     log_evidence = float(logsumexp(log_joint))
@@ -361,6 +426,8 @@ def enumerate_posterior(
         alpha=float(p @ alpha_of_class),
         log_evidence=log_evidence,
         left_out=float(np.exp(cut.log_bound(sigma_x, sigma_a) - log_evidence)) if cut else 0.0,
+        grams=s.G,
+        gram_probabilities=per_gram,
     )
 
 
@@ -390,10 +457,11 @@ def enumerate_posterior_with_sigmas(
     counts = classes(len(X), cap)
     K = counts.sum(axis=1)
     log_prior, alpha_of_class = prior.log_classes(counts, len(X))
-    s = spectrum(X, cap)
+    s = spectrum_of(X, cap)
     cut = tail(prior, counts, s, len(X), cap)
     log_x = log_a = evidence = left_out = 0.0
-    shift = -0.5 * X.size * np.log(2 * np.pi * np.mean(X**2)) - 0.5 * X.size  # keeps exp in range
+    # keeps exp in range
+    shift = -0.5 * s.size * (np.log(2 * np.pi * np.nanmean(X**2)) + 1.0)
     sigma_xs, sigma_as = sigma_nodes(*law_x, points), sigma_nodes(*law_a, points)
     log_weight_of_gram = log_sum_by(log_prior, s.of_class, len(s.G))
     per_gram = np.zeros(len(s.G))

@@ -7,7 +7,7 @@ from thali import datasets, evaluation
 from thali.engines import CollapsedGibbs, ParticleFilter, UncollapsedGibbs
 from thali.estimators import LatentFeatures
 from thali.hyperparameters import Beta, Gamma, InverseGamma
-from thali.likelihoods import LinearGaussian, NoisyOr
+from thali.likelihoods import LinearGaussian, NoisyOr, NonnegativeLinearGaussian, SparseFactor
 from thali.priors import IBP, BetaBernoulli, TwoParameterIBP
 from thali.saving import load
 
@@ -23,7 +23,9 @@ __all__ = [
     "LatentFeatures",
     "LinearGaussian",
     "NoisyOr",
+    "NonnegativeLinearGaussian",
     "ParticleFilter",
+    "SparseFactor",
     "TwoParameterIBP",
     "UncollapsedGibbs",
     "datasets",

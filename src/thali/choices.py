@@ -6,14 +6,20 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
+from thali.data import Data
 from thali.engines import CollapsedGibbs, ParticleFilter, UncollapsedGibbs
-from thali.engines.base import check_capabilities
-from thali.likelihoods import LinearGaussian, NoisyOr
+from thali.engines.base import check_capabilities, check_missing, missing_capabilities
+from thali.likelihoods import LinearGaussian, NoisyOr, NonnegativeLinearGaussian, SparseFactor
 from thali.model import Model
 from thali.priors import IBP, BetaBernoulli, TwoParameterIBP
 
 PRIORS = {"ibp": IBP, "two_parameter_ibp": TwoParameterIBP, "beta_bernoulli": BetaBernoulli}
-LIKELIHOODS = {"linear_gaussian": LinearGaussian, "noisy_or": NoisyOr}
+LIKELIHOODS: dict[str, Any] = {
+    "linear_gaussian": LinearGaussian,
+    "nonnegative_linear_gaussian": NonnegativeLinearGaussian,
+    "noisy_or": NoisyOr,
+    "sparse_factor": SparseFactor,
+}
 ENGINES: dict[str, Any] = {
     "collapsed_gibbs": CollapsedGibbs,
     "uncollapsed_gibbs": UncollapsedGibbs,
@@ -33,24 +39,22 @@ def named(what: str, value: Any, table: Mapping[str, Any]) -> Any:
     return table[key]()
 
 
-def choose_engine(engine: Any, likelihood: Any = None) -> Any:
-    """The engine itself or by name; "auto" is the first that can run the likelihood.
-
-    That is CollapsedGibbs where the features can be integrated out; its sweeps suit the size.
-    """
-    able = [
-        engine_class
-        for engine_class in ENGINES.values()
-        if all(isinstance(likelihood, need) for need in engine_class.needs_likelihood)
-    ]
-    return named("engine", engine, {"auto": (able or [CollapsedGibbs])[0]} | ENGINES)
+def choose_engine(engine: Any, model: Model | None = None) -> Any:
+    """The engine itself or by name; "auto" is CollapsedGibbs, or UncollapsedGibbs where the model's
+    parameters cannot be integrated out. Their sweeps suit the size."""
+    auto: Any = CollapsedGibbs
+    if model is not None and missing_capabilities(CollapsedGibbs, model):
+        auto = UncollapsedGibbs if not missing_capabilities(UncollapsedGibbs, model) else auto
+    return named("engine", engine, {"auto": auto} | ENGINES)
 
 
-def check_engine(engine: Any, model: Model) -> None:
-    """Refuse an object that is no engine, and a combination that is not valid."""
+def check_engine(engine: Any, model: Model, data: Data | None = None) -> None:
+    """Refuse an object that is no engine, and a combination that is not valid (for the data)."""
     if not hasattr(engine, "step"):
         raise TypeError(
             f"engine={engine!r} is not an engine: use one of thali's, such as "
             "thali.CollapsedGibbs(), or a name such as 'collapsed_gibbs'."
         )
     check_capabilities(engine, model, tuple(ENGINES.values()))
+    if data is not None:
+        check_missing(engine, model, data, tuple(ENGINES.values()))

@@ -1,7 +1,8 @@
 """The data matrix, validated once: every bad input stops here, with words.
 
 Also the exact reduction for D > N: the linear-Gaussian marginal depends on X only through XXᵀ, so
-X may be replaced by the N×N factor R̃ = Rᵀ of the QR decomposition Xᵀ = QR, as R̃R̃ᵀ = XXᵀ.
+X may be replaced by the N×N factor R̃ = Rᵀ of the QR decomposition Xᵀ = QR, as R̃R̃ᵀ = XXᵀ. It does
+not commute with missing entries: data that have any offer ``mask``, ``patterns`` and ``filled``.
 """
 
 from __future__ import annotations
@@ -13,31 +14,39 @@ from typing import Any
 
 import numpy as np
 
+from thali.missing import Patterns, first_guess, patterns
+
 LARGEST = 1e100  # squares of larger values overflow when summed
 
 
 @dataclass(frozen=True)
 class Data:
-    """A validated N×D matrix of finite float64 in C order, never changed after it is made."""
+    """A validated N×D matrix of float64 in C order, never changed after it is made.
+
+    ``mask`` is True where an entry was observed, and X is NaN where not; None when X is complete.
+    """
 
     X: np.ndarray
+    mask: np.ndarray | None = None
 
     @classmethod
     def validate(cls, X: Any) -> Data:
-        """Check shape, type, finiteness and size; each refusal is one sentence.
+        """Check shape, type, finiteness and size; NaN, None and masked entries are missing.
 
         >>> Data.validate([[1, 2], [3, 4]]).X.dtype
         dtype('float64')
+        >>> Data.validate([[1, 2], [3, None]]).mask.tolist()
+        [[True, True], [True, False]]
         """
-        check_table(X)
-        array = np.ascontiguousarray(X, dtype=np.float64)
-        if array.shape[0] == 0 or array.shape[1] == 0:
+        array = as_matrix(X)
+        missing = np.isnan(array)
+        if not missing.any():
+            return cls(array)
+        if missing.all():
             raise ValueError(
-                f"X is empty: found array with {array.shape[0]} sample(s) and "
-                f"{array.shape[1]} feature(s) while a minimum of 1 is required of each."
+                f"X has no observed entry: all {array.size} are missing; give at least one number."
             )
-        refuse_nonfinite(array)
-        return cls(array)
+        return cls(array, np.ascontiguousarray(~missing))
 
     @property
     def n(self) -> int:
@@ -50,6 +59,8 @@ class Data:
     @cached_property
     def reduced(self) -> np.ndarray:
         """X itself, or for D > N the N×N matrix with the same XXᵀ."""
+        if self.mask is not None:
+            raise ValueError("Data with missing entries have no reduced form; use data.filled.")
         if self.d <= self.n:
             return self.X
         return np.ascontiguousarray(np.asarray(np.linalg.qr(self.X.T, mode="r")).T)
@@ -80,8 +91,60 @@ class Data:
 
     @cached_property
     def mean_square(self) -> float:
-        """The mean square of the entries: the data's scale, squared."""
-        return float(np.mean(np.square(self.X)))
+        """The mean square of the observed entries: the data's scale, squared."""
+        return float(np.mean(np.square(self.X if self.mask is None else self.X[self.mask])))
+
+    # missing entries
+
+    @property
+    def missing(self) -> int:
+        """How many entries are missing."""
+        return 0 if self.mask is None else int(self.mask.size - self.mask.sum())
+
+    @cached_property
+    def filled(self) -> Data:
+        """These data, or complete ones with a first guess in place of what is missing."""
+        return self if self.mask is None else Data(first_guess(self.X, self.mask))
+
+    @cached_property
+    def patterns(self) -> Patterns:
+        """Columns by the rows that they miss."""
+        return patterns(np.ones(self.X.shape, bool) if self.mask is None else self.mask)
+
+
+def as_matrix(X: Any) -> np.ndarray:
+    """X as float64 in C order, NaN where an entry is missing; each refusal is one sentence."""
+    check_table(X)
+    array = np.ascontiguousarray(unmasked(X), dtype=np.float64)
+    if array.shape[0] == 0 or array.shape[1] == 0:
+        raise ValueError(
+            f"X is empty: found array with {array.shape[0]} sample(s) and "
+            f"{array.shape[1]} feature(s) while a minimum of 1 is required of each."
+        )
+    refuse_nonfinite(array)
+    return array
+
+
+def unmasked(X: Any) -> Any:
+    """X with NaN in place of masked entries and of the kinds of nothing that objects may be.
+
+    A pandas frame stays one, with its names.
+    """
+    if isinstance(X, np.ma.MaskedArray):
+        return np.where(np.ma.getmaskarray(X), np.nan, np.asarray(X, dtype=np.float64))
+    array = np.asarray(X)
+    if array.dtype.kind != "O":
+        return X
+    nothing = np.vectorize(is_nothing, otypes=[bool])(array)
+    numbers = np.where(nothing, np.nan, array).astype(np.float64)
+    if hasattr(X, "columns") and hasattr(X, "index"):
+        return type(X)(numbers, index=X.index, columns=X.columns)
+    return numbers
+
+
+def is_nothing(value: Any) -> bool:
+    """Whether an object stands for a missing number: None, or pandas' NA."""
+    return value is None or type(value).__name__ == "NAType"
 
 
 def check_table(X: Any) -> None:
@@ -95,11 +158,6 @@ def check_table(X: Any) -> None:
         raise TypeError(
             f"X is a path ({X!s}), not a table; read it first with "
             "thali.tables.read_table(path).values, or use the command `thali fit`."
-        )
-    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
-        raise ValueError(
-            f"X contains masked (missing) entries: {int(np.ma.getmaskarray(X).sum())} of {X.size}. "
-            "Missing entries are not supported by this engine: drop or impute them first."
         )
     names = [str(name) for name in getattr(X, "columns", [])]
     if len(set(names)) < len(names):
@@ -150,11 +208,8 @@ def refuse_text(array: np.ndarray) -> None:
                 "Drop or encode such columns first."
             ) from None
         except TypeError:
-            if type(value).__name__ in ("NAType", "NoneType", "NaTType"):
-                raise ValueError(
-                    f"X contains a missing value ({value}) at row {i}, column {j}. Missing entries "
-                    "are not supported by this engine: drop or impute them first."
-                ) from None
+            if is_nothing(value):
+                continue
             raise TypeError(
                 f"X has a {type(value).__name__} at row {i}, column {j}: float() argument must be "
                 "a string or a real number."
@@ -162,30 +217,22 @@ def refuse_text(array: np.ndarray) -> None:
 
 
 def refuse_nonfinite(array: np.ndarray) -> None:
-    """Count and locate NaN, infinities and values too large to square."""
-    if np.isfinite(array).all():
-        largest = float(np.abs(array).max())
-        if largest > LARGEST:
-            raise ValueError(
-                f"X has values as large as {largest:.3g}, whose squares overflow; divide X by its "
-                "scale first."
-            )
-        if 0.0 < largest < 1.0 / LARGEST:
-            raise ValueError(
-                f"X has no value larger than {largest:.3g}, and such squares vanish; divide X by "
-                "its scale first."
-            )
-        return
-    missing = np.isnan(array)
-    if missing.any():
-        i, j = np.argwhere(missing)[0]
+    """Count and locate infinities, and refuse values too large or too small to square."""
+    infinite = np.isinf(array)
+    if infinite.any():
+        i, j = np.argwhere(infinite)[0]
         raise ValueError(
-            f"X contains NaN: {int(missing.sum())} of {array.size} entries are missing, the first "
-            f"at row {i}, column {j}. Missing entries are not supported by this engine: drop "
-            "those rows or columns, or impute them first."
+            f"X contains infinity: {int(infinite.sum())} entries, the first at row {i}, "
+            f"column {j}. Replace or drop them first."
         )
-    i, j = np.argwhere(np.isinf(array))[0]
-    raise ValueError(
-        f"X contains infinity: {int(np.isinf(array).sum())} entries, the first at row {i}, "
-        f"column {j}. Replace or drop them first."
-    )
+    largest = float(np.max(np.abs(array), initial=0.0, where=~np.isnan(array)))
+    if largest > LARGEST:
+        raise ValueError(
+            f"X has values as large as {largest:.3g}, whose squares overflow; divide X by its "
+            "scale first."
+        )
+    if 0.0 < largest < 1.0 / LARGEST:
+        raise ValueError(
+            f"X has no value larger than {largest:.3g}, and such squares vanish; divide X by "
+            "its scale first."
+        )

@@ -16,11 +16,12 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
-from thali import predictive
+from thali import imputation, predictive
 from thali.choices import LIKELIHOODS, PRIORS, check_engine, choose_engine, named
-from thali.data import Data, check_table
+from thali.data import Data, as_matrix, check_table, unmasked
+from thali.engines.base import takes_missing
 from thali.model import Model
-from thali.point_estimate import answer_at, draws_to_use, point_estimate
+from thali.point_estimate import answer_at, draws_to_use, point_estimate, spaced
 from thali.run import run
 from thali.settings import Settings, positive_number
 from thali.structures import as_binary_matrix
@@ -35,8 +36,9 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     Parameters
     ----------
     prior : "ibp", "two_parameter_ibp", "beta_bernoulli", or a prior such as ``thali.IBP(alpha=2)``
-    likelihood : "linear_gaussian", "noisy_or", or one such as ``thali.LinearGaussian(sigma_x=0.5)``
-    engine : "auto", "collapsed_gibbs", "particle_filter", or an engine such as
+    likelihood : "linear_gaussian", "nonnegative_linear_gaussian", "sparse_factor", "noisy_or",
+        or a likelihood such as ``thali.LinearGaussian(sigma_x=0.5)``
+    engine : "auto", "collapsed_gibbs", "uncollapsed_gibbs", "particle_filter", or an engine such as
         ``thali.CollapsedGibbs(sweeps=500)``
     center : subtract the column means first (the model has no intercept)
     random_state : int, RandomState or None
@@ -48,6 +50,7 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         columns by falling mean frequency in the draws
     assignment_probabilities_ : (N, K), share of draws in which each row has each feature
     components_ : (K, D), the features: E[A | X, Z_]
+    weights_ : (N, K), the amounts Z_ ⊙ S, where the likelihood has them (``SparseFactor``)
     n_features_ : K of Z_
     log_joint_ : left-ordered log P(X, [Z_]) at the posterior means of the hyperparameters
     posterior_ : ArviZ inference data of the label-free scalars
@@ -96,6 +99,8 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     ) -> Self:
         """Fit to X (rows are observations). ``y`` is ignored.
 
+        NaN, None, pandas' NA and masked entries are missing: only what was observed is fitted.
+
         ``checkpoint`` names a file written every few seconds; ``resume=True`` goes on from it and
         ends with the same draws as a run never stopped. ``time_budget`` stops after so many
         seconds; Ctrl-C stops at once; both keep what was computed.
@@ -106,13 +111,13 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             positive_number("fit", "time_budget", time_budget)
         names = row_names(X)
         X = self._validated(X, reset=True, copy=True)
-        mean = X.mean(axis=0) if self.center else np.zeros(X.shape[1])
-        data = Data.validate(X - mean) if self.center else Data(X)
+        mean = observed_means(X) if self.center else np.zeros(X.shape[1])
+        data = Data.validate(X - mean)
         model = Model(
             named("prior", self.prior, PRIORS), named("likelihood", self.likelihood, LIKELIHOODS)
         ).resolve(data)
-        engine = choose_engine(self.engine, model.likelihood)
-        check_engine(engine, model)
+        engine = choose_engine(self.engine, model)
+        check_engine(engine, model, data)
         seed = seed_from(self.random_state)
         trace = run(
             seed,
@@ -140,7 +145,7 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _settle(self, data: Data, model: Model, engine: Any, trace: Trace) -> Self:
         """Everything the trace says, as attributes."""
-        for name in ("posterior_", "best_", "diagnostics_"):
+        for name in ("posterior_", "best_", "diagnostics_", "weights_"):
             self.__dict__.pop(name, None)
         self._data, self._model, self._trace = data, model, trace
         self.prior_, self.likelihood_ = model.prior, model.likelihood
@@ -166,6 +171,8 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             model, data, self.Z_, self._hyper, np.random.SeedSequence((self.seed_, 0))
         )
         self.components_ = self._parameters["A"]
+        if "S" in self._parameters:
+            self.weights_ = self.Z_ * self._parameters["S"]
         self.history_ = trace.history()
         self.burn_in_ = min(trace.burn_in, self.history_["n_features"].shape[1])
         self.starts_, self.stopped_ = trace.starts, trace.stopped
@@ -194,15 +201,19 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         check_is_fitted(self)
         return self._trace.diagnostics()
 
-    def draws(self) -> Iterator[Draw]:
-        """Every kept draw; its features A are drawn given the rest, the same at every call.
+    def draws(self, most: int | None = None) -> Iterator[Draw]:
+        """Every kept draw, or at most ``most`` evenly spaced ones; its features A are drawn given
+        the rest, the same at every call.
 
         Each has a weight, and the weights sum to one: equal ones for a sampler's draws, the
         particles' own for a particle filter's. A mean over the posterior is Σ weight · value.
         """
         check_is_fitted(self)
+        count = len(self._trace)
+        wanted = set(spaced(count, count if most is None else most).tolist())
         for index, recorded in enumerate(self._trace.matrices()):
-            yield self._draw(index, recorded)
+            if index in wanted:
+                yield self._draw(index, recorded)
 
     @cached_property
     def best_(self) -> Draw:
@@ -226,6 +237,57 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         weight = float(self.weights_[index])
         return Draw(Z, A, alpha, sigma_x, sigma_a, log_joint, hyper, others, weight)
 
+    # missing entries
+
+    def impute(self, *, return_std: bool = False, interval: float | None = None) -> Any:
+        """The training data with each missing entry replaced by its posterior mean.
+
+        The law of a missing entry is the mixture, over kept draws, of its normal law given the
+        draw's Z and scales and the observed entries, A integrated out: nothing is drawn for it,
+        so the answer is the same at every call. At most ``imputation.DRAWS`` evenly spaced draws.
+        ``return_std=True`` gives (filled, std), the standard deviation of that law, 0 where an
+        entry was observed; ``interval=0.9`` gives (filled, low, high), its central quantiles.
+        Data frames come back as data frames.
+
+        >>> import numpy as np, thali
+        >>> X = thali.datasets.images(n=30, random_state=0).X
+        >>> X[3, 4] = np.nan
+        >>> engine = thali.CollapsedGibbs(sweeps=20, chains=1)
+        >>> model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
+        >>> filled, low, high = model.impute(interval=0.9)
+        >>> bool(low[3, 4] < filled[3, 4] < high[3, 4]), int(np.isnan(filled).sum())
+        (True, 0)
+        """
+        check_is_fitted(self)
+        if return_std and interval is not None:
+            raise ValueError("impute: ask for return_std=True or for an interval, not for both.")
+        law = imputation.law_of_missing(self._model, self._data, self._trace, self._hyper)
+        missing = np.isnan(self.X_)
+        centre = np.broadcast_to(self.mean_, missing.shape)[missing]
+
+        def filled(values: np.ndarray) -> Any:
+            table = self.X_.copy()
+            table[missing] = values + centre
+            return self._as_given(table)
+
+        if return_std:
+            std = np.zeros(missing.shape)
+            std[missing] = law.std()
+            return filled(law.mean()), self._as_given(std)
+        if interval is not None:
+            low, high = law.interval(interval)
+            return filled(law.mean()), filled(low), filled(high)
+        return filled(law.mean())
+
+    def _as_given(self, values: np.ndarray) -> Any:
+        """A table like the training data, with its names if it had any."""
+        names = getattr(self, "feature_names_in_", None)
+        if names is None and self.row_names_ is None:
+            return values
+        import pandas as pd
+
+        return pd.DataFrame(values, index=self.row_names_, columns=names)
+
     # new data
 
     def transform(self, X: Any) -> np.ndarray:
@@ -236,7 +298,7 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return (self.predict_probabilities(X) > 0.5).astype(float)
 
     def predict_probabilities(self, X: Any) -> np.ndarray:
-        """P(row has feature k) for rows of X taken as new ones, (n, K)."""
+        """P(row has feature k) for rows of X taken as new ones, (n, K), given what they show."""
         check_is_fitted(self)
         X = self._validated(X, reset=False) - self.mean_
         return predictive.probabilities(
@@ -248,9 +310,12 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return self.fit(X, y, **fit_params).transform(X)
 
     def inverse_transform(self, Z: Any) -> np.ndarray:
-        """The data expected of assignments Z (n, K): Z @ components_ + mean_ for linear models."""
+        """The data expected of assignments Z (n, K): Z @ components_ + mean_ for linear models.
+
+        Where the likelihood has amounts (``weights_``), Z is a matrix of amounts.
+        """
         check_is_fitted(self)
-        Z = as_binary_matrix(Z)
+        Z = as_amounts(Z) if hasattr(self, "weights_") else as_binary_matrix(Z)
         if Z.shape[1] != self.n_features_:
             raise ValueError(
                 f"Z has {Z.shape[1]} columns but the model {self.n_features_} features."
@@ -261,9 +326,13 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def score(self, X: Any, y: Any = None) -> float:
         """Mean log predictive density of the rows of X, averaged over draws (log-mean-exp).
 
-        Each row's sum over its bits is exact up to 10 features and a lower bound beyond.
+        Each row's sum over its bits is exact up to 10 features and a lower bound beyond. A row
+        with missing entries counts with the density of those it has. Given a
+        ``thali.evaluation.Holdout`` in place of X: its ``log_predictive`` of this model.
         """
         check_is_fitted(self)
+        if hasattr(X, "log_predictive"):
+            return X.log_predictive(self)
         X = self._validated(X, reset=False) - self.mean_
         picked = self._trace.pick(self._trace.spread(predictive.SCORE_DRAWS))
         logs = []
@@ -333,15 +402,40 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """The prior, likelihood or engine that a parameter stands for."""
         value = getattr(self, name)
         if name == "engine":
-            return choose_engine(value, self._part("likelihood"))
+            try:
+                model = Model(self._part("prior"), self._part("likelihood"))
+            except (ValueError, TypeError):  # no such parts: fit will say so
+                model = None
+            return choose_engine(value, model)
         return named(name, value, PRIORS if name == "prior" else LIKELIHOODS)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        try:
+            parts = Model(self._part("prior"), self._part("likelihood"))
+            tags.input_tags.allow_nan = takes_missing(self._part("engine"), parts)
+        except (ValueError, TypeError, AttributeError):  # no such parts: fit will say so
+            tags.input_tags.allow_nan = False
+        return tags
 
     def _validated(self, X: Any, *, reset: bool, copy: bool = False) -> np.ndarray:
         check_table(X)
         X = validate_data(
-            self, X, reset=reset, dtype=np.float64, order="C", copy=copy, ensure_all_finite=False
+            self,
+            unmasked(X),
+            reset=reset,
+            dtype=np.float64,
+            order="C",
+            copy=copy,
+            ensure_all_finite=False,
         )
-        return Data.validate(X).X
+        return as_matrix(X)
+
+
+def observed_means(X: np.ndarray) -> np.ndarray:
+    """The mean of what was observed in each column, 0 where nothing was."""
+    seen = ~np.isnan(X)
+    return np.where(seen, X, 0.0).sum(axis=0) / np.maximum(seen.sum(axis=0), 1)
 
 
 def seed_from(random_state: Any) -> int:
@@ -353,6 +447,14 @@ def seed_from(random_state: Any) -> int:
     if random_state is None:
         return int(np.random.SeedSequence().generate_state(1)[0])
     return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def as_amounts(W: Any) -> np.ndarray:
+    """A matrix of finite numbers, or one sentence."""
+    W = np.asarray(W, float)
+    if W.ndim != 2 or not np.isfinite(W).all():
+        raise ValueError("Z must be a matrix (rows x features) of finite amounts.")
+    return W
 
 
 def row_names(X: Any) -> list[str] | None:

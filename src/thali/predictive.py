@@ -2,10 +2,14 @@
 
 With A integrated out (or Gaussian given A) both come from sums over the row's bits; for other
 likelihoods the bits are sampled given the parameters, and no density is offered.
+
+Entries may be missing (NaN) in the new rows, which then count with what they show, and in the
+training data, where each column has the S and μ of the rows that were observed there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
@@ -15,10 +19,12 @@ import numpy as np
 from thali.data import Data
 from thali.likelihoods.base import GaussianRows
 from thali.machine import cores
+from thali.missing import patterns
 from thali.model import Model
 
 SCORE_DRAWS = 50  # draws averaged by ``score``, evenly spaced
 SWEEPS = 200  # over the bits of new rows, where they are sampled
+NO_DIMENSION = 1e-300  # of a row of which nothing was observed; a divisor, so not quite 0
 
 
 def probabilities(
@@ -90,37 +96,103 @@ def rows(model: Model, data: Data, Z: np.ndarray, X: np.ndarray) -> tuple[np.nda
     the row's own are summed out.
     """
     from thali.kernels.collapsed_rows import Law
-    from thali.kernels.row_posterior import row_posteriors
 
     tables = model.prior.tables(data.n + 1)  # type: ignore[attr-defined]
     sigma_x, sigma_a = model.likelihood.sigma_x, model.likelihood.sigma_a  # type: ignore[attr-defined]
-    predict = model.likelihood.rows(data.X, Z)  # type: ignore[attr-defined]
-    odds = tables.log_odds[Z.sum(axis=0)]
+    odds = np.ascontiguousarray(tables.log_odds[Z.sum(axis=0)])
     free = -1 if tables.capacity < 0 else tables.capacity - Z.shape[1]
-    law = Law(
-        tables.log_odds, tables.new_log_weight, tables.capacity, sigma_x, sigma_a, float(data.d)
-    )
-    B = np.ascontiguousarray(X @ predict.mu.T)
-    squares = np.einsum("nd,nd->n", X, X)
-    shared = (
-        np.ascontiguousarray(predict.S),
-        np.ascontiguousarray(predict.mu @ predict.mu.T),
-        np.ascontiguousarray(odds),
-        (sigma_x / sigma_a) ** 2,
-        free,
-        law,
-    )
-    marginals, logs = np.zeros(B.shape), np.zeros(len(B))
-
-    def fill(part: slice) -> None:
-        row_posteriors(B[part], squares[part], *shared, marginals[part], logs[part])
-
-    blocks = np.linspace(0, len(B), min(len(B), 4 * cores()) + 1).astype(int)
-    with ThreadPoolExecutor(cores()) as pool:
-        list(pool.map(fill, [slice(a, b) for a, b in pairwise(blocks)]))
+    law = Law(tables.log_odds, tables.new_log_weight, tables.capacity, sigma_x, sigma_a, 0.0)
+    mask = ~np.isnan(X)
+    marginals, logs = np.zeros((len(X), Z.shape[1])), np.zeros(len(X))
+    known = (odds, (sigma_x / sigma_a) ** 2, free, law)
+    fill = _fill_complete if data.mask is None else _fill_masked
+    fill(model, data, Z, X, mask, known, marginals, logs)
     # the constants: ∏(1 − π_k), the law of new dishes' total, and (2πσ_x²)^{−D/2}
     weight = np.exp(tables.new_log_weight)
     none_new = weight if free < 0 else free * np.log1p(weight)
     constant = -np.logaddexp(0.0, odds).sum() - none_new
-    constant -= 0.5 * data.d * np.log(2.0 * np.pi * sigma_x**2)
-    return marginals, logs + constant
+    return marginals, logs + constant - 0.5 * mask.sum(axis=1) * np.log(2.0 * np.pi * sigma_x**2)
+
+
+def _fill_complete(
+    model: Model,
+    data: Data,
+    Z: np.ndarray,
+    X: np.ndarray,
+    mask: np.ndarray,
+    known: tuple[Any, ...],
+    marginals: np.ndarray,
+    logs: np.ndarray,
+) -> None:
+    """Complete training data: rows that show the same columns share G = μ_oμ_oᵀ and D_o."""
+    from thali.kernels.row_posterior import row_posteriors
+
+    odds, r, free, law = known
+    predict = model.likelihood.rows(data.X, Z)  # type: ignore[attr-defined]
+    S = np.ascontiguousarray(predict.S)
+    kinds = patterns(mask.T)
+    for kind in range(len(kinds.start) - 1):
+        mine = np.flatnonzero(kinds.of_column == kind)
+        seen = mask[mine[0]]
+        mu, part = predict.mu[:, seen], X[np.ix_(mine, seen)]
+        B = np.ascontiguousarray(part @ mu.T)
+        G = np.ascontiguousarray(mu @ mu.T)
+        squares = np.einsum("nd,nd->n", part, part)
+        local = law._replace(dimensions=max(float(seen.sum()), NO_DIMENSION))
+        found, densities = np.zeros(B.shape), np.zeros(len(B))
+
+        def fill(
+            block: slice,
+            B: np.ndarray = B,
+            G: np.ndarray = G,
+            squares: np.ndarray = squares,
+            local: Any = local,
+            found: np.ndarray = found,
+            densities: np.ndarray = densities,
+        ) -> None:
+            row_posteriors(
+                B[block], squares[block], S, G, odds, r, free, local, found[block], densities[block]
+            )
+
+        _in_blocks(fill, len(B))
+        marginals[mine], logs[mine] = found, densities
+
+
+def _fill_masked(
+    model: Model,
+    data: Data,
+    Z: np.ndarray,
+    X: np.ndarray,
+    mask: np.ndarray,
+    known: tuple[Any, ...],
+    marginals: np.ndarray,
+    logs: np.ndarray,
+) -> None:
+    """Training data with gaps: each column has its own S, shared by those of one pattern."""
+    from thali.kernels.masked_columns import inverses
+    from thali.kernels.masked_row_posterior import masked_row_posteriors
+
+    odds, r, free, law = known
+    real = Z.astype(float)
+    of_column, start, missing = data.patterns
+    S = inverses(np.ascontiguousarray(Z, np.uint8), real.T @ real, start, missing, r)
+    mu = np.ascontiguousarray(model.likelihood.features(data.X, Z))  # type: ignore[attr-defined]
+    X = np.where(mask, X, 0.0)
+
+    def fill(block: slice) -> None:
+        masked_row_posteriors(
+            X[block], mask[block], mu, S, of_column, odds, r, free, law,
+            marginals[block], logs[block],
+        )  # fmt: skip
+
+    _in_blocks(fill, len(X))
+
+
+def _in_blocks(fill: Callable[[slice], None], n: int) -> None:
+    """Blocks of rows side by side: kernels release the interpreter's lock."""
+    blocks = np.linspace(0, n, min(n, 4 * cores()) + 1).astype(int)
+    if len(blocks) == 2:
+        fill(slice(0, n))
+        return
+    with ThreadPoolExecutor(cores()) as pool:
+        list(pool.map(fill, [slice(a, b) for a, b in pairwise(blocks)]))

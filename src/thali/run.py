@@ -26,16 +26,7 @@ from thali.data import Data
 from thali.machine import cores
 from thali.model import Model
 from thali.progress import Progress
-from thali.starts import (
-    NAMED,
-    Finish,
-    Start,
-    anneal,
-    check_start,
-    given_start,
-    rank,
-    shake,
-)
+from thali.starts import NAMED, Finish, Start, anneal, given_start, rank, shake, suitable
 from thali.trace import ChainTrace, Trace, freeze_chain, thaw_chain
 
 SLICE = 0.1  # seconds a thread stays with one chain before it turns to the one furthest behind
@@ -148,15 +139,15 @@ class _Loop:
         """A start for each chain, as the engine's ``init`` says."""
         init, chains = self.engine.init, self.engine.chains
         if not isinstance(init, str):
-            return [given_start(init, self.model, self.data)] * chains
-        check_start(init, self.model.likelihood)
+            return [given_start(init, self.model, self.data.filled)] * chains
+        init = suitable(init, self.model)
         able = [name for name in CONTENDERS if name in self.model.likelihood.starts]
         names = able if init == "race" else [init] * chains
         generators = [np.random.default_rng(s) for s in sequence.spawn(len(names))]
-        self.data.singular_values  # noqa: B018 computed once, before threads need it
-        self.data.squares  # noqa: B018
+        self.data.filled.singular_values  # noqa: B018 computed once, before threads need it
+        self.data.filled.squares  # noqa: B018
         if init == "empty" and getattr(self.engine, "anneal", 0) == 0:
-            return [NAMED[init](generators[0], self.model, self.data)] * chains
+            return [NAMED[init](generators[0], self.model, self.data.filled)] * chains
         starts = self._begin(names, generators, bar)
         if init != "race":
             return starts
@@ -167,10 +158,12 @@ class _Loop:
     ) -> list[Start]:
         """The named starts; one that knows nothing of the data is annealed if the engine asks."""
 
+        filled = self.data.filled  # starts look at complete data; where they end is judged on X
+
         def make(name: str, rng: np.random.Generator) -> Start:
-            start = NAMED[name](rng, self.model, self.data)
+            start = NAMED[name](rng, self.model, filled)
             if name in ("prior", "empty") and getattr(self.engine, "anneal", 0) > 0:
-                return anneal(rng, self.engine, self.model, self.data, start, self.stop.is_set)
+                return anneal(rng, self.engine, self.model, filled, start, self.stop.is_set)
             return start
 
         jobs = [partial(make, *pair) for pair in zip(names, generators, strict=True)]
@@ -215,6 +208,8 @@ class _Loop:
     def _search_sweeps(self, at: Finish) -> int:
         """Sweeps of the search from ``at``: as many as a chain's, and more where they are cheap."""
         sweeps = self.given.planned(self.data, at.start.Z.shape[1]).sweeps
+        if self.data.mask is not None:  # sweeps that draw missing entries are not cheap
+            return sweeps
         cheap = SEARCH / (self.data.n * (at.start.Z.shape[1] + 1) * min(self.data.n, self.data.d))
         return int(max(sweeps, min(5 * sweeps, cheap)))
 
@@ -224,7 +219,7 @@ class _Loop:
         logs: list[float] = []
         while len(logs) < sweeps and not self.stop.is_set():
             info = self.engine.step(rng, self.model, self.data, state)
-            logs.append(self.engine.level(self.model, self.data, state, info))
+            logs.append(self.engine.level(rng, self.model, self.data, state, info))
         level = float(np.mean(logs[len(logs) // 2 :])) if logs else -np.inf
         return Finish(Start(start.name, state.Z, dict(state.hyper)), level)
 

@@ -103,6 +103,11 @@ def exact_answer(case):
 
 def sampled(case, seed, sweeps, chains=2, prior=None, engine=None):
     """Series of every compared quantity, (chains, draws), by fitting the public estimator."""
+    return walked(case, seed, sweeps, chains, prior, engine)[1:]
+
+
+def walked(case, seed, sweeps, chains=2, prior=None, engine=None):
+    """The fitted estimator, and the series of every compared quantity."""
     engine = engine or thali.CollapsedGibbs(sigma_step=case.sigma_step)
     engine = engine.replace(
         sweeps=sweeps + 200,
@@ -122,7 +127,7 @@ def sampled(case, seed, sweeps, chains=2, prior=None, engine=None):
     gram = np.array([Z @ Z.T for Z in matrices]).reshape(chains, sweeps, case.n, case.n)
     K = np.array([Z.shape[1] for Z in matrices]).reshape(chains, sweeps)
     assert np.array_equal(K, kept["n_features"])  # draws and history tell one story
-    return kept, gram
+    return model, kept, gram
 
 
 def p_values(case, kept, gram):

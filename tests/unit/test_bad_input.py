@@ -61,6 +61,19 @@ def fit(X: Any, **settings: Any) -> thali.LatentFeatures:
     return thali.LatentFeatures(random_state=0, progress=False, **settings).fit(X)
 
 
+def changed(value: Any, dtype: type = float) -> np.ndarray:
+    """X with one entry replaced."""
+    array = X.astype(dtype)
+    array[3, 4] = value
+    return array
+
+
+def two_missing() -> np.ndarray:
+    array = changed(np.nan)
+    array[9, 9] = np.nan
+    return array
+
+
 WHOLE = np.round(10 * X)
 SAME: dict[str, tuple[Any, Any]] = {  # an input, and the float64 array in C order that it equals
     "integers": (WHOLE.astype(np.int16), WHOLE),
@@ -71,12 +84,18 @@ SAME: dict[str, tuple[Any, Any]] = {  # an input, and the float64 array in C ord
     "a list of lists": (X.tolist(), X),
     "an array of objects that are numbers": (X.astype(object), X),
     "numbers written as text": (X.astype(str), X),
+    "None in an array of objects": (changed(None, object), changed(np.nan)),
+    "pandas' NA": (
+        pd.DataFrame({"a": pd.array([1, None, 3]), "b": [1, 2, 3]}),
+        np.array([[1.0, 1.0], [np.nan, 2.0], [3.0, 3.0]]),
+    ),
+    "a masked array": (np.ma.masked_greater(X, 1.0), np.where(X > 1.0, np.nan, X)),
 }
 
 
 @pytest.mark.parametrize("name", SAME)
 def test_the_same_numbers_give_the_same_answer(name):
-    assert MATRICES[name].startswith("fitted: the same answer")
+    assert MATRICES[name].startswith(("fitted: the same answer", "fitted: as NaN"))
     given, plain = SAME[name]
     model, expected = fit(given), fit(plain)
     np.testing.assert_array_equal(model.Z_, expected.Z_)
@@ -130,6 +149,22 @@ def equal_there(model: thali.LatentFeatures) -> bool:
     return all_finite(model) and np.allclose(model.components_[:, :36], model.components_[:, 36:])
 
 
+def filled_in(model: thali.LatentFeatures) -> bool:
+    return all_finite(model) and bool(np.isfinite(model.impute()).all())
+
+
+def without_row() -> np.ndarray:
+    array = X.copy()
+    array[5] = np.nan
+    return array
+
+
+def without_last_column() -> np.ndarray:
+    array = X.copy()
+    array[:, -1] = np.nan
+    return array
+
+
 RIGHT: dict[str, tuple[Any, Callable[[thali.LatentFeatures], bool]]] = {
     "one row": (X[:1], small),
     "one column": (X[:, :1], small),
@@ -141,6 +176,9 @@ RIGHT: dict[str, tuple[Any, Callable[[thali.LatentFeatures], bool]]] = {
     "all entries equal, centred": (np.full((20, 5), 3.0), nothing),
     "equal rows": (np.repeat(X[:1], 20, axis=0), reconstructed),
     "equal columns": (np.c_[X, X], equal_there),
+    "NaN": (two_missing(), filled_in),
+    "a row that is wholly missing": (without_row(), filled_in),
+    "a column that is wholly missing": (without_last_column(), zero_there),
 }
 
 
@@ -205,17 +243,10 @@ def test_a_start_beyond_memory_is_refused(k):
 # ------------------------------------------------------------------------------- matrices, refused
 
 
-def changed(value: Any, dtype: type = float) -> np.ndarray:
-    """X with one entry replaced."""
-    array = X.astype(dtype)
-    array[3, 4] = value
-    return array
+class Deaf(thali.CollapsedGibbs):
+    """An engine that does not declare that it can deal with missing entries."""
 
-
-def two_missing() -> np.ndarray:
-    array = changed(np.nan)
-    array[9, 9] = np.nan
-    return array
+    masked = False
 
 
 REFUSED: dict[str, Callable[[], Any]] = {
@@ -225,10 +256,10 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "a data frame with a column of text": lambda: fit(
         pd.DataFrame({"a": ["1", "red"], "b": [1, 2]})
     ),
-    "NaN": lambda: fit(two_missing()),
-    "None in an array of objects": lambda: fit(changed(None, object)),
-    "pandas' NA": lambda: fit(pd.DataFrame({"a": pd.array([1, None, 3]), "b": [1, 2, 3]})),
-    "a masked array": lambda: fit(np.ma.masked_greater(X, 1.0)),
+    "nothing but NaN": lambda: fit(np.full(X.shape, np.nan)),
+    "NaN, and an engine that cannot deal with it": lambda: fit(
+        two_missing(), engine=Deaf(sweeps=4, chains=1)
+    ),
     "infinity": lambda: fit(changed(np.inf)),
     "minus infinity": lambda: fit(changed(-np.inf)),
     "no rows": lambda: fit(X[:0]),
@@ -397,7 +428,7 @@ FILES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "a line with too few fields": ("bad.csv", lambda: b"a,b,c\n1,2,3\n4,5\n7,8,9\n"),
     "text in a column of numbers": ("bad.csv", lambda: b"a,b,c\n1,2,3\n4,five,6\n"),
     "decimal commas": ("bad.csv", lambda: b"a;b\n1;2,5\n"),
-    "missing entries": ("bad.csv", lambda: b"a,b,c\n1,NA,3\n,5,6\n"),
+    "nothing but empty cells": ("bad.csv", lambda: b"a,b\nNA,NA\nNA,NA\n"),
     "infinite entries": ("bad.csv", lambda: b"a,b,c\n1,2,3\n4,5,-inf\n"),
     "bytes that are no text": ("bad.csv", lambda: bytes(range(9))),
     "another encoding": ("bad.csv", lambda: "é,b\n1,2\n".encode("latin-1")),
@@ -441,6 +472,15 @@ def test_a_data_file_is_refused_and_nothing_is_written(name, tmp_path, monkeypat
     refused_by_fit(arguments.split(), words(DATA_FILES[name]), capsys)
 
 
+def test_a_data_file_with_missing_entries_is_fitted(tmp_path, monkeypatch, capsys):
+    assert DATA_FILES["missing entries"].startswith("fitted: ")
+    monkeypatch.chdir(tmp_path)
+    Path("good.csv").write_bytes(b"a,b,c\n1,NA,3\n,5,6\n")
+    assert run(["fit", "good.csv", "--sweeps", "6", "--chains", "1"]) == 0
+    assert "2 of 6 entries missing" in capsys.readouterr().out
+    assert "NA" not in Path("thali-out", "imputed.csv").read_text()
+
+
 def test_a_data_file_that_is_not_there(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("plates.csv").write_text("1,2\n")
@@ -459,7 +499,7 @@ def test_an_existing_folder_keeps_what_was_in_it(tmp_path, monkeypatch, capsys):
         run(["fit", "good.npy", "--sweeps", "10", "--chains", "1", "--quiet", "--out", "out"]) == 0
     )
     before = {path.name: path.read_bytes() for path in Path("out").iterdir()}
-    np.save("bad.npy", two_missing())
+    np.save("bad.npy", changed(np.inf))
     assert run(["fit", "bad.npy", "--quiet", "--out", "out"]) == 2
     assert {path.name: path.read_bytes() for path in Path("out").iterdir()} == before
 
@@ -479,6 +519,7 @@ def test_every_row_of_the_page_has_a_test_and_every_test_a_row():
         "a folder",
         "a file that is not there",
         "a folder instead of a file",
+        "missing entries",
     }
     assert len(rows) == len(set(rows))
     assert set(rows) == {*SAME, *RIGHT, *REFUSED, *BROKEN, *FILES, *others}

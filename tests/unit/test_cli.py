@@ -25,7 +25,7 @@ from thali.cli.outputs import FILES
 from thali.tables import read_table
 
 SHORT = ["--sweeps", "20", "--chains", "2"]
-SUMMARY = ["n_features", "log_joint", "engine", "prior", "likelihood", "seed", "seconds"]
+SUMMARY = ["n_features", "log_joint", "missing", "engine", "prior", "likelihood", "seed", "seconds"]
 SUMMARY += ["rhat", "ess"]
 
 
@@ -160,6 +160,15 @@ def test_options_reach_the_model(plates):
     assert model.starts_ == ["empty"]
 
 
+def test_a_likelihood_by_name_brings_an_engine_that_can_run_it(plates, tmp_path, capsys):
+    arguments = ["fit", str(plates), *SHORT, "--init", "prior", "--seed", "3", "--out", "o"]
+    assert run([*arguments, "--likelihood", "nonnegative-linear-gaussian"]) == 0
+    assert "engine: UncollapsedGibbs (chosen by auto)" in capsys.readouterr().out
+    model = thali.load(tmp_path / "o" / "model.thali")
+    assert isinstance(model.likelihood_, thali.NonnegativeLinearGaussian)
+    assert (model.components_ >= 0.0).all()
+
+
 def test_beta_bernoulli_keeps_to_its_number_of_features(plates):
     arguments = ["--prior", "beta-bernoulli", "--features", "2", "--out", "out", "--quiet"]
     assert run(["fit", str(plates), *SHORT, *arguments]) == 0
@@ -183,7 +192,7 @@ def test_a_run_can_start_from_a_model_or_a_table(fitted, plates):
 def test_what_is_not_given_is_left_to_the_library(plates):
     assert run(["fit", str(plates), "--quiet", "--out", "out"]) == 0
     model = thali.load("out/model.thali")
-    assert model.engine_ == thali.CollapsedGibbs()
+    assert model.engine_ == thali.CollapsedGibbs(sweeps=1000)
     assert model.prior_ == thali.IBP()
 
 
@@ -314,26 +323,40 @@ def test_a_mistake_gets_one_line_and_leaves_nothing(arguments, words, plates, fi
     assert names(Path()) == []
 
 
-def test_missing_entries_are_located_by_name(tmp_path, capsys):
+def test_missing_entries_are_counted_and_filled_in(tmp_path, capsys):
     text = "plate,rice,dal\nMonday,1,NA\nTuesday,,2\nFriday,3,4\n"
     Path("plates.csv").write_text(text)
-    assert run(["fit", "plates.csv"]) == 2
-    assert capsys.readouterr().err == (
-        "error: plates.csv: 2 of 6 entries are missing (first: row 'Monday', column 'dal'; "
-        "row 'Tuesday', column 'rice'). Missing entries are not supported by this engine: "
-        "drop those rows or columns, or fill them in first.\n"
-    )
+    assert run(["fit", "plates.csv", "--out", "out", "--seed", "1", *SHORT]) == 0
+    said = capsys.readouterr().out
+    assert "plates.csv: 3 x 2, named rows, named columns, 2 of 6 entries missing" in said
+    assert "2 missing entries were filled in: out/imputed.csv." in said
+    assert names(Path("out")) == sorted([*FILES, "imputed.csv"])
+    filled = read_table("out/imputed.csv")
+    assert filled.column_names == ["rice", "dal"]
+    assert filled.row_names == ["Monday", "Tuesday", "Friday"]
+    assert filled.values[0, 0] == 1.0
+    assert np.isfinite(filled.values).all()
+    assert json.loads(Path("out/summary.json").read_text())["missing"] == 2
+    assert "missing entries, imputed" in Path("out/report.html").read_text(encoding="utf-8")
+    assert run(["show", "out/model.thali"]) == 0
+    assert "2 entries missing" in capsys.readouterr().out
+    Path("plates.csv").write_text(text.replace("NA", "5").replace(",,", ",5,"))
+    assert run(["fit", "plates.csv", "--out", "out", "--seed", "1", *SHORT]) == 0
+    assert names(Path("out")) == sorted(FILES)  # nothing of the earlier data is left
+
+
+def test_infinite_entries_are_located_by_name(tmp_path, capsys):
     Path("n.csv").write_text("1,2\n3,inf\n")
     assert run(["fit", "n.csv"]) == 2
     assert "1 of 4 entries are infinite (first: row 2, column 2)" in capsys.readouterr().err
-    assert names(Path()) == ["n.csv", "plates.csv"]
+    assert names(Path()) == ["n.csv"]
 
 
 def test_a_failing_run_puts_back_what_it_found(plates, capsys):
     Path("out").mkdir()
     Path("out/checkpoint.thali").write_text("an unfinished run")
-    Path("nan.csv").write_text("1,2\n3,\n")
-    assert run(["fit", "nan.csv", "--out", "out"]) == 2
+    Path("bad.csv").write_text("1,2\n3,inf\n")
+    assert run(["fit", "bad.csv", "--out", "out"]) == 2
     assert run(["fit", str(plates), "--resume", "--out", "out"]) == 2
     assert Path("out/checkpoint.thali").read_text() == "an unfinished run"
     assert names(Path("out")) == ["checkpoint.thali"]

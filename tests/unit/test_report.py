@@ -205,6 +205,24 @@ def test_fit_is_what_the_formula_says(images: thali.LatentFeatures) -> None:
     assert found.worst == (left**2).sum(axis=1).argmax()
 
 
+@pytest.mark.parametrize("shape", [None, (6, 6)])
+def test_missing_entries_leave_gaps_and_are_counted(shape, tmp_path: Path) -> None:
+    X = np.abs(thali.datasets.images(n=20, random_state=0).X)
+    X[np.random.default_rng(0).random(X.shape) < 0.2] = np.nan
+    X[3], X[:, 5] = np.nan, np.nan
+    model = fitted(X)
+    left = model.X_ - model.inverse_transform(model.Z_)
+    found = fit_of(model)
+    assert found.explained == pytest.approx(1 - np.nansum(left**2) / np.nansum(X**2))
+    assert found.left_over == pytest.approx(np.sqrt(np.nanmean(left**2)))
+    path = write_report(model, tmp_path / "gaps.html", image_shape=shape)
+    text = Outline(path.read_text(encoding="utf-8")).text
+    assert "missing entries, imputed" in text
+    assert f"{int(np.isnan(X).sum()):,}" in text
+    thali.plots.reconstructions(model, rows=[3, 4], image_shape=shape)
+    model.plot(image_shape=shape)
+
+
 @pytest.mark.parametrize(
     ("level", "values", "rhat", "ess"),
     [

@@ -90,7 +90,11 @@ def test_ctrl_c_keeps_what_was_computed(X):
     assert fitted.posterior_.posterior.sizes["draw"] >= 1
 
 
-def test_a_stopped_run_goes_on_from_its_checkpoint_to_the_same_end(X, tmp_path, monkeypatch):
+@pytest.mark.parametrize("missing", [False, True])
+def test_a_stopped_run_goes_on_from_its_checkpoint_to_the_same_end(
+    X, missing, tmp_path, monkeypatch
+):
+    X = np.where(np.random.default_rng(1).random(X.shape) < 0.2, np.nan, X) if missing else X
     path = tmp_path / "run.thali"
     settings = {"sweeps": 2000, "init": "prior"}
     whole = model(**settings).fit(X)

@@ -160,6 +160,9 @@ def fit(
     sigma_a: Annotated[
         float | None, _model(help="Size of the features; inferred if not given.")
     ] = None,
+    slab: Annotated[
+        str | None, _model(help="Law of amounts for sparse-factor: laplace or gaussian (laplace).")
+    ] = None,
     engine: Annotated[Engine, _inference(help="How the model is inferred.")] = Engine.auto,
     sweeps: Annotated[
         int | None, _inference(min=1, help="Sweeps of each chain (1000; fewer if large).")
@@ -171,7 +174,9 @@ def fit(
     chains: Annotated[int | None, _inference(min=1, help="Chains, run in parallel (4).")] = None,
     init: Annotated[
         str | None,
-        _inference(help="race, ica, patterns, prior, empty, a .thali file, or a 0/1 table (race)."),
+        _inference(
+            help="race, ica, sparse_ica, patterns, prior, empty, or a file: .thali or a 0/1 table."
+        ),
     ] = None,
     particles: Annotated[
         int | None, _inference(min=1, help="Particles of particle-filter (500).")
@@ -203,18 +208,19 @@ def fit(
     """Fit a model to a table and write what it found into a folder."""
     import thali
     from thali.cli.console import describe_answer, describe_table, with_places
-    from thali.cli.outputs import claim_folder
+    from thali.cli.outputs import IMPUTED, claim_folder, missing_in
+    from thali.model import Model
     from thali.tables import read_table
 
     say = _silence if quiet else print
     chosen_prior = read_prior(prior, alpha, beta, features)
-    chosen_likelihood = read_likelihood(likelihood, sigma_x, sigma_a)
+    chosen_likelihood = read_likelihood(likelihood, sigma_x, sigma_a, slab)
     settings = given(
         sweeps=sweeps, burn_in=burn_in, thin=thin, chains=chains, init=read_init(init),
         particles=particles, proposal=None if proposal is None else proposal.value, passes=passes,
     )  # fmt: skip
-    # refuses bad settings before the data are read
-    read_engine(engine, settings, _silence, chosen_likelihood)
+    parts = Model(chosen_prior, chosen_likelihood)
+    read_engine(engine, settings, parts, _silence)  # refuses bad settings before the data are read
     shape = read_image_shape(image_shape)
     table = read_table(data, transpose=transpose, columns=read_columns(columns))
     if shape is not None and shape[0] * shape[1] != table.values.shape[1]:
@@ -226,7 +232,7 @@ def fit(
     model = thali.LatentFeatures(
         prior=chosen_prior,
         likelihood=chosen_likelihood,
-        engine=read_engine(engine, settings, say, chosen_likelihood),
+        engine=read_engine(engine, settings, parts, say),
         center=center,
         random_state=_seed(seed, out, resume, say),
         progress=False if quiet else "auto",
@@ -239,6 +245,8 @@ def fit(
         except ValueError as error:
             raise ValueError(with_places(data, table, error)) from error
     say(describe_answer(model))
+    if missing_in(model):
+        say(f"{missing_in(model)} missing entries were filled in: {out / IMPUTED}.")
     say(f"Written to {out}: open {out / 'report.html'} in a browser.")
     raise typer.Exit(code)
 

@@ -23,22 +23,20 @@ def describe_table(name: str, table: tables.Table) -> str:
     n, d = table.values.shape
     columns = "named columns" if table.column_names is not None else "columns without names"
     rows = "named rows" if table.row_names is not None else "rows without names"
-    return f"{name}: {n} x {d}, {rows}, {columns}"
+    missing = int(np.isnan(table.values).sum())
+    gaps = f", {missing} of {n * d} entries missing" if missing else ""
+    return f"{name}: {n} x {d}, {rows}, {columns}{gaps}"
 
 
 def with_places(name: str, table: tables.Table, error: ValueError) -> str:
-    """Say in the file's own words where entries are missing or infinite, if that is the trouble."""
-    X = table.values
-    if np.isfinite(X).all():
+    """Say in the file's own words where entries are infinite, if that is the trouble."""
+    bad = np.isinf(table.values)
+    if not bad.any():
         return str(error)
-    missing = bool(np.isnan(X).any())
-    bad = np.isnan(X) if missing else np.isinf(X)
     places = "; ".join(_place(table, i, j) for i, j in np.argwhere(bad)[:3])
-    kind = "missing" if missing else "infinite"
-    cure = "drop those rows or columns, or fill them in first."
     return (
-        f"{name}: {int(bad.sum())} of {X.size} entries are {kind} (first: {places}). "
-        f"{kind.capitalize()} entries are not supported by this engine: {cure}"
+        f"{name}: {int(bad.sum())} of {bad.size} entries are infinite (first: {places}). "
+        "Correct them, or leave them empty if they are not known."
     )
 
 
@@ -106,8 +104,9 @@ def _right(table: Table, first: int) -> None:
 def _facts(model: Any) -> Table:
     n, k = model.Z_.shape
     summary = summary_of(model)
+    gaps = f", {summary['missing']} entries missing" if summary["missing"] else ""
     facts = {
-        "data": f"{n} rows x {model.n_features_in_} columns",
+        "data": f"{n} rows x {model.n_features_in_} columns{gaps}",
         "features": str(k),
         "log joint": f"{model.log_joint_:,.2f}",
         **{key: str(summary[key]) for key in ("prior", "likelihood", "engine", "seed")},

@@ -36,6 +36,8 @@ class Likelihood(StrEnum):
     """Names of the likelihoods on this command line."""
 
     linear_gaussian = "linear-gaussian"
+    nonnegative_linear_gaussian = "nonnegative-linear-gaussian"
+    sparse_factor = "sparse-factor"
     noisy_or = "noisy-or"
 
 
@@ -72,15 +74,17 @@ def read_prior(name: Prior, alpha: float | None, beta: float | None, features: i
     return classes[name](**given(alpha=alpha, beta=beta, n_features=features))
 
 
-def read_likelihood(name: Likelihood, sigma_x: float | None, sigma_a: float | None) -> Any:
+def read_likelihood(
+    name: Likelihood, sigma_x: float | None, sigma_a: float | None, slab: str | None
+) -> Any:
     from thali.choices import LIKELIHOODS, named
 
     likelihood = named("likelihood", name.value, LIKELIHOODS)
-    scales = given(sigma_x=sigma_x, sigma_a=sigma_a)
-    for scale in scales:
-        if not hasattr(likelihood, scale):
-            raise ValueError(f"--{scale.replace('_', '-')}: {name.value} has no such scale.")
-    return likelihood.replace(**scales)
+    settings = given(sigma_x=sigma_x, sigma_a=sigma_a, slab=slab)
+    for setting in settings:
+        if not hasattr(likelihood, setting):
+            raise ValueError(f"--{setting.replace('_', '-')}: {name.value} has no such setting.")
+    return likelihood.replace(**settings)
 
 
 def given(**options: Any) -> dict[str, Any]:
@@ -89,11 +93,11 @@ def given(**options: Any) -> dict[str, Any]:
 
 
 def read_engine(
-    name: Engine, settings: dict[str, Any], say: Callable[[str], None], likelihood: Any = None
+    name: Engine, settings: dict[str, Any], model: Any, say: Callable[[str], None]
 ) -> Any:
     from thali.choices import choose_engine
 
-    engine = choose_engine(name.value, likelihood).replace(**settings)
+    engine = choose_engine(name.value, model).replace(**settings)
     if name is Engine.auto:
         say(f"engine: {type(engine).__name__} (chosen by auto)")
     return engine

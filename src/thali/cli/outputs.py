@@ -3,8 +3,10 @@
     model.thali       the fitted model
     features.csv      E[A | X, Z], K×D: a row for each feature
     assignments.csv   Z, N×K: a row's name, then 0 or 1 for each feature
-    summary.json      n_features, log_joint, engine, prior, likelihood, seed, seconds, rhat, ess
+    summary.json      n_features, log_joint, missing, engine, prior, likelihood, seed, seconds,
+                      rhat, ess
     report.html       the report
+    imputed.csv       where entries are missing: the data with their posterior means filled in
 
 The files are written into a folder of their own and moved into place when all are complete.
 """
@@ -22,9 +24,20 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-__all__ = ["CHECKPOINT", "FILES", "claim_folder", "summary_of", "write_outputs"]
+import numpy as np
+
+__all__ = [
+    "CHECKPOINT",
+    "FILES",
+    "IMPUTED",
+    "claim_folder",
+    "missing_in",
+    "summary_of",
+    "write_outputs",
+]
 
 FILES = ("model.thali", "features.csv", "assignments.csv", "summary.json", "report.html")
+IMPUTED = "imputed.csv"  # where entries are missing
 CHECKPOINT = "checkpoint.thali"
 
 
@@ -33,7 +46,7 @@ def claim_folder(folder: Path) -> Iterator[None]:
     """Make the output folder, and take it away again if the run ends in an error."""
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"--out {folder} is a file; name a folder.")
-    for name in FILES:
+    for name in (*FILES, IMPUTED):
         if (folder / name).is_dir():
             raise IsADirectoryError(f"{folder / name} is a folder where a file must go; remove it.")
     made = [path for path in (folder, *folder.parents) if not path.exists()]
@@ -65,8 +78,14 @@ def write_outputs(model: Any, folder: Path, image_shape: tuple[int, int] | None 
             json.dumps(summary_of(model), indent=2, allow_nan=False) + "\n", encoding="utf-8"
         )
         model.report(staging / "report.html", image_shape=image_shape)
-        for name in FILES:
+        names = list(FILES)
+        if missing_in(model):
+            _write_imputed(model, staging / IMPUTED)
+            names.append(IMPUTED)
+        for name in names:
             os.replace(staging / name, folder / name)
+        if IMPUTED not in names:  # of an earlier run on other data
+            (folder / IMPUTED).unlink(missing_ok=True)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 
@@ -79,10 +98,11 @@ def _staging_parent(folder: Path) -> Path:
 
 
 def summary_of(model: Any) -> dict[str, Any]:
-    """The run in nine entries; a number that does not exist is None."""
+    """The run in ten entries; a number that does not exist is None."""
     return {
         "n_features": int(model.n_features_),
         "log_joint": _finite(model.log_joint_),
+        "missing": missing_in(model),
         "engine": repr(model.engine_),
         "prior": repr(model.prior_),
         "likelihood": repr(model.likelihood_),
@@ -93,18 +113,38 @@ def summary_of(model: Any) -> dict[str, Any]:
     }
 
 
+def missing_in(model: Any) -> int:
+    """How many entries of the training data are missing."""
+    return int(np.isnan(model.X_).sum())
+
+
 def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _write_features(model: Any, path: Path) -> None:
+def _column_names(model: Any) -> list[str]:
     names = getattr(model, "feature_names_in_", None)
     if names is None:
-        names = [f"column_{j + 1}" for j in range(model.components_.shape[1])]
+        return [f"column_{j + 1}" for j in range(model.components_.shape[1])]
+    return list(names)
+
+
+def _write_features(model: Any, path: Path) -> None:
+    names = _column_names(model)
     with path.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)
         writer.writerow(names)
         writer.writerows(model.components_.tolist())
+
+
+def _write_imputed(model: Any, path: Path) -> None:
+    n = model.Z_.shape[0]
+    rows = model.row_names_ if model.row_names_ is not None else range(1, n + 1)
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["row", *_column_names(model)])
+        for name, values in zip(rows, np.asarray(model.impute()).tolist(), strict=True):
+            writer.writerow([name, *values])
 
 
 def _write_assignments(model: Any, path: Path) -> None:

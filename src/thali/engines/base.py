@@ -21,6 +21,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from thali.data import Data
+from thali.likelihoods.base import Masked
 from thali.model import Model
 
 
@@ -47,6 +48,7 @@ class Engine:
 
     needs_prior: ClassVar[tuple[type, ...]] = ()
     needs_likelihood: ClassVar[tuple[type, ...]] = ()
+    masked: ClassVar[bool] = False  # whether it can deal with missing entries
     kind: ClassVar[str] = "draws"
     unit: ClassVar[str] = "sweep"  # what a step is called
 
@@ -58,8 +60,10 @@ class Engine:
         """This engine with a number of sweeps; those that leave it open choose it here."""
         return self
 
-    def level(self, model: Model, data: Data, state: Any, info: Info) -> float:
-        """How good a place a step came to, by which races among starts are decided."""
+    def level(
+        self, rng: np.random.Generator, model: Model, data: Data, state: Any, info: Info
+    ) -> float:
+        """What a race compares places by, after the step that ``info`` tells of."""
         return info.log_joint
 
     def keepsakes(self, model: Model, state: Any) -> dict[str, np.ndarray]:
@@ -95,3 +99,29 @@ def check_capabilities(engine: Engine, model: Model, engines: tuple[type[Engine]
             f"{type(model.likelihood).__name__}: it needs {' and '.join(lacks)}. "
             f"Engines that can: {', '.join(able) or 'none yet'}."
         )
+
+
+def takes_missing(engine: type[Engine] | Engine, model: Model) -> bool:
+    """Whether engine and likelihood can both deal with missing entries."""
+    return getattr(engine, "masked", False) and isinstance(model.likelihood, Masked)
+
+
+def check_missing(
+    engine: Engine, model: Model, data: Data, engines: tuple[type[Engine], ...]
+) -> None:
+    """Refuse missing entries that engine or likelihood cannot deal with, and name what could."""
+    if data.mask is None or takes_missing(engine, model):
+        return
+    i, j = np.argwhere(~data.mask)[0]
+    able = [
+        e.__name__
+        for e in engines
+        if takes_missing(e, model) and not missing_capabilities(e, model)
+    ]
+    whose = type(engine if isinstance(model.likelihood, Masked) else model.likelihood).__name__
+    raise ValueError(
+        f"X has {data.missing} of {data.X.size} entries missing (NaN), the first at row {i}, "
+        f"column {j}, which {whose} cannot deal with. Engines that can with "
+        f"{type(model.likelihood).__name__}: {', '.join(able) or 'none'}; or drop those rows or "
+        "columns, or impute them first."
+    )

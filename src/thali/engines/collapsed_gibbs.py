@@ -6,6 +6,11 @@ for the IBP), and σ_x, σ_a given Z, each evaluation of whose density costs O(K
 eigenvalues of ZᵀZ.
 
 Any prior with tables of potentials will do; the finite sampler is this engine × BetaBernoulli.
+
+Where entries of X are missing the state holds draws of them: the sweep draws each row's bits and
+missing entries together (``kernels/masked_rows.py``), α and the σ's are drawn given the completed
+data, and a step ends with A and then all missing entries afresh, given Z and what was observed.
+The log joint is that of the observed entries alone, with A integrated out column by column.
 """
 
 from __future__ import annotations
@@ -22,6 +27,8 @@ from thali.engines.base import Engine, Info
 from thali.engines.chain_settings import ChainSettings
 from thali.likelihoods.base import Collapsed, GaussianRows
 from thali.likelihoods.gaussian_scales import scales_without_features
+from thali.likelihoods.masked_columns import MaskedColumns
+from thali.missing import complete
 from thali.model import Model
 from thali.priors.base import PredictsRow
 from thali.settings import whole_number
@@ -41,6 +48,9 @@ class State:
     hyper: dict[str, float]
     sweep: int = 0
     hold_sigma: int = 0  # the scales stay put until this sweep, while features are being born
+    X: Any = None  # the data the rows were made of: reduced, or with missing entries drawn
+    squares: Any = None  # ‖x_n‖² of its rows, where X is complete
+    columns: Any = None  # likelihoods.masked_columns.MaskedColumns, where entries are missing
     prior: Any = None  # the model's prior at ``hyper``, kept from one sweep to the next
 
     @property
@@ -72,6 +82,7 @@ class CollapsedGibbs(ChainSettings, Engine):
 
     needs_prior: ClassVar[tuple[type, ...]] = (PredictsRow,)
     needs_likelihood: ClassVar[tuple[type, ...]] = (Collapsed, GaussianRows)
+    masked: ClassVar[bool] = True
     kind: ClassVar[str] = "draws"
 
     def __post_init__(self) -> None:
@@ -93,39 +104,23 @@ class CollapsedGibbs(ChainSettings, Engine):
         """The state at ``start``, arrays made afresh from Z."""
         Z = start.Z[:, start.Z.any(axis=0)]
         Z = Z[:, rng.permutation(Z.shape[1])]  # the order of columns must carry no information
-        return State(_rows(Z, data), Z.shape[1], dict(start.hyper), 0, start.hold_sigma)
+        k, hyper = Z.shape[1], dict(start.hyper)
+        if data.mask is None:
+            X = data.reduced
+            return State(_rows(Z, X), k, hyper, 0, start.hold_sigma, X, data.squares)
+        columns = MaskedColumns(data.X, data.patterns)
+        X, _ = _completed(rng, data, Z, hyper, columns)
+        return State(_rows(Z, X), k, hyper, 0, start.hold_sigma, X, None, columns)
 
     def step(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> Info:
         """Moves on columns, one sweep, and one update of every inferred hyperparameter."""
-        from thali.kernels import collapsed_rows as kernel
-
         hyper = state.hyper
-        if state.sweep and state.sweep % SUMS_AFRESH == 0:
-            k = state.n_features
-            state.rows.T[:k] = state.rows.Z[:, :k].T.astype(float) @ data.reduced
         if state.prior is None:
             state.prior = model.at(hyper).prior
         tables = state.prior.tables(data.n)
         if self.moves:
             self._move_columns(rng, data, state, tables)
-        law = kernel.Law(
-            tables.log_odds,
-            tables.new_log_weight,
-            tables.capacity,
-            hyper["sigma_x"],
-            hyper["sigma_a"],
-            float(data.d),
-        )
-        every = max(256, 8 * state.n_features)
-        state.rows, report = kernel.sweep(
-            rng, data.reduced, data.squares, state.rows, state.n_features, law, every
-        )
-        if report.refused >= 0:
-            raise ValueError(
-                f"Row {int(report.refused)} is so far from what features of scale sigma_a="
-                f"{hyper['sigma_a']:.3g} can make that it asks for more than {kernel.MOST_NEW} of "
-                "its own; give a larger sigma_a, let it be inferred, or look at that row."
-            )
+        report = self._sweep(rng, data, state, tables)
         state.n_features = k = int(report.n_features)
         state.sweep += 1
         counts = counts_from_gram(data.n, state.rows.C[:k, :k])
@@ -135,13 +130,17 @@ class CollapsedGibbs(ChainSettings, Engine):
             model.likelihood,
             state.rows.C[:k, :k].copy(),
             state.rows.T[:k],
-            float(data.squares.sum()),
+            float((np.square(state.X) if state.squares is None else state.squares).sum()),
             data.n,
             data.d,
             hyper,
             self.sigma_step,
             hold=state.sweep <= state.hold_sigma,
         )
+        if data.mask is not None:
+            Z = state.Z
+            state.X, evidence = _completed(rng, data, Z, hyper, state.columns)
+            state.rows.T[:k] = Z.T.astype(float) @ state.X
         state.prior = model.at(hyper).prior
         log_joint = evidence + state.prior.log_prob_counts(counts)
         return Info(k, log_joint, dict(hyper), float(report.drift))
@@ -160,14 +159,48 @@ class CollapsedGibbs(ChainSettings, Engine):
             float(data.d),
         )
         state.rows, state.n_features, _ = kernel.column_moves(
-            rng, data.reduced, state.rows, state.n_features, law, self.moves, kernel.SHARES
+            rng, state.X, state.rows, state.n_features, law, self.moves, kernel.SHARES
         )
+
+    def _sweep(self, rng: np.random.Generator, data: Data, state: State, tables: Any) -> Any:
+        """One pass of the compiled kernel; returns its report."""
+        from thali.kernels import collapsed_rows as kernel
+
+        hyper, k = state.hyper, state.n_features
+        law = kernel.Law(
+            tables.log_odds,
+            tables.new_log_weight,
+            tables.capacity,
+            hyper["sigma_x"],
+            hyper["sigma_a"],
+            float(data.d),
+        )
+        every = max(256, 8 * k)
+        if data.mask is not None:
+            from thali.kernels.masked_rows import masked_sweep
+
+            state.rows, report = masked_sweep(rng, state.X, data.mask, state.rows, k, law, every)
+        else:
+            if state.sweep and state.sweep % SUMS_AFRESH == 0:
+                state.rows.T[:k] = state.rows.Z[:, :k].T.astype(float) @ state.X
+            state.rows, report = kernel.sweep(
+                rng, state.X, state.squares, state.rows, k, law, every
+            )
+        if report.refused >= 0:
+            raise ValueError(
+                f"Row {int(report.refused)} is so far from what features of scale sigma_a="
+                f"{hyper['sigma_a']:.3g} can make that it asks for more than {kernel.MOST_NEW} of "
+                "its own; give a larger sigma_a, let it be inferred, or look at that row."
+            )
+        return report
 
     def freeze(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """The state as arrays and plain values; T goes along, so that a resumed chain is bitwise
         the same (S and G are made afresh at each sweep)."""
         k = state.n_features
         arrays = {"Z": np.packbits(state.rows.Z[:, :k], axis=0), "T": state.rows.T[:k].copy()}
+        if state.columns is not None:
+            arrays["missing"] = state.X[~state.columns.mask]
         numbers = {
             "k": k,
             "hyper": dict(state.hyper),
@@ -179,9 +212,22 @@ class CollapsedGibbs(ChainSettings, Engine):
     def thaw(self, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]) -> State:
         """The state that ``freeze`` saved."""
         Z = np.unpackbits(arrays["Z"], axis=0, count=data.n).astype(bool)
-        rows = _rows(Z, data)
+        masked = data.mask is not None
+        X = data.X.copy() if masked else data.reduced
+        if data.mask is not None:
+            X[~data.mask] = arrays["missing"]
+        rows = _rows(Z, X)
         rows.T[: numbers["k"]] = arrays["T"]
-        return State(rows, numbers["k"], dict(numbers["hyper"]), numbers["sweep"], numbers["hold"])
+        return State(
+            rows,
+            numbers["k"],
+            dict(numbers["hyper"]),
+            numbers["sweep"],
+            numbers["hold"],
+            X,
+            None if masked else data.squares,
+            MaskedColumns(data.X, data.patterns) if masked else None,
+        )
 
 
 def column_tables(tables: FeatureTables, n: int) -> tuple[np.ndarray, np.ndarray, float]:
@@ -208,7 +254,22 @@ def _log_binomials(n: int) -> np.ndarray:
     return np.asarray(gammaln(n + 1.0) - gammaln(m + 1.0) - gammaln(n - m + 1.0))
 
 
-def _rows(Z: np.ndarray, data: Data) -> Any:
+def _completed(
+    rng: np.random.Generator,
+    data: Data,
+    Z: np.ndarray,
+    hyper: dict[str, float],
+    columns: MaskedColumns,
+) -> tuple[np.ndarray, float]:
+    """X with A, then its missing entries drawn given Z and the rest; and log P(the rest | Z)."""
+    sigma_x, sigma_a = hyper["sigma_x"], hyper["sigma_a"]
+    noise = sigma_x * rng.standard_normal((Z.shape[1], data.d))
+    A, log_dets, explained = columns.solve(Z, (sigma_x / sigma_a) ** 2, noise)
+    evidence = columns.log_evidence(log_dets, explained, Z.shape[1], sigma_x, sigma_a)
+    return complete(rng, data, Z, A, sigma_x), evidence
+
+
+def _rows(Z: np.ndarray, X: np.ndarray) -> Any:
     """The maintained arrays for Z, with some spare room."""
     from thali.kernels.maintained_rows import Rows
 
@@ -222,7 +283,7 @@ def _rows(Z: np.ndarray, data: Data) -> Any:
         bits,
         np.diagonal(C).copy(),
         C,
-        np.ascontiguousarray(real.T @ data.reduced),
+        np.ascontiguousarray(real.T @ X),
         np.zeros((cap, cap)),
         np.zeros((cap, cap)),
     )

@@ -45,7 +45,7 @@ from thali.engines.particles import (
 )
 from thali.hyperparameters import Gamma, InverseGamma, Law
 from thali.likelihoods.base import Collapsed, GaussianRows
-from thali.likelihoods.linear_gaussian import FINEST
+from thali.likelihoods.gaussian_scales import FINEST
 from thali.model import Model
 from thali.priors.base import Sequential
 from thali.settings import Settings, whole_number
@@ -326,5 +326,5 @@ def scale_law(law: Law | None) -> Any:
         return kernel.ScaleLaw(kernel.FIXED, 0.0, 0.0)
     if isinstance(law, InverseGamma):
         return kernel.ScaleLaw(kernel.INVERSE_GAMMA, float(law.shape), float(law.scale))
-    assert isinstance(law, Gamma)  # a scale has no other law
+    assert isinstance(law, Gamma)  # scales have no other law
     return kernel.ScaleLaw(kernel.GAMMA, float(law.shape), float(law.rate))

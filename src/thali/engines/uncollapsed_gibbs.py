@@ -25,13 +25,11 @@ import numpy as np
 from thali.data import Data
 from thali.engines.base import Engine, Info
 from thali.engines.chain_settings import ChainSettings
-from thali.likelihoods.base import Collapsed, GibbsUpdates, Parameters
+from thali.likelihoods.base import Collapsed, GibbsUpdates, JudgesMatrix, Parameters
 from thali.model import Model
 from thali.priors.base import HasFrequencies, PredictsRow
 from thali.starts import Start
 from thali.structures import counts_from_gram, gram
-
-PASSES = 5  # over parameters that cannot be drawn at once, before the first step
 
 
 @dataclass
@@ -81,12 +79,15 @@ class UncollapsedGibbs(ChainSettings, Engine):
             )
 
     def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:
-        """The state at ``start``, parameters drawn given its Z, or nearly so by a few passes."""
-        Z = np.ascontiguousarray(start.Z[:, start.Z.any(axis=0)], dtype=np.uint8)
+        """The state at ``start``, parameters its own or drawn given its Z."""
+        used = np.flatnonzero(start.Z.any(axis=0))
+        Z = np.ascontiguousarray(start.Z[:, used], dtype=np.uint8)
         hyper = dict(start.hyper)
         likelihood: Any = model.likelihood
         parameters = likelihood.new_parameters(rng, data, Z.shape[1], hyper)
-        for _ in range(1 if isinstance(likelihood, Collapsed) else PASSES):
+        for name, value in start.parameters.items():
+            parameters[name] = np.take(value, used, axis=likelihood.axes[name])
+        for _ in range(1 if start.parameters else likelihood.settling):
             parameters, _ = likelihood.update_parameters(rng, data, Z, parameters, hyper, hold=True)
         return State(Z, parameters, hyper, 0, start.hold_sigma)
 
@@ -109,10 +110,17 @@ class UncollapsedGibbs(ChainSettings, Engine):
         log_joint = log_density + model.at(hyper).prior.log_prob_counts(counts)
         return Info(state.n_features, log_joint, dict(hyper), 0.0)
 
-    def level(self, model: Model, data: Data, state: State, info: Info) -> float:
-        """The log joint, and how free the parameters in it are."""
-        likelihood: Any = model.likelihood
-        return info.log_joint + likelihood.spread(data, state.bits, state.parameters, state.hyper)
+    def level(
+        self, rng: np.random.Generator, model: Model, data: Data, state: State, info: Info
+    ) -> float:
+        """The log joint with parameters integrated out, as well as the likelihood can tell."""
+        likelihood = model.likelihood
+        if not isinstance(likelihood, JudgesMatrix):
+            return info.log_joint
+        counts = counts_from_gram(data.n, gram(state.bits))
+        log_prior = model.at(state.hyper).prior.log_prob_counts(counts)
+        judged = likelihood.judge(rng, data, state.bits, state.parameters, state.hyper)
+        return judged + log_prior
 
     def _bits_then_own(
         self, rng: np.random.Generator, model: Model, data: Data, state: State

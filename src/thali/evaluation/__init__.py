@@ -1,6 +1,7 @@
-"""How good is an answer: matching to a known truth, and how long its chains remember."""
+"""How good is an answer: matching to a known truth, entries held out, how long chains remember."""
 
 from thali.evaluation.autocorrelation import autocorrelation
+from thali.evaluation.heldout import Holdout, holdout
 from thali.evaluation.matching import (
     AssignmentMatching,
     Matching,
@@ -10,8 +11,10 @@ from thali.evaluation.matching import (
 
 __all__ = [
     "AssignmentMatching",
+    "Holdout",
     "Matching",
     "autocorrelation",
+    "holdout",
     "match_assignments",
     "match_features",
 ]

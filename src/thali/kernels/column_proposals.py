@@ -14,6 +14,7 @@ from thali.kernels.maintained_rows import FAST, dot, dot_rows, fresh
 REFINED = 2  # times the direction of a residue is averaged over the rows that share it
 URN = 1.0  # weight of a pattern not yet seen among the flips of a column's rows
 MOST_LOGIT = 30.0
+NOTHING = -50.0  # e to this is lost in rounding, whatever it is added to
 
 
 @njit(cache=True, nogil=True)
@@ -52,19 +53,28 @@ def code_anew(rng, X, rows, whole, law, flips, draw):
                 if z[j]:
                     h += G[i, j]
             gain[i] = -precision * (2.0 * sign[i] * (h - b[i]) + G[i, i])
+        top = largest_gain(gain, sign, G, precision)
+        weight, _, _ = sum_gains(gain, sign, G, precision, top, np.inf)
         if draw:
-            flips[n, 0], flips[n, 1] = draw_flips(rng, gain, sign, G, precision)
-        total += log_prob_flips(flips[n, 0], flips[n, 1], gain, sign, G, precision)
+            stop = rng.random() * weight
+            _, flips[n, 0], flips[n, 1] = sum_gains(gain, sign, G, precision, top, stop)
+        i, j = flips[n, 0], flips[n, 1]
+        value = 0.0
+        if i >= 0:
+            value = gain[i] if j < 0 else pair_gain(i, j, gain, sign, G, precision)
+        total += value - top - np.log(weight)
     return total
 
 
 @njit(cache=True, nogil=True)
 def pair_gain(i, j, gain, sign, G, precision):
+    """log P of two flips over that of none."""
     return gain[i] + gain[j] - 2.0 * precision * sign[i] * sign[j] * G[i, j]
 
 
 @njit(cache=True, nogil=True)
 def largest_gain(gain, sign, G, precision):
+    """The largest over no flip, one and two."""
     top = 0.0
     for i in range(len(gain)):
         top = max(top, gain[i])
@@ -75,7 +85,7 @@ def largest_gain(gain, sign, G, precision):
 
 @njit(cache=True, nogil=True)
 def sum_gains(gain, sign, G, precision, top, stop):
-    """Σ e^{gain − top} over no flip, one and two, and the flips at which it first exceeds stop."""
+    """Σ e^{gain − top} over no flip, one and two, and the flips i > j (or −1) that pass stop."""
     total = np.exp(-top)
     if total > stop:
         return total, -1, -1
@@ -84,31 +94,12 @@ def sum_gains(gain, sign, G, precision, top, stop):
         if total > stop:
             return total, i, -1
         for j in range(i):
-            total += np.exp(pair_gain(i, j, gain, sign, G, precision) - top)
-            if total > stop:
-                return total, i, j
+            more = pair_gain(i, j, gain, sign, G, precision) - top
+            if more > NOTHING:
+                total += np.exp(more)
+                if total > stop:
+                    return total, i, j
     return total, -1, -1
-
-
-@njit(cache=True, nogil=True)
-def draw_flips(rng, gain, sign, G, precision):
-    top = largest_gain(gain, sign, G, precision)
-    total, _, _ = sum_gains(gain, sign, G, precision, top, np.inf)
-    _, i, j = sum_gains(gain, sign, G, precision, top, rng.random() * total)
-    return i, j
-
-
-@njit(cache=True, nogil=True)
-def log_prob_flips(i, j, gain, sign, G, precision):
-    """i > j, or −1 where there is no such flip."""
-    top = largest_gain(gain, sign, G, precision)
-    total, _, _ = sum_gains(gain, sign, G, precision, top, np.inf)
-    value = 0.0
-    if i >= 0:
-        value = gain[i]
-        if j >= 0:
-            value = pair_gain(i, j, gain, sign, G, precision)
-    return value - top - np.log(total)
 
 
 @njit(cache=True, nogil=True)

@@ -1,15 +1,29 @@
 """Likelihoods: how features make data (one file a likelihood)."""
 
-from thali.likelihoods.base import Collapsed, Conditional, GaussianRows, GibbsUpdates, RowUpdates
+from thali.likelihoods.base import (
+    Collapsed,
+    Conditional,
+    GaussianRows,
+    GibbsUpdates,
+    JudgesMatrix,
+    Masked,
+    RowUpdates,
+)
 from thali.likelihoods.linear_gaussian import LinearGaussian
 from thali.likelihoods.noisy_or import NoisyOr
+from thali.likelihoods.nonnegative_linear_gaussian import NonnegativeLinearGaussian
+from thali.likelihoods.sparse_factor import SparseFactor
 
 __all__ = [
     "Collapsed",
     "Conditional",
     "GaussianRows",
     "GibbsUpdates",
+    "JudgesMatrix",
     "LinearGaussian",
+    "Masked",
     "NoisyOr",
+    "NonnegativeLinearGaussian",
     "RowUpdates",
+    "SparseFactor",
 ]

@@ -15,10 +15,14 @@ from thali.structures import FeatureTables
 
 
 class FeatureLikelihood(ABC):
-    """A law of the data given a binary feature matrix."""
+    """A law of the data given a binary feature matrix.
+
+    ``starts`` names the starts that suit it. Where "race" is not among them, as when log joints of
+    different Z do not compare, an engine left to race begins from the first.
+    """
 
     structure = "features"
-    starts: ClassVar[tuple[str, ...]] = ("ica", "columns", "prior", "empty")  # that make sense
+    starts: ClassVar[tuple[str, ...]] = ("race", "ica", "columns", "prior", "empty")
 
     @abstractmethod
     def at(self, **numbers: float) -> Self:
@@ -79,10 +83,12 @@ class GibbsUpdates(Conditional):
     that have a row for each row of X, which ``update_bits`` updates along with the bits.
     Steps are asked of the likelihood as the user gave it (a hyperparameter is a number or a law);
     ``hyper`` has a number for each. Z is (N, K) uint8 without empty columns, and every step leaves
-    P(Z, parameters | X) invariant.
+    P(Z, parameters | X) invariant. ``settling`` is how many updates of the parameters come before
+    the first step, so that they belong to the Z that a chain begins with.
     """
 
     axes: ClassVar[dict[str, int]]
+    settling: ClassVar[int] = 1
 
     @abstractmethod
     def new_parameters(
@@ -140,16 +146,32 @@ class GibbsUpdates(Conditional):
     ) -> float:
         """log P(X, parameters | Z)."""
 
-    def spread(
-        self, data: Data, Z: np.ndarray, parameters: Parameters, hyper: dict[str, float]
-    ) -> float:
-        """How free the parameters are given Z, in nats: a race adds it to the log joint.
 
-        Where the log joint has the parameters in it, places with more features would look worse
-        than they are. The mean over the posterior should be at most the entropy of the parameters
-        given X and Z, so that log joint and spread bound log P(X, [Z]) from below on average.
-        """
-        return 0.0
+class JudgesMatrix(FeatureLikelihood):
+    """Of places with different Z it can be told which is better, where P(X | Z) is not known.
+
+    A density of the parameters themselves cannot tell: it rises with their number and with the
+    unit in which they are measured.
+    """
+
+    @abstractmethod
+    def judge(
+        self,
+        rng: np.random.Generator,
+        data: Data,
+        Z: np.ndarray,
+        parameters: Parameters,
+        hyper: dict[str, float],
+    ) -> float:
+        """An estimate of log P(X | Z), the parameters being a draw given X and Z."""
+
+
+class Masked(FeatureLikelihood):
+    """Entries of X may be missing: NaN in X, to every method, is an entry that was not observed."""
+
+    @abstractmethod
+    def missing_entries(self, X: Any, Z: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of each missing entry given Z and what was observed, row by row."""
 
 
 class RowUpdates(FeatureLikelihood):

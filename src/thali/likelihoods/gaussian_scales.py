@@ -12,9 +12,59 @@ from typing import Any
 
 import numpy as np
 
-from thali.hyperparameters import InverseGamma, Law, metropolis_step, slice_step
+from thali.data import Data
+from thali.hyperparameters import (
+    InverseGamma,
+    Law,
+    check_hyperparameter,
+    metropolis_step,
+    slice_step,
+)
 
 METROPOLIS_WIDTH = 0.05  # the step of Anand (2015)
+FINEST = 1e-6  # a noise below this share of the data's scale is lost in double precision
+
+
+def check_scales(likelihood: Any) -> None:
+    """Refuse scales that are neither positive numbers, nor laws, nor "auto"."""
+    for name in ("sigma_x", "sigma_a"):
+        value = getattr(likelihood, name)
+        if not isinstance(value, str) or value != "auto":
+            check_hyperparameter(type(likelihood).__name__, name, value)
+
+
+def resolve_scales(likelihood: Any, data: Data) -> dict[str, Any]:
+    """The scales with "auto" made a law: σ_x² ~ InverseGamma(1, v/100), σ_a² ~ InverseGamma(2, v),
+    v the mean square of the data; numbers too fine for the data are refused."""
+    owner = type(likelihood).__name__
+    sigma_x, sigma_a = likelihood.sigma_x, likelihood.sigma_a
+    v = data.mean_square or 1.0  # data of zeros have no scale of their own
+    for name, sigma in (("sigma_x", sigma_x), ("sigma_a", sigma_a)):
+        if not isinstance(sigma, Law | str) and sigma < FINEST * np.sqrt(data.mean_square):
+            raise ValueError(
+                f"{owner}: {name}={sigma} is less than a millionth of the data's scale "
+                f"({np.sqrt(v):.3g}), too fine for double precision; use a larger one."
+            )
+    fixed = [s for s in (sigma_x, sigma_a) if not isinstance(s, Law | str)]
+    if len(fixed) == 2 and fixed[0] < FINEST * fixed[1]:
+        raise ValueError(
+            f"{owner}: sigma_x={sigma_x} is less than a millionth of "
+            f"sigma_a={sigma_a}, too fine for double precision; use closer ones."
+        )
+    return {
+        "sigma_x": InverseGamma(1.0, 0.01 * v) if sigma_x == "auto" else sigma_x,
+        "sigma_a": InverseGamma(2.0, v) if sigma_a == "auto" else sigma_a,
+    }
+
+
+def start_scales(likelihood: Any, data: Data) -> dict[str, float]:
+    """The fixed numbers, and guesses from the data's scale for the others."""
+    scale = float(np.sqrt(data.mean_square)) or 1.0
+    numbers = {}
+    for name, guess in (("sigma_x", 0.5 * scale), ("sigma_a", scale)):
+        sigma = getattr(likelihood, name)
+        numbers[name] = guess if isinstance(sigma, Law | str) else float(sigma)
+    return numbers
 
 
 def scales_without_features(

@@ -6,6 +6,9 @@ With M = (ZᵀZ + rI)⁻¹, r = σ_x²/σ_a²:
     log P(X|Z) = −ND/2 log 2π − (N−K)D log σ_x − KD log σ_a − D/2 log|M⁻¹|
                  − tr(Xᵀ(I − Z M Zᵀ)X) / 2σ_x²
     x | z, Z, X ~ N(z M ZᵀX, σ_x²(1 + z M zᵀ) I)
+
+Where entries of X are missing (NaN) each column has its own M, of the rows observed there, and the
+same holds column by column (``kernels/masked_columns.py``).
 """
 
 from __future__ import annotations
@@ -17,17 +20,21 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from thali.data import Data
-from thali.hyperparameters import InverseGamma, Law, as_number, check_hyperparameter
-from thali.likelihoods.base import Collapsed, GaussianRows, GibbsUpdates, Parameters
-from thali.likelihoods.gaussian_scales import scales_without_features
+from thali.hyperparameters import Law, as_number
+from thali.likelihoods.base import Collapsed, GaussianRows, GibbsUpdates, Masked, Parameters
+from thali.likelihoods.gaussian_scales import (
+    check_scales,
+    resolve_scales,
+    scales_without_features,
+    start_scales,
+)
+from thali.likelihoods.masked_columns import MaskedColumns
 from thali.settings import Settings
 from thali.structures import FeatureTables, as_binary_matrix
 
-FINEST = 1e-6  # a noise below this share of the data's scale is lost in double precision
-
 
 @dataclass(frozen=True)
-class LinearGaussian(Settings, Collapsed, GibbsUpdates, GaussianRows):
+class LinearGaussian(Settings, Collapsed, GibbsUpdates, GaussianRows, Masked):
     """Noise scale ``sigma_x`` and feature scale ``sigma_a``: numbers, laws, or "auto".
 
     "auto" infers the scale under a weak law centred on the data:
@@ -45,40 +52,16 @@ class LinearGaussian(Settings, Collapsed, GibbsUpdates, GaussianRows):
     axes: ClassVar[dict[str, int]] = {"A": 0}
 
     def __post_init__(self) -> None:
-        for name in ("sigma_x", "sigma_a"):
-            if not isinstance(getattr(self, name), str) or getattr(self, name) != "auto":
-                check_hyperparameter("LinearGaussian", name, getattr(self, name))
+        check_scales(self)
 
     def at(self, **numbers: float) -> Self:
         return self.replace(**numbers)
 
     def resolve(self, data: Data) -> Self:
-        v = data.mean_square or 1.0  # data of zeros have no scale of their own
-        for name in ("sigma_x", "sigma_a"):
-            sigma = getattr(self, name)
-            if not isinstance(sigma, Law | str) and sigma < FINEST * np.sqrt(data.mean_square):
-                raise ValueError(
-                    f"LinearGaussian: {name}={sigma} is less than a millionth of the data's scale "
-                    f"({np.sqrt(v):.3g}), too fine for double precision; use a larger one."
-                )
-        fixed = [s for s in (self.sigma_x, self.sigma_a) if not isinstance(s, Law | str)]
-        if len(fixed) == 2 and fixed[0] < FINEST * fixed[1]:
-            raise ValueError(
-                f"LinearGaussian: sigma_x={self.sigma_x} is less than a millionth of "
-                f"sigma_a={self.sigma_a}, too fine for double precision; use closer ones."
-            )
-        return self.replace(
-            sigma_x=InverseGamma(1.0, 0.01 * v) if self.sigma_x == "auto" else self.sigma_x,
-            sigma_a=InverseGamma(2.0, v) if self.sigma_a == "auto" else self.sigma_a,
-        )
+        return self.replace(**resolve_scales(self, data))
 
     def start(self, data: Data) -> dict[str, float]:
-        scale = float(np.sqrt(data.mean_square)) or 1.0
-        numbers = {}
-        for name, guess in (("sigma_x", 0.5 * scale), ("sigma_a", scale)):
-            sigma = getattr(self, name)
-            numbers[name] = guess if isinstance(sigma, Law | str) else float(sigma)
-        return numbers
+        return start_scales(self, data)
 
     # sampling and densities with A kept
 
@@ -91,6 +74,7 @@ class LinearGaussian(Settings, Collapsed, GibbsUpdates, GaussianRows):
 
     def log_likelihood(self, X: Any, Z: Any, A: Any) -> float:
         residual = np.asarray(X, float) - np.asarray(Z, float) @ np.asarray(A, float)
+        residual = residual[~np.isnan(residual)]
         sigma = self._sigma_x
         return float(
             -0.5 * residual.size * np.log(2.0 * np.pi * sigma**2)
@@ -103,6 +87,10 @@ class LinearGaussian(Settings, Collapsed, GibbsUpdates, GaussianRows):
         X, Z = _pair(X, Z)
         sigma_x, sigma_a = self._sigma_x, self._sigma_a
         (n, d), k = X.shape, Z.shape[1]
+        if np.isnan(X).any():
+            masked = MaskedColumns(X)
+            found = masked.solve(Z, self._r, np.zeros((k, d)))
+            return masked.log_evidence(found[1], found[2], k, sigma_x, sigma_a)
         value = (
             -0.5 * n * d * np.log(2.0 * np.pi)
             - (n - k) * d * np.log(sigma_x)
@@ -121,6 +109,8 @@ class LinearGaussian(Settings, Collapsed, GibbsUpdates, GaussianRows):
         X, Z = _pair(X, Z)
         if Z.shape[1] == 0:
             return np.zeros((0, X.shape[1]))
+        if np.isnan(X).any():
+            return MaskedColumns(X).solve(Z, self._r, np.zeros((Z.shape[1], X.shape[1])))[0]
         return cho_solve(self._factor(Z), Z.T @ X)
 
     def draw_features(self, rng: np.random.Generator, X: Any, Z: Any) -> np.ndarray:
@@ -128,10 +118,34 @@ class LinearGaussian(Settings, Collapsed, GibbsUpdates, GaussianRows):
         X, Z = _pair(X, Z)
         if Z.shape[1] == 0:
             return np.zeros((0, X.shape[1]))
-        L, lower = self._factor(Z)
         noise = rng.standard_normal((Z.shape[1], X.shape[1]))
+        if np.isnan(X).any():
+            return MaskedColumns(X).solve(Z, self._r, self._sigma_x * noise)[0]
+        L, lower = self._factor(Z)
         mean = cho_solve((L, lower), Z.T @ X)
         return mean + self._sigma_x * np.linalg.solve(L.T, noise)
+
+    # missing entries
+
+    def missing_entries(self, X: Any, Z: Any) -> tuple[np.ndarray, np.ndarray]:
+        """x_nd ~ N(z_n E[a_d], σ_x²(1 + z_n M_d z_nᵀ)), in the order of ``np.nonzero(isnan(X))``.
+
+        >>> lik = LinearGaussian(sigma_x=1.0, sigma_a=1.0)
+        >>> mean, variance = lik.missing_entries([[2.0], [np.nan]], [[1], [1]])
+        >>> mean.round(6).tolist(), variance.round(6).tolist()
+        ([1.0], [1.5])
+        """
+        X, Z = _pair(X, Z)
+        missing = np.isnan(X)
+        n, d = np.nonzero(missing)
+        if Z.shape[1] == 0 or len(n) == 0:
+            return np.zeros(len(n)), np.full(len(n), self._sigma_x**2)
+        masked = MaskedColumns(X)
+        A = masked.solve(Z, self._r, np.zeros((Z.shape[1], X.shape[1])))[0]
+        spread = np.zeros(X.shape)
+        spread.T[missing.T] = masked.spreads(Z, self._r)
+        mean = np.einsum("ik,ki->i", Z[n], A[:, d])
+        return mean, self._sigma_x**2 * (1.0 + spread[n, d])
 
     # Gibbs updates with A kept
 
@@ -206,6 +220,7 @@ class LinearGaussian(Settings, Collapsed, GibbsUpdates, GaussianRows):
         return self.at(sigma_x=hyper["sigma_x"]).log_likelihood(data.X, Z, A) + float(prior)
 
     def rows(self, X: Any, Z: Any) -> PredictiveRows:
+        """The predictive form of complete data (with missing entries S differs by column)."""
         X, Z = _pair(X, Z)
         k = Z.shape[1]
         S = cho_solve(self._factor(Z), np.eye(k)) if k else np.zeros((0, 0))
@@ -213,9 +228,12 @@ class LinearGaussian(Settings, Collapsed, GibbsUpdates, GaussianRows):
 
     def _factor(self, Z: np.ndarray) -> tuple[np.ndarray, bool]:
         """The Cholesky factor L of ZᵀZ + rI."""
-        r = (self._sigma_x / self._sigma_a) ** 2
-        L, lower = cho_factor(Z.T @ Z + r * np.eye(Z.shape[1]), lower=True)
+        L, lower = cho_factor(Z.T @ Z + self._r * np.eye(Z.shape[1]), lower=True)
         return np.tril(L), lower
+
+    @property
+    def _r(self) -> float:
+        return (self._sigma_x / self._sigma_a) ** 2
 
     @property
     def _sigma_x(self) -> float:

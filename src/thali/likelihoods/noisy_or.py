@@ -33,7 +33,7 @@ from thali.hyperparameters import (
     check_probability,
     slice_step_of_probability,
 )
-from thali.likelihoods.base import GibbsUpdates, Parameters
+from thali.likelihoods.base import GibbsUpdates, JudgesMatrix, Parameters
 from thali.likelihoods.linear_gaussian import with_own_dishes
 from thali.settings import Settings
 from thali.structures import FeatureTables
@@ -42,7 +42,7 @@ NAMES = ("epsilon", "lam", "p")
 
 
 @dataclass(frozen=True)
-class NoisyOr(Settings, GibbsUpdates):
+class NoisyOr(Settings, GibbsUpdates, JudgesMatrix):
     """Leak ``epsilon``, strength ``lam`` and rate ``p`` of the causes: numbers, or beta laws.
 
     X must be of 0 and 1. A draw's ``A`` is Y, K×T of 0 and 1: which cause is active in which column
@@ -64,7 +64,8 @@ class NoisyOr(Settings, GibbsUpdates):
     p: float | Beta = Beta(1.0, 4.0)
 
     axes: ClassVar[dict[str, int]] = {"A": 0}
-    starts: ClassVar[tuple[str, ...]] = ("patterns", "prior", "empty")
+    settling: ClassVar[int] = 5
+    starts: ClassVar[tuple[str, ...]] = ("race", "patterns", "prior", "empty")
 
     def __post_init__(self) -> None:
         for name in NAMES:
@@ -197,16 +198,23 @@ class NoisyOr(Settings, GibbsUpdates):
         Y = active(parameters["A"])
         return log_density_of_counts(code_counts(codes(data.binary, Z, Y)), Y, hyper)
 
-    def spread(
-        self, data: Data, Z: np.ndarray, parameters: Parameters, hyper: dict[str, float]
+    def judge(
+        self,
+        rng: np.random.Generator,
+        data: Data,
+        Z: np.ndarray,
+        parameters: Parameters,
+        hyper: dict[str, float],
     ) -> float:
-        """Σ H(y_kt | x, Z, the other y): on average at most the entropy of Y given X and Z."""
+        """The log density and Σ H(y_kt | x, Z, the other y), on average at most the entropy of Y
+        given X and Z: together, on average, a lower bound of log P(X | Z)."""
         from thali.kernels.noisy_or import gains, rates_at, single_entropies
 
         Y = active(parameters["A"])
         gain = gains(rates_at(*(hyper[name] for name in NAMES)), len(Y))
         log_odds = log(hyper["p"]) - log1p(-hyper["p"])
-        return float(single_entropies(codes(data.binary, Z, Y), Z, Y, gain, log_odds))
+        entropy = float(single_entropies(codes(data.binary, Z, Y), Z, Y, gain, log_odds))
+        return self.log_density(data, Z, parameters, hyper) + entropy
 
     def _number(self, name: str) -> float:
         return as_number("NoisyOr", name, getattr(self, name))

@@ -68,7 +68,7 @@ def scale_of(values: np.ndarray, photo: bool = False) -> Scale:
 def scales_of_rows(data: np.ndarray, made: np.ndarray) -> tuple[Scale, Scale]:
     """Scales of data with their reconstructions, and of what is left over."""
     left = data - made
-    if data.size and data.min() >= 0:
+    if data.size and not (data < 0).any():
         return scale_of(data, photo=True), scale_of(np.concatenate([left, -left]))
     shared = scale_of(np.concatenate([data, made, left]))
     return shared, shared

@@ -1,4 +1,7 @@
-"""How well Z A + mean explains the rows: residuals in blocks, since Z A may not fit in memory."""
+"""How well Z A + mean explains the rows: residuals in blocks, since Z A may not fit in memory.
+
+Missing entries have no residual.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +32,15 @@ def fit_of(model: LatentFeatures) -> Fit:
     residual = np.empty(n)
     total = 0.0
     # Squares of numbers near 1e200 overflow: measure in units of the largest entry.
-    unit = float(max(abs(X.max()), abs(X.min()))) or 1.0
+    unit = float(max(abs(np.nanmax(X)), abs(np.nanmin(X)))) or 1.0
+    seen = 0
     step = max(1, BLOCK // d)
     for start in range(0, n, step):
         rows = np.arange(start, min(start + step, n))
         block = np.asarray(X[rows], dtype=float)
-        residual[rows] = np.square((block - reconstruct(model, rows)) / unit).sum(axis=1)
-        total += float(np.square((block - model.mean_) / unit).sum())
+        residual[rows] = np.nansum(np.square((block - reconstruct(model, rows)) / unit), axis=1)
+        total += float(np.nansum(np.square((block - model.mean_) / unit)))
+        seen += int(np.isfinite(block).sum())
     left = float(residual.sum())
     explained = 1.0 - left / total if total > 0 else float("nan")
-    return Fit(explained, unit * float(np.sqrt(left / (n * d))), int(residual.argmax()))
+    return Fit(explained, unit * float(np.sqrt(left / seen)), int(residual.argmax()))

@@ -58,12 +58,14 @@ def lede(model: LatentFeatures) -> str:
 def summary(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Markup:
     """Sizes, fit, and how the answer was made."""
     n, k = model.Z_.shape
+    missing = int(np.isnan(model.X_).sum()) if getattr(model, "X_", None) is not None else 0
     tiles_ = facts(
         [
             ("features" if k != 1 else "feature", f"{k:,}"),
             ("rows" if n != 1 else "row", f"{n:,}"),
             ("columns" if model.components_.shape[1] != 1 else "column", f"{_columns(model):,}"),
             ("log joint of the point estimate", number(model.log_joint_, 5)),
+            *([("missing entries, imputed", f"{missing:,}")] if missing else []),
         ],
         "tiles",
     )

@@ -136,12 +136,14 @@ def marchenko_pastur_median(beta: float) -> float:
     return float(brentq(lambda x: below(x) - 0.5, low, high))
 
 
-def independent_sources(rng: np.random.Generator, scores: np.ndarray) -> np.ndarray:
+def independent_sources(
+    rng: np.random.Generator, scores: np.ndarray, contrasts: tuple[str, ...] = ("cube", "logcosh")
+) -> np.ndarray:
     """FastICA's sources; "cube" finds two-valued sources best, "logcosh" never overflows."""
     from sklearn.decomposition import FastICA
     from sklearn.exceptions import ConvergenceWarning
 
-    for fun in ("cube", "logcosh"):
+    for fun in contrasts:
         seed = int(rng.integers(2**31))
         ica = FastICA(fun=fun, whiten="unit-variance", max_iter=500, random_state=seed)
         with WARNINGS, warnings.catch_warnings(), np.errstate(all="ignore"):

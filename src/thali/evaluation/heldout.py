@@ -1,0 +1,145 @@
+r"""Held-out entries: hide some of X, fit the rest, and ask how well what was hidden is predicted.
+
+Given a draw's Z, A and σ_x the hidden entries h are independent, x_h ~ N(z_n a_d, σ_x²), so with S
+draws of the posterior given the entries that were left
+
+    mean over h of  log (1/S) Σ_s N(x_h | draw s)       each entry by itself: the reported number
+    log (1/S) Σ_s ∏_h N(x_h | draw s)                   all of them jointly
+
+The first is an average of marginal predictive densities; the second is one density of very many
+dimensions, in which a single draw outweighs the rest, so that it needs far more draws to settle.
+
+Designs: "last_half" hides a share of the columns, drawn afresh for each row, in the last half of
+the rows (Doshi-Velez et al. 2009, section 4: one third; Reed and Ghahramani 2013, section 5: one
+quarter); "entries" hides a share of all entries.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from thali.data import as_matrix
+
+if TYPE_CHECKING:
+    from thali.estimators import LatentFeatures
+
+__all__ = ["Holdout", "holdout"]
+
+DESIGNS = ("last_half", "entries")
+DRAWS = 400  # evenly spaced draws that are averaged
+
+
+@dataclass(frozen=True)
+class Holdout:
+    """A table with hidden entries, and their true values.
+
+    Attributes
+    ----------
+    X : array or data frame like the one given
+        NaN at hidden entries: what a model should be fitted to.
+    mask : bool array of shape (N, D)
+        True where an entry is left in X.
+    rows, columns : int arrays
+        The places of the hidden entries.
+    values : array
+        Their true values.
+    where : str
+        The design.
+    """
+
+    X: Any
+    mask: np.ndarray
+    rows: np.ndarray
+    columns: np.ndarray
+    values: np.ndarray
+    where: str
+
+    def log_predictive(self, model: LatentFeatures, *, joint: bool = False) -> float:
+        """Mean over hidden entries of the log predictive density of each, averaged over draws.
+
+        ``joint=True`` gives the log density of all hidden entries together instead (their total,
+        not a mean): the log of the mean over draws of the product over entries.
+        """
+        self._check(model)
+        logs = []
+        for draw in model.draws(DRAWS):
+            mean = (draw.Z.astype(float) @ draw.A + model.mean_)[self.rows, self.columns]
+            deviation = (self.values - mean) / draw.sigma_x
+            logs.append(-0.5 * np.log(2.0 * np.pi * draw.sigma_x**2) - 0.5 * deviation**2)
+        table = np.array(logs)  # (draws, entries)
+        if joint:
+            table = table.sum(axis=1, keepdims=True)
+        means = np.logaddexp.reduce(table, axis=0) - np.log(len(table))
+        return float(means.mean())
+
+    def rmse(self, model: LatentFeatures) -> float:
+        """Root mean square of posterior mean less true value, over the hidden entries."""
+        self._check(model)
+        filled = np.asarray(model.impute(), dtype=float)[self.rows, self.columns]
+        return float(np.sqrt(np.mean(np.square(filled - self.values))))
+
+    def _check(self, model: LatentFeatures) -> None:
+        """Refuse a model that has seen what was hidden, or other data altogether."""
+        if model.X_.shape != self.mask.shape:
+            raise ValueError(
+                f"The model was fitted to {model.X_.shape[0]} x {model.X_.shape[1]} data, but "
+                f"these are {self.mask.shape[0]} x {self.mask.shape[1]}; fit it to holdout.X."
+            )
+        if not np.isnan(model.X_[self.rows, self.columns]).all():
+            raise ValueError(
+                "The model was fitted to data in which the hidden entries are not missing; fit it "
+                "to holdout.X."
+            )
+
+
+def holdout(
+    X: Any, fraction: float = 0.25, where: str = "last_half", random_state: Any = 0
+) -> Holdout:
+    """Hide a share of X: of the columns of each row in the last half, or of all entries.
+
+    Entries that are missing already stay so and are never among the hidden ones.
+
+    Examples
+    --------
+    >>> import thali
+    >>> X = thali.datasets.images(n=40, random_state=0).X
+    >>> test = thali.evaluation.holdout(X, 0.25, "last_half")
+    >>> test.mask[:20].all(), len(test.values)
+    (np.True_, 180)
+    >>> engine = thali.CollapsedGibbs(sweeps=40, chains=2)
+    >>> model = thali.LatentFeatures(engine=engine, random_state=0).fit(test.X)
+    >>> test.rmse(model) < 0.9, test.log_predictive(model) > -1.5
+    (True, True)
+    """
+    if where not in DESIGNS:
+        raise ValueError(f"holdout: where must be one of {', '.join(DESIGNS)}, not {where!r}.")
+    if isinstance(fraction, bool) or not 0.0 < fraction < 1.0:
+        raise ValueError(f"holdout: fraction must lie between 0 and 1, not {fraction!r}.")
+    values = as_matrix(X)
+    rng = np.random.default_rng(random_state)
+    seen = ~np.isnan(values)
+    hidden = np.zeros(values.shape, bool)
+    if where == "entries":
+        _hide(rng, hidden.reshape(-1), np.flatnonzero(seen), fraction)
+    else:
+        for n in range(len(values) // 2, len(values)):
+            _hide(rng, hidden[n], np.flatnonzero(seen[n]), fraction)
+    if not hidden.any():
+        raise ValueError(
+            f"holdout: a share of {fraction} of {values.shape[0]} x {values.shape[1]} entries "
+            "hides none of them; use a larger one."
+        )
+    rows, columns = np.nonzero(hidden)
+    left = np.where(hidden, np.nan, values)
+    if hasattr(X, "columns") and hasattr(X, "index"):
+        left = type(X)(left, index=X.index, columns=X.columns)
+    return Holdout(left, seen & ~hidden, rows, columns, values[hidden], where)
+
+
+def _hide(rng: np.random.Generator, hidden: np.ndarray, places: np.ndarray, share: float) -> None:
+    """Mark a share of ``places``, to the nearest whole number, drawn without replacement."""
+    count = int(np.floor(share * len(places) + 0.5))
+    hidden[rng.choice(places, size=count, replace=False)] = True

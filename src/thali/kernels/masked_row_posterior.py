@@ -1,0 +1,217 @@
+r"""The law of a new row's bits, and its predictive density, where the training data have gaps.
+
+Column d has its own S_d = (Z_oᵀZ_o + rI)⁻¹, shared by the columns g that miss the same rows, so
+
+    p(x) = Σ_z P(z) Σ_j P(j) ∏_g ∏_{d∈g} N(x_d; zμ_d, σ_x²(1 + z S_g zᵀ + j/r))
+
+over the columns that were observed in the new row. As in ``row_posterior`` a mode is found by
+single flips, and the 2^w rows over the w = min(K, 10) least certain dishes are summed in Gray-code
+order: exact for K ≤ 10, a lower bound beyond. A candidate costs O(D).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from thali.kernels.collapsed_rows import LOST_MASS
+from thali.kernels.row_posterior import ENUMERATED
+
+NEGLIGIBLE = 50.0  # nats below the best so far, where 2^10 terms together are below rounding
+
+
+class Walk(NamedTuple):
+    """A row of bits and what follows from it: e = x − zμ, ρ and V of each group, s = S z."""
+
+    z: np.ndarray  # (K,)
+    e: np.ndarray  # (D,)
+    rho: np.ndarray  # (P,)
+    V: np.ndarray  # (P,)
+    s: np.ndarray  # (P, K)
+
+
+@njit(cache=True, nogil=True)
+def log_density(rho, V, extra, dims, precision, at_peak):
+    """Σ_g log N of the groups at V + extra; ``at_peak``, at the best V from there on."""
+    total = 0.0
+    for g in range(len(dims)):
+        if dims[g] > 0.0:
+            v = V[g] + extra
+            if at_peak:
+                v = max(v, 2.0 * precision * rho[g] / dims[g])
+            total -= 0.5 * dims[g] * np.log(v) + precision * rho[g] / v
+    return total
+
+
+@njit(cache=True, nogil=True)
+def dish_mass(rho, V, dims, r, free, law, floor):
+    """log Σ_j w_j ∏ N over the numbers j of the row's own dishes; −inf if surely below floor."""
+    precision = 0.5 / (law.sigma_x * law.sigma_x)
+    weight = np.exp(law.new_log_weight)
+    all_weights = weight if free < 0 else free * np.log1p(weight)
+    if log_density(rho, V, 0.0, dims, precision, True) + all_weights < floor:
+        return -np.inf
+    top = log_density(rho, V, 0.0, dims, precision, False)
+    total = 1.0
+    log_w = 0.0
+    j = 0
+    while free < 0 or j < free:
+        room = 1.0 if free < 0 else float(free - j)
+        log_w += law.new_log_weight + np.log(room / (j + 1.0))
+        extra = (j + 1.0) / r
+        # the prior's tail from j+1 on is at most w_{j+1} / (1 − ratio), the ratio falling with j
+        ratio = weight * room / (j + 2.0)
+        if ratio < 1.0:
+            peak = log_density(rho, V, extra, dims, precision, True)
+            if np.exp(log_w + peak - top) / (1.0 - ratio) < LOST_MASS * total:
+                break
+        term = log_w + log_density(rho, V, extra, dims, precision, False)
+        if term > top:
+            total = total * np.exp(top - term) + 1.0
+            top = term
+        else:
+            total += np.exp(term - top)
+        j += 1
+    return top + np.log(total)
+
+
+@njit(cache=True, nogil=True)
+def try_flip(walk, i, mu, S, group, rho, V):
+    """ρ and V of each group if bit i were flipped."""
+    sign = -1.0 if walk.z[i] else 1.0
+    for g in range(len(V)):
+        V[g] = walk.V[g] + 2.0 * sign * walk.s[g, i] + S[g, i, i]
+        rho[g] = 0.0
+    for c in range(len(group)):
+        if group[c] >= 0:
+            left = walk.e[c] - sign * mu[i, c]
+            rho[group[c]] += left * left
+    return sign
+
+
+@njit(cache=True, nogil=True)
+def do_flip(walk, i, mu, S, group):
+    """Flip bit i."""
+    sign = try_flip(walk, i, mu, S, group, walk.rho, walk.V)
+    for c in range(len(group)):
+        walk.e[c] -= sign * mu[i, c]
+    for g in range(len(walk.V)):
+        for j in range(len(walk.z)):
+            walk.s[g, j] += sign * S[g, i, j]
+    walk.z[i] = not walk.z[i]
+
+
+@njit(cache=True, nogil=True)
+def set_out(x, k, group, n_groups):
+    """The walk at z = 0."""
+    e = np.zeros(len(x))
+    rho = np.zeros(n_groups)
+    for c in range(len(x)):
+        if group[c] >= 0:
+            e[c] = x[c]
+            rho[group[c]] += x[c] * x[c]
+    return Walk(np.zeros(k, np.bool_), e, rho, np.ones(n_groups), np.zeros((n_groups, k)))
+
+
+@njit(cache=True, nogil=True)
+def find_mode(walk, mu, S, group, dims, odds, r, free, law):
+    """Flip the best bit until none pays; returns the log weight there."""
+    k = len(walk.z)
+    rho = np.zeros(len(dims))
+    V = np.zeros(len(dims))
+    o = 0.0
+    for i in range(k):
+        if walk.z[i]:
+            o += odds[i]
+    at = o + dish_mass(walk.rho, walk.V, dims, r, free, law, -np.inf)
+    for _ in range(4 * k + 4):
+        best = at + 1e-10
+        which = -1
+        for i in range(k):
+            sign = try_flip(walk, i, mu, S, group, rho, V)
+            value = o + sign * odds[i]
+            value += dish_mass(rho, V, dims, r, free, law, best - value)
+            if value > best:
+                best = value
+                which = i
+        if which < 0:
+            break
+        o += -odds[which] if walk.z[which] else odds[which]
+        do_flip(walk, which, mu, S, group)
+        at = best
+    return at
+
+
+@njit(cache=True, nogil=True)
+def one_row(x, mu, S, group, dims, odds, r, free, law, marginal):
+    """Fill ``marginal`` with P(z_k = 1 | x) and return log Σ of the weights."""
+    k = len(odds)
+    walk = set_out(x, k, group, len(dims))
+    top = find_mode(walk, mu, S, group, dims, odds, r, free, law)
+    # a second try from the bits that their own projection suggests
+    other = set_out(x, k, group, len(dims))
+    for i in range(k):
+        along = 0.0
+        size = 0.0
+        for c in range(len(group)):
+            if group[c] >= 0:
+                along += x[c] * mu[i, c]
+                size += mu[i, c] * mu[i, c]
+        if along > 0.5 * size:
+            do_flip(other, i, mu, S, group)
+    at = find_mode(other, mu, S, group, dims, odds, r, free, law)
+    if at > top:
+        top = at
+        walk = other
+    rho = np.zeros(len(dims))
+    V = np.zeros(len(dims))
+    doubt = np.zeros(k)
+    o = 0.0
+    for i in range(k):
+        sign = try_flip(walk, i, mu, S, group, rho, V)
+        doubt[i] = -sign * odds[i] - dish_mass(rho, V, dims, r, free, law, -np.inf)
+        marginal[i] = 0.0
+        if walk.z[i]:
+            o += odds[i]
+            marginal[i] = 1.0
+    free_bits = np.argsort(doubt)[: min(k, ENUMERATED)]
+    total = 1.0  # Σ e^{weight − top}
+    for code in range(1, 1 << len(free_bits)):
+        low = 0
+        while not (code >> low) & 1:
+            low += 1
+        i = free_bits[low]
+        o += -odds[i] if walk.z[i] else odds[i]
+        do_flip(walk, i, mu, S, group)
+        value = o + dish_mass(walk.rho, walk.V, dims, r, free, law, top - NEGLIGIBLE - o)
+        if value > top:
+            shrink = np.exp(top - value)
+            total *= shrink
+            for j in range(k):
+                marginal[j] *= shrink
+            top = value
+        weight = np.exp(value - top)
+        total += weight
+        for j in range(k):
+            if walk.z[j]:
+                marginal[j] += weight
+    for i in range(k):
+        marginal[i] /= total
+    return top + np.log(total)
+
+
+@njit(cache=True, nogil=True)
+def masked_row_posteriors(X, mask, mu, S, of_column, odds, r, free, law, marginals, logs):
+    """Fill P(z_nk = 1 | x_n) and log Σ_z,j weights for every row; rows are independent."""
+    d = X.shape[1]
+    group = np.zeros(d, np.int64)
+    dims = np.zeros(S.shape[0])
+    for n in range(X.shape[0]):
+        dims[:] = 0.0
+        for c in range(d):
+            group[c] = of_column[c] if mask[n, c] else -1
+            if mask[n, c]:
+                dims[of_column[c]] += 1.0
+        logs[n] = one_row(X[n], mu, S, group, dims, odds, r, free, law, marginals[n])

@@ -1,0 +1,194 @@
+r"""Features and own dishes of X = Z A + E with a_kd ≥ 0 half-normal.
+
+One entry of A given the others, with C = ZᵀZ, T = ZᵀX and r = σ_x²/σ_a², is truncated normal:
+
+    a_kd | rest ~ TN( (T_kd − Σ_{j≠k} C_kj a_jd) / (C_kk + r),  σ_x² / (C_kk + r) )
+
+A row's own dishes (j of them, features a_1 … a_j) come and go by births and deaths. With e the
+row's residual, what one more dish does to its density is known in closed form,
+
+    M(e) = ∏_d ∫₀^∞ N(e_d; a, σ_x²) p(a) da / N(e_d; 0, σ_x²) = ∏_d (τ/σ_a) 2Φ(t_d) e^{t_d²/2},
+    τ² = σ_x²σ_a²/(σ_x² + σ_a²),  t_d = e_d τ/σ_x²,
+
+and so is the law of its feature, a_d | e ~ TN(τ t_d, τ²). Own dishes are an unordered set: weight
+w^j/j! (or C(F, j) w^j where F are free) times the density. A birth puts a feature drawn from that
+law in one of j+1 places, a death takes one of j+1 dishes: p(a) and its proposal cancel, and
+
+    birth j → j+1 is accepted with probability min(1, ρ),  ρ = w M(e)/(j+1)  or  w (F−j) M(e)/(j+1)
+
+and the death that undoes it with min(1, 1/ρ).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from thali.kernels.truncated_normal import LOG_2, log_density, log_lifted_ndtr, sample
+
+H0 = math.sqrt(2.0 / math.pi)  # h(0) = φ(0)/Φ(0), the slope of log Φ at 0
+CUBIC = 0.044
+
+
+class OwnLaw(NamedTuple):
+    """The prior's weight of new dishes, room for them, and the scales."""
+
+    new_log_weight: float
+    capacity: int  # −1 for no limit
+    sigma_x: float
+    sigma_a: float
+
+
+@njit(cache=True, nogil=True)
+def left_over(C, T, A, k, out):
+    """T_k − Σ_{j≠k} C_kj a_j, what the other features leave for feature k."""
+    out[:] = T[k]
+    for j in range(A.shape[0]):
+        c = C[k, j]
+        if j != k and c != 0.0:
+            for i in range(A.shape[1]):
+                out[i] -= c * A[j, i]
+
+
+@njit(cache=True, nogil=True)
+def draw_features(rng, C, T, A, sigma_x, sigma_a, passes):
+    """Passes over all entries of A, each drawn given the others, in place: O(K²D) a pass."""
+    left = np.empty(A.shape[1])
+    for _ in range(passes):
+        for k in range(A.shape[0]):
+            left_over(C, T, A, k, left)
+            precision = C[k, k] + (sigma_x / sigma_a) ** 2
+            for i in range(A.shape[1]):
+                A[k, i] = sample(rng, left[i] / precision, sigma_x / math.sqrt(precision))
+
+
+@njit(cache=True, nogil=True)
+def log_density_of_pass(C, T, before, after, sigma_x, sigma_a):
+    """Log density with which one pass of ``draw_features`` goes from A = before to A = after."""
+    A = before.copy()
+    left = np.empty(A.shape[1])
+    total = 0.0
+    for k in range(A.shape[0]):
+        left_over(C, T, A, k, left)
+        precision = C[k, k] + (sigma_x / sigma_a) ** 2
+        for i in range(A.shape[1]):
+            total += log_density(after[k, i], left[i] / precision, sigma_x / math.sqrt(precision))
+        A[k] = after[k]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def log_gain(e, law):
+    """log M(e): what one more dish, its feature integrated out, does to a residual's density."""
+    spread = math.sqrt(law.sigma_x**2 + law.sigma_a**2)
+    slope = law.sigma_a / (law.sigma_x * spread)  # t = slope·e
+    total = e.shape[0] * math.log(law.sigma_x / spread)
+    for i in range(e.shape[0]):
+        total += log_lifted_ndtr(slope * e[i])
+    return total
+
+
+@njit(cache=True, nogil=True)
+def most_gain(e, law):
+    """An upper bound of ``log_gain`` from polynomials, which decides nearly all births that fail.
+
+    L(t) = log 2Φ(t) + t²/2 has L' = t + h > 0 and L'' < L''(0) for t < 0, so the parabola at 0 lies
+    above it, and so does that parabola's least value. For t > 0, log 2Φ(t) is at most log 2, and
+    h(0)t − h(0)²t²/2 + CUBIC·t³ since what it is above the parabola is at most 0.0437 t³.
+    """
+    spread = math.sqrt(law.sigma_x**2 + law.sigma_a**2)
+    slope = law.sigma_a / (law.sigma_x * spread)
+    total = 0.0
+    for i in range(e.shape[0]):
+        t = slope * e[i]
+        if t > 0.0:
+            total += 0.5 * t * t + min(LOG_2, t * (H0 - t * (0.5 * H0 * H0 - CUBIC * t)))
+        else:
+            t = max(t, -H0 / (1.0 - H0 * H0))
+            total += t * (H0 + 0.5 * (1.0 - H0 * H0) * t)
+    return total + e.shape[0] * math.log(law.sigma_x / spread)
+
+
+@njit(cache=True, nogil=True)
+def draw_own_feature(rng, e, law, out):
+    """The feature of a dish that only a row with residual e has: a | e ~ TN(τt, τ²)."""
+    variance = law.sigma_x**2 + law.sigma_a**2
+    scale = law.sigma_x * law.sigma_a / math.sqrt(variance)
+    for i in range(e.shape[0]):
+        out[i] = sample(rng, e[i] * (law.sigma_a**2 / variance), scale)
+
+
+@njit(cache=True, nogil=True)
+def log_weight(j, free, law):
+    """log of w/(j+1), or w(F−j)/(j+1): the prior's part of ρ for a birth at j own dishes."""
+    value = law.new_log_weight - math.log(j + 1.0)
+    if free < 0:
+        return value
+    return value + math.log(free - j) if free > j else -np.inf
+
+
+@njit(cache=True, nogil=True)
+def own_dishes(rng, E, Z, m, A, law, steps):
+    """Births and deaths of the dishes that only one row has, ``steps`` tries a row.
+
+    E = X − ZA changes in place. Returns which columns of Z stay, and for each dish that was born
+    and still is, its row and its feature.
+    """
+    n_rows, d = E.shape
+    used = Z.shape[1]
+    stays = np.ones(used, np.bool_)
+    features = A  # those of Z's columns, then of the dishes born, in order of birth
+    owner = np.full(used, -1)
+    size = used
+    own = np.empty(used, np.int64)
+    proposal = np.empty(d)
+    for n in range(n_rows):
+        e = E[n]
+        j = 0
+        for k in range(Z.shape[1]):
+            if m[k] == 1 and Z[n, k]:
+                own[j] = k
+                j += 1
+        free = -1 if law.capacity < 0 else law.capacity - (used - j)
+        for _ in range(steps):
+            birth = rng.random() < 0.5
+            log_u = math.log(1.0 - rng.random())
+            if birth:
+                weight = log_weight(j, free, law)
+                if log_u >= weight + most_gain(e, law) or log_u >= weight + log_gain(e, law):
+                    continue
+                if size == features.shape[0]:
+                    features, owner, own = longer(features), longer(owner), longer(own)
+                    stays = longer(stays)
+                draw_own_feature(rng, e, law, features[size])
+                owner[size] = n
+                stays[size] = True
+                e -= features[size]
+                own[j] = size
+                size += 1
+                j += 1
+                used += 1
+            elif j > 0:
+                at = int(rng.random() * j)
+                proposal[:] = e
+                proposal += features[own[at]]
+                if log_u < -(log_weight(j - 1, free, law) + log_gain(proposal, law)):
+                    e[:] = proposal
+                    stays[own[at]] = False
+                    own[at] = own[j - 1]
+                    j -= 1
+                    used -= 1
+    k = Z.shape[1]
+    born = k + np.flatnonzero(stays[k:size])
+    return stays[:k], owner[born], features[born]
+
+
+@njit(cache=True, nogil=True)
+def longer(array):
+    """The same values with room for at least twice as many."""
+    more = np.zeros((2 * array.shape[0] + 8, *array.shape[1:]), array.dtype)
+    more[: array.shape[0]] = array
+    return more

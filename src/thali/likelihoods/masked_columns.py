@@ -1,0 +1,66 @@
+r"""The linear-Gaussian likelihood column by column, where entries of X are missing.
+
+With o the observed rows of column d and M_d = (Z_oᵀZ_o + rI)⁻¹:
+
+    a_d | x_o, Z ~ N(M_d Z_oᵀx_o, σ_x² M_d),    log p(x_o | Z) as in ``kernels/masked_columns.py``
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from thali.missing import Patterns, patterns
+
+
+class MaskedColumns:
+    """X with missing entries, ready to be solved for A column by column, again and again."""
+
+    def __init__(self, X: np.ndarray, shared: Patterns | None = None) -> None:
+        self.mask = ~np.isnan(X)
+        self.X = np.where(self.mask, X, 0.0)
+        self.patterns = patterns(self.mask) if shared is None else shared
+        self.seen = float(self.mask.sum())
+        self.squares = float(np.square(self.X).sum())
+
+    def solve(
+        self, Z: np.ndarray, r: float, noise: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """A (K, D), and ½ log|M⁻¹| and ‖L⁻¹Z_oᵀx_o‖² of each column."""
+        from thali.kernels.masked_columns import columns
+
+        if Z.shape[1] == 0:
+            d = self.X.shape[1]
+            return np.zeros((0, d)), np.zeros(d), np.zeros(d)
+        real = Z.astype(float)
+        T = np.ascontiguousarray(real.T @ self.X)
+        return columns(
+            np.ascontiguousarray(Z, np.uint8), real.T @ real, T, *self.patterns, r, noise
+        )
+
+    def log_evidence(
+        self,
+        log_dets: np.ndarray,
+        explained: np.ndarray,
+        k: int,
+        sigma_x: float,
+        sigma_a: float,
+    ) -> float:
+        """log P(observed entries | Z) from what ``solve`` found."""
+        d = self.X.shape[1]
+        return float(
+            -0.5 * self.seen * np.log(2.0 * np.pi)
+            - (self.seen - k * d) * np.log(sigma_x)
+            - k * d * np.log(sigma_a)
+            - log_dets.sum()
+            - 0.5 * (self.squares - explained.sum()) / sigma_x**2
+        )
+
+    def spreads(self, Z: np.ndarray, r: float) -> np.ndarray:
+        """z_n M_d z_nᵀ of the missing entries, column after column."""
+        from thali.kernels.masked_columns import spreads
+
+        real = Z.astype(float)
+        bits = np.ascontiguousarray(Z, np.uint8)
+        _, start, rows = self.patterns
+        found = spreads(bits, real.T @ real, start, rows, r)
+        return np.concatenate([found[start[p] : start[p + 1]] for p in self.patterns.of_column])

@@ -1,0 +1,192 @@
+r"""The nonnegative linear-Gaussian likelihood X = Z A + E, a_kd ≥ 0 (Reed, Ghahramani 2013, 3.1).
+
+    a_kd ~ N(0, σ_a²) cut off below zero (half-normal),   e_nd ~ N(0, σ_x²)
+    log p(A) = Σ_kd log 2 − ½ log 2πσ_a² − a_kd²/2σ_a²
+
+A cannot be integrated out, so it is kept: one entry given the others is truncated normal, and a
+feature that only one row has is born and dies with its part of A integrated out
+(``kernels/nonnegative_features.py``). Bits and scales given A are as those of A with any sign.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from thali.data import Data
+from thali.hyperparameters import Law, as_number
+from thali.likelihoods.base import GibbsUpdates, JudgesMatrix, Parameters
+from thali.likelihoods.gaussian_scales import (
+    check_scales,
+    resolve_scales,
+    scale_given_squares,
+    start_scales,
+)
+from thali.likelihoods.linear_gaussian import products
+from thali.settings import Settings
+from thali.structures import FeatureTables
+
+PASSES = 3  # over A in a step: a pass costs K²D, the rows NKD
+TRIES = 4  # births or deaths a row in a step
+
+
+@dataclass(frozen=True)
+class NonnegativeLinearGaussian(Settings, GibbsUpdates, JudgesMatrix):
+    """Features without negative entries; noise scale ``sigma_x`` and feature scale ``sigma_a``.
+
+    The scales are numbers, laws or "auto", as of ``LinearGaussian``; ``sigma_a`` is the root mean
+    square of A's entries. The data may have negative entries, since the noise does.
+
+    >>> import numpy as np
+    >>> lik = NonnegativeLinearGaussian(sigma_x=0.5, sigma_a=1.0)
+    >>> bool((lik.sample_features(np.random.default_rng(0), 3, 4) >= 0.0).all())
+    True
+    """
+
+    sigma_x: float | Law | str = "auto"
+    sigma_a: float | Law | str = "auto"
+
+    axes: ClassVar[dict[str, int]] = {"A": 0}
+    settling: ClassVar[int] = 20
+
+    def __post_init__(self) -> None:
+        check_scales(self)
+
+    def at(self, **numbers: float) -> Self:
+        return self.replace(**numbers)
+
+    def resolve(self, data: Data) -> Self:
+        return self.replace(**resolve_scales(self, data))
+
+    def start(self, data: Data) -> dict[str, float]:
+        return start_scales(self, data)
+
+    # sampling and densities
+
+    def sample_features(self, rng: np.random.Generator, k: int, d: int) -> np.ndarray:
+        return self._number("sigma_a") * np.abs(rng.standard_normal((k, d)))
+
+    def sample(self, rng: np.random.Generator, Z: Any, A: Any) -> np.ndarray:
+        mean = np.asarray(Z, float) @ np.asarray(A, float)
+        return mean + self._number("sigma_x") * rng.standard_normal(mean.shape)
+
+    def log_likelihood(self, X: Any, Z: Any, A: Any) -> float:
+        residual = np.asarray(X, float) - np.asarray(Z, float) @ np.asarray(A, float)
+        return log_normal(residual, self._number("sigma_x"))
+
+    # Gibbs updates
+
+    def new_parameters(
+        self, rng: np.random.Generator, data: Data, k: int, hyper: dict[str, float]
+    ) -> Parameters:
+        return {"A": hyper["sigma_a"] * np.abs(rng.standard_normal((k, data.d)))}
+
+    def update_bits(
+        self,
+        rng: np.random.Generator,
+        data: Data,
+        Z: np.ndarray,
+        parameters: Parameters,
+        hyper: dict[str, float],
+        bits: Any,
+    ) -> Any:
+        from thali.kernels.given_features import turn_bits
+
+        turn_bits(rng, *products(data.X, Z, parameters["A"])[1:], Z, bits, hyper["sigma_x"])
+        return bits.m
+
+    def update_own(
+        self,
+        rng: np.random.Generator,
+        data: Data,
+        Z: np.ndarray,
+        parameters: Parameters,
+        hyper: dict[str, float],
+        tables: FeatureTables,
+        work: Any,
+    ) -> tuple[np.ndarray, Parameters]:
+        """Births and deaths, a few tries a row."""
+        from thali.kernels.nonnegative_features import OwnLaw, own_dishes
+
+        A = parameters["A"]
+        law = OwnLaw(tables.new_log_weight, tables.capacity, hyper["sigma_x"], hyper["sigma_a"])
+        E = data.X - Z.astype(float) @ A
+        stays, rows, born = own_dishes(rng, E, Z, work, A, law, TRIES)
+        new = np.zeros((len(Z), len(rows)), np.uint8)
+        new[rows, np.arange(len(rows))] = 1
+        Z = np.ascontiguousarray(np.concatenate([Z[:, stays], new], axis=1))
+        return Z, {"A": np.concatenate([A[stays], born])}
+
+    def update_parameters(
+        self,
+        rng: np.random.Generator,
+        data: Data,
+        Z: np.ndarray,
+        parameters: Parameters,
+        hyper: dict[str, float],
+        hold: bool,
+    ) -> tuple[Parameters, float]:
+        """A given Z and the scales, entry by entry; then the scales given A."""
+        from thali.kernels.nonnegative_features import draw_features
+
+        C, T, A = sums(data.X, Z, parameters["A"])
+        draw_features(rng, C, T, A, hyper["sigma_x"], hyper["sigma_a"], PASSES)
+        if not hold:
+            squares = float(np.square(data.X - Z.astype(float) @ A).sum())
+            for name, total, size in (
+                ("sigma_x", squares, data.X.size),
+                ("sigma_a", float(np.square(A).sum()), A.size),
+            ):
+                law = getattr(self, name)
+                hyper[name] = scale_given_squares(rng, law, hyper[name], total, size)
+        return {"A": A}, self.log_density(data, Z, {"A": A}, hyper)
+
+    def log_density(
+        self, data: Data, Z: np.ndarray, parameters: Parameters, hyper: dict[str, float]
+    ) -> float:
+        A = parameters["A"]
+        residual = data.X - Z.astype(float) @ A
+        prior = A.size * np.log(2.0) + log_normal(A, hyper["sigma_a"])
+        return log_normal(residual, hyper["sigma_x"]) + float(prior)
+
+    def judge(
+        self,
+        rng: np.random.Generator,
+        data: Data,
+        Z: np.ndarray,
+        parameters: Parameters,
+        hyper: dict[str, float],
+    ) -> float:
+        """log P(X, A' | Z) − log q(A' | A), A' one pass of Gibbs sampling from A.
+
+        With q the law of A' given Z and X this would be log P(X | Z), whatever A' (Chib 1995). The
+        pass's own density in its place makes it a lower bound on average, less the mutual
+        information of A and A', and exact for a single feature.
+        """
+        from thali.kernels.nonnegative_features import draw_features, log_density_of_pass
+
+        scales = hyper["sigma_x"], hyper["sigma_a"]
+        C, T, A = sums(data.X, Z, parameters["A"])
+        before = A.copy()
+        draw_features(rng, C, T, A, *scales, 1)
+        passed = log_density_of_pass(C, T, before, A, *scales)
+        return self.log_density(data, Z, {"A": A}, hyper) - float(passed)
+
+    def _number(self, name: str) -> float:
+        return as_number("NonnegativeLinearGaussian", name, getattr(self, name))
+
+
+def sums(X: np.ndarray, Z: np.ndarray, A: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """C = ZᵀZ, T = ZᵀX, and a copy of A to change."""
+    real = Z.astype(float)
+    return real.T @ real, real.T @ X, np.array(A, order="C")
+
+
+def log_normal(values: np.ndarray, sigma: float) -> float:
+    """Σ log N(v; 0, σ²)."""
+    return float(
+        -0.5 * values.size * np.log(2.0 * np.pi * sigma**2)
+        - 0.5 * np.square(values).sum() / sigma**2
+    )

@@ -1,0 +1,304 @@
+"""The ladder of the nonnegative linear-Gaussian likelihood under uncollapsed Gibbs sampling.
+
+Enumeration with A integrated numerically (``nonnegative_oracles``), the prior given back under a
+flat likelihood, Geweke's joint test with everything inferred, births and deaths against the slice
+step, and broken variants that must fail.  Every statistic of the enumeration is a mean given
+K ≤ cap, as in ``test_enumeration``.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from functools import cache
+
+import nonnegative_oracles
+import numpy as np
+import pytest
+from oracles import PriorSpec
+from statistical import test_geweke, test_prior_recovery
+from statistical.budget import (
+    TESTS,
+    alarms,
+    judge,
+    p_value_of_difference,
+    p_value_of_mean,
+    pooled,
+)
+from statistical.mutants import mutate
+from statistical.test_enumeration import library_prior
+
+import thali
+from thali.data import Data
+from thali.engines.uncollapsed_gibbs import State
+from thali.likelihoods import nonnegative_linear_gaussian
+from thali.model import Model
+from thali.starts import Start
+
+KERNEL = "thali.kernels.nonnegative_features"
+SIGMA_X, SIGMA_A = 0.6, 0.9
+DATA = {
+    2: [[1.4, 0.5], [1.8, -0.3]],
+    3: [[1.1, 0.2], [1.7, 0.9], [-0.3, 0.8]],
+}
+STEPS = ("integrated", "slice")
+
+
+@dataclass(frozen=True)
+class Case:
+    n: int
+    prior: PriorSpec
+    cap: int = 9
+
+    @property
+    def X(self):
+        return np.array(DATA[self.n])
+
+
+CASES = {
+    "N=2 ibp α=1": Case(2, PriorSpec("ibp", 1.0)),
+    "N=2 ibp α=3": Case(2, PriorSpec("ibp", 3.0)),
+    "N=2 ibp α~Gamma": Case(2, PriorSpec("ibp", (2.0, 1.0))),
+    "N=2 two_parameter": Case(2, PriorSpec("two_parameter", 2.0, beta=2.5)),
+    "N=2 finite": Case(2, PriorSpec("finite", 3.0, n_features=4), 4),
+    "N=3 finite": Case(3, PriorSpec("finite", 3.0, n_features=2), 2),
+}
+QUICK = ("N=2 ibp α=3", "N=2 two_parameter", "N=3 finite")
+
+
+@cache
+def exact_answer(case):
+    return nonnegative_oracles.enumerate_posterior(case.prior, case.X, SIGMA_X, SIGMA_A, case.cap)
+
+
+def walk(model, X, new_features, seed, sweeps, burn=200):
+    """(K, α, ZZ', ZA) of every sweep of one chain, from the engine's own steps."""
+    rng = np.random.default_rng(seed)
+    data = Data.validate(X)
+    engine = thali.UncollapsedGibbs(new_features=new_features)
+    start = Start("empty", np.zeros((len(X), 0), bool), model.start(data))
+    state = engine.begin(rng, model, data, start)
+    K, alpha, gram, fitted = [], [], [], []
+    for i in range(burn + sweeps):
+        engine.step(rng, model, data, state)
+        if i >= burn:
+            Z = state.bits.astype(float)
+            K.append(Z.shape[1])
+            alpha.append(state.hyper["alpha"])
+            gram.append(Z @ Z.T)
+            fitted.append(Z @ state.parameters["A"])
+    return np.array(K), np.array(alpha), np.array(gram), np.array(fitted)
+
+
+def check_enumeration(case, new_features, seed, sweeps):
+    """One p-value for each cell of K, each entry of E[ZZ'] and of E[ZA], and E[α]."""
+    exact = exact_answer(case)
+    model = Model(library_prior(case.prior), thali.NonnegativeLinearGaussian(SIGMA_X, SIGMA_A))
+    K, alpha, gram, fitted = walk(model, case.X, new_features, seed, sweeps)
+    within = case.cap >= K
+
+    def compare(values, truth):
+        return p_value_of_mean(within * (values - truth), 0.0)
+
+    found = {"E[K]": compare(K, exact.k_probabilities @ np.arange(case.cap + 1))}
+    for cell in pooled(exact.k_probabilities):
+        found[f"P(K in {cell})"] = compare(np.isin(K, cell), exact.k_probabilities[cell].sum())
+    for i in range(case.n):
+        for j in range(i, case.n):
+            found[f"E[ZZ']_{i}{j}"] = compare(gram[:, i, j], exact.gram[i, j])
+        for d in range(case.X.shape[1]):
+            found[f"E[ZA]_{i}{d}"] = compare(fitted[:, i, d], exact.fitted[i, d])
+    if isinstance(case.prior.alpha, tuple):
+        found["E[α]"] = compare(alpha, exact.alpha)
+    return found
+
+
+@pytest.mark.parametrize("new_features", STEPS)
+@pytest.mark.parametrize("name", QUICK)
+def test_sampler_agrees_with_enumeration(name, new_features, seed):
+    judge("nonnegative", check_enumeration(CASES[name], new_features, seed, sweeps=2000))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("new_features", STEPS)
+@pytest.mark.parametrize("name", CASES)
+def test_sampler_agrees_with_enumeration_closely(name, new_features, seed):
+    judge("nonnegative", check_enumeration(CASES[name], new_features, seed, sweeps=15_000))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_the_enumeration_leaves_out_is_little(name):
+    exact = exact_answer(CASES[name])
+    assert exact.k_probabilities.sum() == pytest.approx(1.0, abs=1e-9)
+    if CASES[name].prior.kind != "finite":
+        assert exact.k_probabilities[-1] < 0.002
+
+
+# ---- the prior given back ---------------------------------------------------------------------
+def check_prior(name, new_features, seed, sweeps):
+    spec = test_prior_recovery.CASES[name]
+    n, d = test_prior_recovery.N, test_prior_recovery.D
+    model = Model(library_prior(spec), thali.NonnegativeLinearGaussian(1e3, 1e-3))
+    X = np.random.default_rng(0).normal(size=(n, d))
+    rng = np.random.default_rng(seed)
+    data, engine = Data.validate(X), thali.UncollapsedGibbs(new_features=new_features)
+    Z = library_prior(spec).sample(rng, n)
+    state = engine.begin(rng, model, data, Start("prior", Z, model.start(data)))
+    K, takers, alpha = [], [], []
+    for _ in range(sweeps):
+        engine.step(rng, model, data, state)
+        K.append(state.n_features)
+        takers.append(np.bincount(state.bits.sum(axis=0), minlength=n + 1)[1:])
+        alpha.append(state.hyper["alpha"])
+    return test_prior_recovery.p_values(spec, np.array([K]), np.array([takers]), np.array([alpha]))
+
+
+@pytest.mark.parametrize("name", ["ibp α~Gamma", "finite α=3"])
+def test_a_flat_likelihood_gives_back_the_prior(name, seed):
+    judge("nonnegative", check_prior(name, "integrated", seed, sweeps=2500))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("new_features", STEPS)
+@pytest.mark.parametrize("name", test_prior_recovery.CASES)
+def test_a_flat_likelihood_gives_back_the_prior_closely(name, new_features, seed):
+    judge("nonnegative", check_prior(name, new_features, seed, sweeps=10_000))
+
+
+# ---- Geweke's joint test ----------------------------------------------------------------------
+def joint_statistics(Z, A, alpha, sigma_x, sigma_a, X):
+    found = test_geweke.statistics(Z, alpha, sigma_x, sigma_a, X)
+    m = np.asarray(Z, float).sum(axis=0)
+    found["ΣA/σ_a"] = A.sum() / sigma_a
+    found["Σ(A/σ_a)²"] = np.square(A / sigma_a).sum()
+    found["mA/σ_a"] = (m @ A).sum() / sigma_a
+    found["mean X/σ_a"] = X.mean() / sigma_a
+    return found
+
+
+def forward(rng, case, draws):
+    """Independent joint draws, with A = |normal|."""
+    for _ in range(draws):
+        alpha, Z = test_geweke.simulate_prior(rng, case.prior, case.n)
+        Z = Z[:, Z.any(axis=0)]
+        sigma_x = test_geweke.simulate_sigma(rng, case.sigma_x)
+        sigma_a = test_geweke.simulate_sigma(rng, case.sigma_a)
+        A = np.abs(sigma_a * rng.normal(size=(Z.shape[1], case.d)))
+        X = Z @ A + sigma_x * rng.normal(size=(case.n, case.d))
+        yield joint_statistics(Z, A, alpha, sigma_x, sigma_a, X)
+
+
+def backward(rng, case, new_features, draws):
+    """A chain: X given the state, then the engine's step given X."""
+    model = Model(
+        case.library_prior(),
+        thali.NonnegativeLinearGaussian(
+            thali.InverseGamma(*case.sigma_x), thali.InverseGamma(*case.sigma_a)
+        ),
+    )
+    engine = thali.UncollapsedGibbs(new_features=new_features)
+    alpha, Z = test_geweke.simulate_prior(rng, case.prior, case.n)
+    bits = np.ascontiguousarray(Z[:, Z.any(axis=0)], dtype=np.uint8)
+    hyper = {
+        **model.prior.start(),
+        "alpha": alpha,
+        "sigma_x": test_geweke.simulate_sigma(rng, case.sigma_x),
+        "sigma_a": test_geweke.simulate_sigma(rng, case.sigma_a),
+    }
+    A = np.abs(hyper["sigma_a"] * rng.normal(size=(bits.shape[1], case.d)))
+    state = State(bits, {"A": A}, hyper)
+    for _ in range(draws):
+        mean = state.bits.astype(float) @ state.parameters["A"]
+        X = mean + state.hyper["sigma_x"] * rng.normal(size=(case.n, case.d))
+        engine.step(rng, model, Data.validate(X), state)
+        hyper = state.hyper
+        yield joint_statistics(
+            state.bits,
+            state.parameters["A"],
+            *(hyper[name] for name in ("alpha", "sigma_x", "sigma_a")),
+            X,
+        )
+
+
+def check_geweke(name, new_features, seed, draws):
+    case = test_geweke.CASES[name]
+    one, two = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2))
+    a = test_geweke.collect(forward(one, case, draws))
+    b = test_geweke.collect(backward(two, case, new_features, draws))
+    return {key: p_value_of_difference(a[key], b[key]) for key in a}
+
+
+GEWEKE = ("ibp", "two_parameter", "finite")
+
+
+@pytest.mark.parametrize("name", ["ibp"])
+def test_engine_and_forward_simulation_agree(name, seed):
+    judge("nonnegative", check_geweke(name, "integrated", seed, draws=4000))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("new_features", STEPS)
+@pytest.mark.parametrize("name", GEWEKE)
+def test_engine_and_forward_simulation_agree_closely(name, new_features, seed):
+    judge("nonnegative", check_geweke(name, new_features, seed, draws=25_000))
+
+
+# ---- births and deaths against the slice step, on data of some size ---------------------------
+@pytest.mark.slow
+def test_births_and_deaths_agree_with_the_slice_step(seed):
+    prior, likelihood = thali.IBP(), thali.NonnegativeLinearGaussian(0.5, 1.0)
+    X = thali.datasets.draw(thali.IBP(2.0), likelihood, n=12, d=3, random_state=5).X
+    walks = [walk(Model(prior, likelihood), X, step, seed, 15_000) for step in STEPS]
+    found = {
+        "E[K]": p_value_of_difference(walks[0][0], walks[1][0]),
+        "E[K²]": p_value_of_difference(walks[0][0] ** 2, walks[1][0] ** 2),
+        "E[α]": p_value_of_difference(walks[0][1], walks[1][1]),
+        "E[ΣZZ']": p_value_of_difference(*(w[2].sum(axis=(1, 2)) for w in walks)),
+        "E[ΣZ]": p_value_of_difference(*(np.trace(w[2], axis1=1, axis2=2) for w in walks)),
+        "E[ΣZA]": p_value_of_difference(*(w[3].sum(axis=(1, 2)) for w in walks)),
+        "E[ΣZA²]": p_value_of_difference(*((w[3] ** 2).sum(axis=(1, 2)) for w in walks)),
+    }
+    judge("nonnegative", found)
+
+
+# ---- broken variants --------------------------------------------------------------------------
+MUTANTS = {
+    "own dishes counted in order": (
+        "value = law.new_log_weight - math.log(j + 1.0)",
+        "value = law.new_log_weight",
+    ),
+    "half-normals taken for normals in the gain": (
+        "total = e.shape[0] * math.log(law.sigma_x / spread)\n",
+        "total = e.shape[0] * math.log(0.5 * law.sigma_x / spread)\n",
+    ),
+    "features not cut off": (
+        "A[k, i] = sample(rng, left[i] / precision, sigma_x / math.sqrt(precision))",
+        "A[k, i] = left[i] / precision + sigma_x / math.sqrt(precision) * rng.standard_normal()",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if i else ()) for i, name in enumerate(MUTANTS)],
+)
+def test_enumeration_catches_a_broken_kernel(name, tmp_path, monkeypatch, seed):
+    monkeypatch.setitem(sys.modules, KERNEL, mutate(KERNEL, [MUTANTS[name]], tmp_path))
+    assert alarms(check_enumeration(CASES["N=2 ibp α=3"], "integrated", seed, sweeps=2500))
+
+
+@pytest.mark.slow
+def test_geweke_catches_scales_from_the_wrong_number_of_squares(monkeypatch, seed):
+    right = nonnegative_linear_gaussian.scale_given_squares
+    monkeypatch.setattr(
+        nonnegative_linear_gaussian,
+        "scale_given_squares",
+        lambda rng, law, value, squares, n: right(rng, law, value, squares, n // 2),
+    )
+    assert alarms(check_geweke("ibp", "integrated", seed, draws=6000))
+
+
+def test_the_budget_counts_these_tests():
+    quick = len(QUICK) * len(STEPS) + 2 + 1 + 1  # the last in test_nonnegative_linear_gaussian
+    slow = len(STEPS) * (len(CASES) + len(test_prior_recovery.CASES) + len(GEWEKE)) + 1
+    assert TESTS["nonnegative"] == quick + slow

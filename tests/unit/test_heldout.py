@@ -1,0 +1,119 @@
+"""Held-out entries: what is hidden, and how well it is predicted."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from scipy.special import logsumexp
+
+import thali
+from thali.evaluation import holdout
+
+QUICK = thali.CollapsedGibbs(sweeps=30, chains=2)
+
+
+@pytest.fixture(scope="module")
+def X():
+    return thali.datasets.images(n=31, random_state=0).X
+
+
+@pytest.fixture(scope="module")
+def test_of(X):
+    return holdout(X, 0.3, "entries", random_state=1)
+
+
+@pytest.fixture(scope="module")
+def model(test_of):
+    return thali.LatentFeatures(engine=QUICK, center=True, random_state=0).fit(test_of.X)
+
+
+def test_the_last_half_loses_a_share_of_each_row(X):
+    test = holdout(X, 1 / 3)
+    hidden = ~test.mask
+    assert not hidden[:15].any()
+    assert (hidden[15:].sum(axis=1) == 12).all()
+    assert len({tuple(row) for row in hidden[15:]}) > 10  # columns drawn afresh for each row
+    assert np.array_equal(np.isnan(test.X), hidden)
+    assert np.array_equal(test.values, X[hidden])
+    assert np.array_equal(test.X[test.mask], X[test.mask])
+
+
+def test_entries_are_drawn_from_everywhere(X):
+    test = holdout(X, 0.25, "entries")
+    assert len(test.values) == round(0.25 * X.size)
+    assert (~test.mask).any(axis=1).mean() > 0.9
+    assert np.array_equal(X[test.rows, test.columns], test.values)
+
+
+def test_the_seed_decides(X):
+    one, two, other = (holdout(X, random_state=seed).mask for seed in (0, 0, 1))
+    assert np.array_equal(one, two)
+    assert not np.array_equal(one, other)
+
+
+def test_missing_entries_are_never_among_the_hidden(X):
+    gaps = X.copy()
+    gaps[:, 3], gaps[20] = np.nan, np.nan
+    for where in ("entries", "last_half"):
+        test = holdout(gaps, 0.5, where)
+        assert np.isfinite(test.values).all()
+        assert not test.mask[np.isnan(gaps)].any()
+
+
+def test_a_data_frame_stays_one(X):
+    frame = pd.DataFrame(X[:, :4], columns=list("abcd"), index=[f"r{i}" for i in range(31)])
+    test = holdout(frame)
+    assert list(test.X.columns) == list("abcd")
+    assert test.X.index[3] == "r3"
+    assert test.X.isna().to_numpy().sum() == len(test.values)
+
+
+def test_log_predictive_averages_densities_over_draws(model, test_of):
+    logs = []
+    for draw in model.draws():
+        mean = draw.Z @ draw.A + model.mean_
+        law = stats.norm(mean[test_of.rows, test_of.columns], draw.sigma_x)
+        logs.append(law.logpdf(test_of.values))
+    logs = np.array(logs)
+    each = (logsumexp(logs, axis=0) - np.log(len(logs))).mean()
+    jointly = logsumexp(logs.sum(axis=1)) - np.log(len(logs))
+    assert test_of.log_predictive(model) == pytest.approx(each)
+    assert test_of.log_predictive(model, joint=True) == pytest.approx(jointly)
+    assert model.score(test_of) == test_of.log_predictive(model)
+
+
+def test_rmse_is_that_of_the_posterior_means(model, test_of):
+    filled = model.impute()
+    wanted = np.sqrt(np.mean((filled[test_of.rows, test_of.columns] - test_of.values) ** 2))
+    assert test_of.rmse(model) == pytest.approx(wanted)
+    assert wanted < test_of.values.std()  # better than a guess of the mean
+
+
+def test_fewer_draws_are_evenly_spaced(model):
+    some, every = list(model.draws(5)), list(model.draws())
+    assert len(some) == 5
+    assert len(every) == 30
+    for draw, place in zip(some, (0, 7, 14, 22, 29), strict=True):
+        assert np.array_equal(draw.A, every[place].A)
+
+
+def test_a_model_that_has_seen_the_answer_is_refused(X, test_of):
+    model = thali.LatentFeatures(engine=QUICK, random_state=0)
+    with pytest.raises(ValueError, match=r"hidden entries are not missing; fit it to holdout\.X"):
+        test_of.log_predictive(model.fit(X))
+    with pytest.raises(ValueError, match="fitted to 31 x 5 data, but these are 31 x 36"):
+        test_of.rmse(model.fit(X[:, :5]))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"where": "first_half"}, "one of last_half, entries, not 'first_half'"),
+        ({"fraction": 0.0}, "between 0 and 1, not 0.0"),
+        ({"fraction": 1.0}, "between 0 and 1, not 1.0"),
+        ({"fraction": 0.001}, "hides none of them"),
+    ],
+)
+def test_wrong_designs_are_refused(X, options, words):
+    with pytest.raises(ValueError, match=words):
+        holdout(X, **options)

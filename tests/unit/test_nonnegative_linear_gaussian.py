@@ -1,0 +1,243 @@
+"""The nonnegative linear-Gaussian likelihood: densities and kernels against plain versions."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import nonnegative_oracles
+import numpy as np
+import oracles
+import pytest
+from scipy import integrate, stats
+from statistical.budget import judge
+
+import thali
+from thali.data import Data
+from thali.evaluation import match_assignments
+from thali.kernels import nonnegative_features as kernel
+from thali.structures import FeatureTables
+
+SCALES = [(0.6, 0.9), (0.05, 2.0), (3.0, 0.1)]
+BY_SCALE = pytest.mark.parametrize(("sigma_x", "sigma_a"), SCALES)
+
+
+def hyper_of(sigma_x, sigma_a):
+    return {"sigma_x": sigma_x, "sigma_a": sigma_a}
+
+
+@BY_SCALE
+def test_densities_are_scipys(sigma_x, sigma_a, rng):
+    X, Z = rng.normal(size=(6, 4)), rng.random((6, 3)) < 0.5
+    A = np.abs(rng.normal(size=(3, 4)))
+    likelihood = thali.NonnegativeLinearGaussian(sigma_x, sigma_a)
+    given = stats.norm.logpdf(X, Z @ A, sigma_x).sum()
+    prior = stats.halfnorm.logpdf(A, scale=sigma_a).sum()
+    assert likelihood.log_likelihood(X, Z, A) == pytest.approx(given, rel=1e-12)
+    found = likelihood.log_density(Data(X), Z, {"A": A}, hyper_of(sigma_x, sigma_a))
+    assert found == pytest.approx(given + prior, rel=1e-12)
+
+
+@BY_SCALE
+@pytest.mark.parametrize("e", [-4.0, -0.3, 0.0, 0.7, 5.0])
+def test_the_gain_of_a_dish_is_its_integral(e, sigma_x, sigma_a):
+    """M(e) = ∫ N(e; a, σ_x²) halfnormal(a) da / N(e; 0, σ_x²), in units that do not underflow."""
+    law = kernel.OwnLaw(0.0, -1, sigma_x, sigma_a)
+
+    def ratio(a):
+        return np.exp((e * a - 0.5 * a * a) / sigma_x**2 - top) * stats.halfnorm.pdf(a, 0, sigma_a)
+
+    peak = max(e, 0.0) / (1.0 + (sigma_x / sigma_a) ** 2)
+    top = (e * peak - 0.5 * peak * peak) / sigma_x**2
+    width = min(sigma_x, sigma_a)
+    edges = [max(peak - 10 * width, 0.0), peak, peak + 10 * width]
+    total = sum(
+        integrate.quad(ratio, a, b, epsabs=0, epsrel=1e-12)[0] for a, b in pairwise(edges) if b > a
+    )
+    assert kernel.log_gain(np.array([e]), law) == pytest.approx(np.log(total) + top, abs=1e-8)
+
+
+def test_the_bound_of_the_gain_is_above_it_and_near():
+    law = kernel.OwnLaw(0.0, -1, 1.0, 1e6)  # t = e
+    for t in np.concatenate([np.linspace(-40, 40, 4001), np.linspace(-3, 3, 6001)]):
+        bound, value = (f(np.array([t]), law) for f in (kernel.most_gain, kernel.log_gain))
+        assert bound >= value - 1e-12
+        assert bound - value < 0.01 or t < -0.5
+
+
+def test_draws_of_a_feature_have_its_conditional_law(rng):
+    """One feature, so that draws are independent, against scipy's law from plain sums."""
+    sigma_x, sigma_a, draws = 0.7, 1.1, 4000
+    Z = (rng.random((8, 1)) < 0.7).astype(float)
+    X = rng.normal(size=(8, 3)) - [0.0, 1.5, -1.0]
+    C, T = Z.T @ Z, Z.T @ X
+    A, seen = np.ones((1, 3)), np.zeros((draws, 3))
+    for i in range(draws):
+        kernel.draw_features(rng, C, T, A, sigma_x, sigma_a, 1)
+        seen[i] = A[0]
+    found = {}
+    for d in range(3):
+        v = 1.0 / (Z.sum() / sigma_x**2 + 1.0 / sigma_a**2)
+        mu = v * (Z[:, 0] @ X[:, d]) / sigma_x**2
+        law = stats.truncnorm(-mu / np.sqrt(v), np.inf, loc=mu, scale=np.sqrt(v))
+        found[f"KS of column {d}"] = float(stats.kstest(seen[:, d], law.cdf).pvalue)
+    judge("nonnegative", found)
+
+
+def test_a_pass_has_the_density_of_its_draws(rng):
+    """Entry by entry with numpy: later features see the new values of earlier ones."""
+    sigma_x, sigma_a = 0.8, 1.3
+    Z, X = (rng.random((9, 3)) < 0.5).astype(float), rng.normal(size=(9, 2))
+    before, after = np.abs(rng.normal(size=(2, 3, 2)))
+    total, A = 0.0, before.copy()
+    for k in range(3):
+        others = X - np.delete(Z, k, 1) @ np.delete(A, k, 0)
+        v = 1.0 / (Z[:, k].sum() / sigma_x**2 + 1.0 / sigma_a**2)
+        mu, s = v * (Z[:, k] @ others) / sigma_x**2, np.sqrt(v)
+        total += stats.truncnorm.logpdf(after[k], -mu / s, np.inf, loc=mu, scale=s).sum()
+        A[k] = after[k]
+    found = kernel.log_density_of_pass(Z.T @ Z, Z.T @ X, before, after, sigma_x, sigma_a)
+    assert found == pytest.approx(total, rel=1e-8)
+
+
+@pytest.mark.parametrize(("sigma_x", "sigma_a"), [(0.6, 0.9), (0.9, 0.5), (1.5, 1.0)])
+def test_the_oracles_agree_with_each_other(sigma_x, sigma_a):
+    """Convolutions against orthants, for every class of at most two features on two rows."""
+    X = np.array([[1.4, 0.5], [1.8, -0.3]]) * sigma_a
+    found = nonnegative_oracles.log_likelihoods_of_two_rows(X, sigma_x, sigma_a, 2)
+    for counts, value in zip(oracles.classes(2, 2), found, strict=True):
+        Z = np.repeat(oracles.histories(2), counts, axis=0).T
+        wanted = nonnegative_oracles.log_likelihood_by_orthant(X, Z, sigma_x, sigma_a)
+        assert value == pytest.approx(wanted, abs=1e-6)
+
+
+def test_the_judgement_is_exact_for_one_feature_and_low_for_two(rng):
+    sigma_x, sigma_a = 0.6, 0.9
+    likelihood = thali.NonnegativeLinearGaussian(sigma_x, sigma_a)
+    hyper, X = hyper_of(sigma_x, sigma_a), rng.normal(size=(5, 2)) + 0.7
+    for k in (1, 2):
+        Z = np.ones((5, k), np.uint8)
+        Z[: k - 1, 0] = 0
+        exact = nonnegative_oracles.log_likelihood_by_orthant(X, Z, sigma_x, sigma_a)
+        parameters, judged = {"A": np.ones((k, 2))}, []
+        for _ in range(300):
+            judged.append(likelihood.judge(rng, Data(X), Z, parameters, hyper))
+            parameters, _ = likelihood.update_parameters(rng, Data(X), Z, parameters, hyper, True)
+        if k == 1:
+            assert judged == pytest.approx([exact] * 300, abs=1e-8)
+        else:
+            assert exact - 2.0 < np.mean(judged) < exact
+
+
+def test_the_judgement_does_not_depend_on_the_unit(rng):
+    """X in other units: log P(X | Z) moves by −ND log(unit), however many features there are."""
+    X, unit = rng.normal(size=(7, 3)) + 1.0, 2.0**10
+    for k in (1, 4):
+        Z = (rng.random((7, k)) < 0.6).astype(np.uint8)
+        Z[0] = 1
+        A = np.abs(rng.normal(size=(k, 3)))
+        one, other = (
+            thali.NonnegativeLinearGaussian().judge(
+                np.random.default_rng(0), Data(u * X), Z, {"A": u * A}, hyper_of(0.5 * u, 1.5 * u)
+            )
+            for u in (1.0, unit)
+        )
+        assert other == pytest.approx(one - X.size * np.log(unit), rel=1e-10)
+
+
+@pytest.mark.parametrize("capacity", [-1, 3, 6])
+def test_own_dishes_keep_the_books(capacity, rng):
+    """What comes back is a matrix without empty columns, its features, and no more than allowed."""
+    likelihood, hyper = thali.NonnegativeLinearGaussian(0.3, 1.0), hyper_of(0.3, 1.0)
+    tables = FeatureTables(np.zeros(10), 1.0, capacity)
+    for _ in range(50):
+        X = np.abs(rng.normal(size=(10, 2)))
+        Z = np.zeros((10, 3), np.uint8)
+        Z[:4, 0] = Z[5, 1] = Z[6, 2] = 1
+        A = np.abs(rng.normal(size=(3, 2)))
+        m = Z.sum(axis=0, dtype=np.int64)
+        new, parameters = likelihood.update_own(rng, Data(X), Z, {"A": A}, hyper, tables, m)
+        assert new.dtype == np.uint8
+        assert (new.sum(axis=0) >= 1).all()
+        assert np.array_equal(new[:, 0], Z[:, 0])  # shared by others: not touched
+        assert np.array_equal(parameters["A"][0], A[0])
+        assert parameters["A"].shape == (new.shape[1], 2)
+        assert (parameters["A"] >= 0.0).all()
+        assert capacity < 0 or new.shape[1] <= capacity
+
+
+def test_planted_nonnegative_features_are_found(seed):
+    data = thali.datasets.noisy_nonnegative(120, 60, 5, sigma_x=0.5, random_state=seed)
+    engine = thali.UncollapsedGibbs(sweeps=60, chains=2, init="ica")
+    model = thali.LatentFeatures("ibp", "nonnegative_linear_gaussian", engine, random_state=seed)
+    model.fit(data.X)
+    matching = match_assignments(data.Z, model.Z_)
+    assert model.n_features_ == 5
+    assert matching.distance <= 0.02 * data.Z.size
+    assert (model.components_ >= 0.0).all()
+    assert model.sigma_x_ == pytest.approx(0.5, rel=0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("init", ["ica", "race"])
+@pytest.mark.parametrize("which", range(3))
+def test_planted_nonnegative_features_are_found_in_larger_data(which, init):
+    data = thali.datasets.noisy_nonnegative(200, 100, 8, random_state=which)
+    engine = thali.UncollapsedGibbs(sweeps=300, chains=2, init=init)
+    model = thali.LatentFeatures("ibp", "nonnegative_linear_gaussian", engine, random_state=which)
+    model.fit(data.X)
+    assert model.n_features_ == 8
+    assert match_assignments(data.Z, model.Z_).distance <= 0.02 * data.Z.size
+
+
+def test_auto_takes_an_engine_that_can_and_the_rest_works(tmp_path):
+    data = thali.datasets.noisy_nonnegative(30, 8, 2, sigma_x=0.3, random_state=0)
+    model = thali.LatentFeatures(
+        thali.BetaBernoulli(n_features=4), "nonnegative_linear_gaussian", random_state=0
+    )
+    model.set_params(engine=thali.UncollapsedGibbs(sweeps=20, chains=2, init="prior")).fit(data.X)
+    model.save(tmp_path / "m.thali")
+    again = thali.load(tmp_path / "m.thali")
+    assert np.array_equal(again.Z_, model.Z_)
+    assert np.array_equal(again.components_, model.components_)
+    pairs = zip(again.draws(), model.draws(), strict=True)
+    assert all(np.array_equal(a.A, b.A) and a.log_joint == b.log_joint for a, b in pairs)
+    assert model.transform(data.X).shape == model.Z_.shape
+    model.report(tmp_path / "report.html")
+    with pytest.raises(ValueError, match="score is not known for NonnegativeLinearGaussian"):
+        model.score(data.X)
+    from thali.choices import choose_engine
+    from thali.model import Model
+
+    parts = Model(thali.IBP(), thali.NonnegativeLinearGaussian())
+    assert isinstance(choose_engine("auto", parts), thali.UncollapsedGibbs)
+
+
+def test_the_log_joint_of_a_draw_is_its_density():
+    data = thali.datasets.noisy_nonnegative(30, 8, 2, sigma_x=0.3, random_state=0)
+    engine = thali.UncollapsedGibbs(sweeps=10, chains=1, init="prior")
+    prior, likelihood = thali.IBP(1.0), thali.NonnegativeLinearGaussian(0.3, 1.0)
+    model = thali.LatentFeatures(prior, likelihood, engine, random_state=0).fit(data.X)
+    for draw in model.draws():
+        density = likelihood.log_density(data, draw.Z, {"A": draw.A}, draw.hyper)
+        assert draw.log_joint == pytest.approx(density + prior.log_prob(draw.Z), rel=1e-10)
+
+
+def test_bad_settings_are_refused():
+    with pytest.raises(ValueError, match="NonnegativeLinearGaussian: sigma_x must be"):
+        thali.NonnegativeLinearGaussian(sigma_x=-1.0)
+    with pytest.raises(TypeError, match="NonnegativeLinearGaussian: sigma_a must be"):
+        thali.NonnegativeLinearGaussian(sigma_a="large")
+    with pytest.raises(ValueError, match="NonnegativeLinearGaussian: sigma_x=1e-09 is less than"):
+        thali.LatentFeatures(likelihood=thali.NonnegativeLinearGaussian(1e-9)).fit(np.ones((4, 3)))
+    with pytest.raises(ValueError, match="Engines that can: UncollapsedGibbs"):
+        thali.LatentFeatures(
+            likelihood="nonnegative_linear_gaussian", engine="collapsed_gibbs"
+        ).fit(np.ones((4, 3)))
+
+
+def test_data_are_drawn_from_the_model():
+    likelihood = thali.NonnegativeLinearGaussian(sigma_x=0.5, sigma_a=2.0)
+    data = thali.datasets.draw(thali.IBP(3.0), likelihood, n=400, d=50, random_state=0)
+    assert (data.A >= 0.0).all()
+    assert np.sqrt(np.mean(data.A**2)) == pytest.approx(2.0, rel=0.1)
+    assert (data.X - data.Z @ data.A).std() == pytest.approx(0.5, rel=0.05)
