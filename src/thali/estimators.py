@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -26,6 +26,9 @@ from thali.run import run
 from thali.settings import Settings, positive_number
 from thali.structures import as_binary_matrix
 from thali.trace import Draw, Recorded, Trace
+
+if TYPE_CHECKING:
+    from thali.report import Verdict
 
 LARGEST_DRIFT = 1e-6  # relative; a fit that saw more says so
 
@@ -342,7 +345,21 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         stacked = np.array(logs)
         return float((np.logaddexp.reduce(stacked, axis=0) - np.log(len(stacked))).mean())
 
-    # pictures and files
+    # convergence, pictures and files
+
+    def convergence(self) -> Verdict:
+        """Whether the chains came to agree, in plain words: ``level``, ``headline`` and ``advice``.
+
+        >>> import thali
+        >>> X = thali.datasets.images(n=30, random_state=0).X
+        >>> engine = thali.CollapsedGibbs(sweeps=20, chains=1)
+        >>> thali.LatentFeatures(engine=engine, random_state=0).fit(X).convergence().headline
+        'One chain cannot vouch for itself.'
+        """
+        from thali.report import verdict
+
+        check_is_fitted(self)
+        return verdict(self)
 
     def plot(self, **options: Any) -> Any:
         """One figure with the most useful pictures; returns a matplotlib Figure."""
