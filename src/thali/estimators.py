@@ -53,7 +53,7 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         columns by falling mean frequency in the draws
     assignment_probabilities_ : (N, K), share of draws in which each row has each feature
     components_ : (K, D), the features: E[A | X, Z_]
-    weights_ : (N, K), the amounts Z_ ⊙ S, where the likelihood has them (``SparseFactor``)
+    amounts_ : (N, K), the amounts Z_ ⊙ S, where the likelihood has them (``SparseFactor``)
     n_features_ : K of Z_
     log_joint_ : left-ordered log P(X, [Z_]) at the posterior means of the hyperparameters
     posterior_ : ArviZ inference data of the label-free scalars
@@ -148,7 +148,7 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _settle(self, data: Data, model: Model, engine: Any, trace: Trace) -> Self:
         """Everything the trace says, as attributes."""
-        for name in ("posterior_", "best_", "diagnostics_", "weights_"):
+        for name in ("posterior_", "best_", "diagnostics_", "amounts_"):
             self.__dict__.pop(name, None)
         self._data, self._model, self._trace = data, model, trace
         self.prior_, self.likelihood_ = model.prior, model.likelihood
@@ -175,7 +175,7 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         )
         self.components_ = self._parameters["A"]
         if "S" in self._parameters:
-            self.weights_ = self.Z_ * self._parameters["S"]
+            self.amounts_ = self.Z_ * self._parameters["S"]
         self.history_ = trace.history()
         self.burn_in_ = min(trace.burn_in, self.history_["n_features"].shape[1])
         self.starts_, self.stopped_ = trace.starts, trace.stopped
@@ -315,10 +315,10 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def inverse_transform(self, Z: Any) -> np.ndarray:
         """The data expected of assignments Z (n, K): Z @ components_ + mean_ for linear models.
 
-        Where the likelihood has amounts (``weights_``), Z is a matrix of amounts.
+        Where the likelihood has amounts (``amounts_``), Z is a matrix of amounts.
         """
         check_is_fitted(self)
-        Z = as_amounts(Z) if hasattr(self, "weights_") else as_binary_matrix(Z)
+        Z = as_amounts(Z) if hasattr(self, "amounts_") else as_binary_matrix(Z)
         if Z.shape[1] != self.n_features_:
             raise ValueError(
                 f"Z has {Z.shape[1]} columns but the model {self.n_features_} features."

@@ -359,6 +359,6 @@ def test_five_known_sources_are_separated_without_being_counted(which, seed):
         progress=False,
     ).fit(X)
     assert model.n_features_ == 5
-    correlations = np.abs(np.corrcoef(W.T, model.weights_.T)[:5, 5:])
+    correlations = np.abs(np.corrcoef(W.T, model.amounts_.T)[:5, 5:])
     rows, columns = linear_sum_assignment(correlations, maximize=True)
     assert (correlations[rows, columns] > 0.95).all()

@@ -292,8 +292,8 @@ def fitted():
 
 def test_sources_are_recovered_and_rows_rebuilt(fitted):
     W, X, model = fitted
-    assert (agreement(W, model.weights_) > 0.95).all()
-    rebuilt = model.inverse_transform(model.weights_)
+    assert (agreement(W, model.amounts_) > 0.95).all()
+    rebuilt = model.inverse_transform(model.amounts_)
     assert np.mean((rebuilt - X) ** 2) < 2 * 0.2**2
     assert np.mean(model.transform(X) == model.Z_) > 0.9
     with pytest.raises(ValueError, match="matrix"):
@@ -315,7 +315,7 @@ def test_saving_keeps_the_amounts(fitted, tmp_path):
     _, X, model = fitted
     model.save(tmp_path / "m.thali")
     again = thali.load(tmp_path / "m.thali")
-    np.testing.assert_array_equal(again.weights_, model.weights_)
+    np.testing.assert_array_equal(again.amounts_, model.amounts_)
     first, second = next(model.draws()), next(again.draws())
     np.testing.assert_array_equal(first.parameters["S"], second.parameters["S"])
     np.testing.assert_array_equal(model.transform(X[:5]), again.transform(X[:5]))
@@ -324,7 +324,7 @@ def test_saving_keeps_the_amounts(fitted, tmp_path):
 def test_a_fitted_model_hands_on_its_amounts(fitted):
     _, X, model = fitted
     given = given_start(model, Model(thali.IBP(), thali.SparseFactor()), Data.validate(X))
-    np.testing.assert_array_equal(given.parameters["S"], model.weights_)
+    np.testing.assert_array_equal(given.parameters["S"], model.amounts_)
     engine = thali.UncollapsedGibbs(sweeps=2, chains=1, init=model)
     again = thali.LatentFeatures(likelihood="sparse_factor", engine=engine, random_state=1).fit(X)
     assert again.starts_ == ["another model"]
@@ -341,9 +341,9 @@ def test_a_refit_with_bits_only_has_no_amounts(fitted):
     model = thali.LatentFeatures(likelihood="sparse_factor", random_state=0)
     model.set_params(engine__sweeps=4, engine__chains=1)
     assert isinstance(model.engine, thali.UncollapsedGibbs)
-    assert hasattr(model.fit(X[:20]), "weights_")
+    assert hasattr(model.fit(X[:20]), "amounts_")
     model.set_params(likelihood="linear_gaussian")
-    assert not hasattr(model.fit(X[:20]), "weights_")
+    assert not hasattr(model.fit(X[:20]), "amounts_")
 
 
 def test_draws_from_the_model():

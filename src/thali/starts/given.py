@@ -32,8 +32,8 @@ def given_start(init: Any, model: Model, data: Data) -> Start:
             if isinstance(getattr(owner, key), Law):
                 hyper[key] = value
         Z = as_binary_matrix(init.Z_, n=data.n)
-        if amounts and hasattr(init, "weights_") and init.components_.shape[1] == data.d:
-            parameters = {"A": init.components_, "S": init.weights_}
+        if amounts and hasattr(init, "amounts_") and init.components_.shape[1] == data.d:
+            parameters = {"A": init.components_, "S": init.amounts_}
     else:
         Z = as_binary_matrix(init, n=data.n)
         # where rows have amounts, Z alone fits nothing
