@@ -39,8 +39,8 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     Parameters
     ----------
     prior : "ibp", "two_parameter_ibp", "beta_bernoulli", or a prior such as ``thali.IBP(alpha=2)``
-    likelihood : "linear_gaussian", "nonnegative_linear_gaussian", "sparse_factor", or a likelihood
-        such as ``thali.LinearGaussian(sigma_x=0.5)``
+    likelihood : "linear_gaussian", "nonnegative_linear_gaussian", "sparse_factor", "noisy_or",
+        or a likelihood such as ``thali.LinearGaussian(sigma_x=0.5)``
     engine : "auto", "collapsed_gibbs", "uncollapsed_gibbs", "particle_filter", or an engine such as
         ``thali.CollapsedGibbs(sweeps=500)``
     center : subtract the column means first (the model has no intercept)

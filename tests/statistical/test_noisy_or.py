@@ -130,7 +130,7 @@ def test_sampler_agrees_with_enumeration(name, seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_sampler_agrees_with_enumeration_closely(name, seed):
-    judge("noisy_or", check(CASES[name], seed, sweeps=25_000))
+    judge("noisy_or", check(CASES[name], seed, sweeps=15_000))
 
 
 # ---- new causes: the exact laws of their number and of their y ----------------------------------
@@ -196,7 +196,7 @@ def test_a_flat_likelihood_gives_back_the_prior(name, seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FLAT)
 def test_a_flat_likelihood_gives_back_the_prior_closely(name, seed):
-    judge("noisy_or", flat(name, seed, sweeps=30_000))
+    judge("noisy_or", flat(name, seed, sweeps=20_000))
 
 
 # ---- Geweke's joint test ------------------------------------------------------------------------
@@ -295,7 +295,7 @@ def test_engine_and_forward_simulation_agree(name, seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GEWEKE)
 def test_engine_and_forward_simulation_agree_closely(name, seed):
-    judge("noisy_or", geweke_p_values(seed, *GEWEKE[name], draws=60_000))
+    judge("noisy_or", geweke_p_values(seed, *GEWEKE[name], draws=40_000))
 
 
 # ---- the two ways to make new features, on data too large to enumerate --------------------------
@@ -313,7 +313,7 @@ def agreement(seed, sweeps):
 
 @pytest.mark.slow
 def test_integrated_and_slice_agree(seed):
-    judge("noisy_or", agreement(seed, sweeps=30_000))
+    judge("noisy_or", agreement(seed, sweeps=20_000))
 
 
 # ---- mutants ------------------------------------------------------------------------------------

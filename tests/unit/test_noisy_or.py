@@ -182,7 +182,7 @@ def test_data_can_be_drawn():
     assert data.A.shape == (data.Z.shape[1], 30)
 
 
-@pytest.mark.parametrize("name", thali.NoisyOr.starts)
+@pytest.mark.parametrize("name", [name for name in thali.NoisyOr.starts if name in NAMED])
 @pytest.mark.parametrize("X", [np.zeros((3, 4)), np.ones((3, 4)), np.ones((1, 1)), np.eye(5)])
 def test_every_start_is_valid(name, X, rng):
     data = Data.validate(X)
@@ -235,10 +235,10 @@ def test_what_does_not_go_together_is_refused():
     with pytest.raises(ValueError, match=r"cannot run IBP × NoisyOr.*can: UncollapsedGibbs"):
         thali.LatentFeatures(likelihood="noisy_or", engine="collapsed_gibbs").fit(np.eye(3))
     engine = thali.UncollapsedGibbs(init="ica", sweeps=5)
-    with pytest.raises(ValueError, match="'ica' is no start for NoisyOr; use one of race, pat"):
+    with pytest.raises(ValueError, match="'ica' does not suit NoisyOr; use one of race, pat"):
         thali.LatentFeatures(likelihood="noisy_or", engine=engine).fit(np.eye(3))
     engine = thali.UncollapsedGibbs(init="patterns", sweeps=5)
-    with pytest.raises(ValueError, match="'patterns' is no start for LinearGaussian"):
+    with pytest.raises(ValueError, match="'patterns' does not suit LinearGaussian"):
         thali.LatentFeatures(engine=engine).fit(np.eye(3))
 
 

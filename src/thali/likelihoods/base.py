@@ -1,4 +1,4 @@
-"""What a likelihood can do, as small abstract classes without code.
+"""What a likelihood can do, as small abstract classes with next to no code.
 
 An engine names the capabilities it needs; a likelihood declares those it has by inheriting them.
 """
