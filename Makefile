@@ -65,6 +65,7 @@ bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/particle_filter.py
 	$(BIN)/python benchmarks/quality.py
 	$(BIN)/python benchmarks/mixing.py
+	$(BIN)/python benchmarks/noisy_or.py
 
 docs: $(VENV)/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

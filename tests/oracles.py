@@ -18,6 +18,7 @@ Nothing here imports the library.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -26,7 +27,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 from scipy import integrate, stats
-from scipy.special import gammaln, logsumexp
+from scipy.special import gammaln, logsumexp, roots_jacobi
 
 Floats = NDArray[np.float64]
 Rng = np.random.Generator
@@ -492,6 +493,99 @@ def log_sum_by(log_values: Floats, group: NDArray, n_groups: int) -> Floats:
     top = log_values.max()
     with np.errstate(divide="ignore"):
         return np.log(np.bincount(group, np.exp(log_values - top), minlength=n_groups)) + top
+
+
+# ---- the noisy-or model -----------------------------------------------------------------------
+def noisy_or_entry(x: int, c: float, epsilon: float, lam: float) -> float:
+    """log P(x | c active causes), from the definition."""
+    off = (1.0 - epsilon) * (1.0 - lam) ** c
+    return float(np.log(1.0 - off if x else off))
+
+
+def noisy_or_joint(
+    X: NDArray, Z: NDArray, Y: NDArray, epsilon: float, lam: float, p: float
+) -> float:
+    """log P(X, Y | Z), entry by entry."""
+    C = np.asarray(Z, int) @ np.asarray(Y, int)
+    value = sum(
+        noisy_or_entry(int(x), int(c), epsilon, lam)
+        for x, c in zip(np.ravel(X), np.ravel(C), strict=True)
+    )
+    return value + float(np.where(np.asarray(Y) == 1, np.log(p), np.log(1.0 - p)).sum())
+
+
+def noisy_or_marginal(X: NDArray, counts: NDArray, epsilon: float, lam: float, p: float) -> Floats:
+    """log P(X | [Z]) of each class, Y summed out, through the nodes that stay off.
+
+    All nodes of a set U are off with probability (1−ε)^|U| Π_h (1 − p + p(1−λ)^{|h∩U|})^{K_h}, and
+    by inclusion and exclusion P(x_t) = Σ_{S ⊆ on} (−1)^|S| P(off ∪ S is off).
+    """
+    X = np.asarray(X, int)
+    n = len(X)
+    H = histories(n)
+    sets = np.array(list(product((0, 1), repeat=n)))
+    idle = np.log(1.0 - p + p * (1.0 - lam) ** (H @ sets.T))  # (histories, sets)
+    stays_off = np.exp(counts @ idle + sets.sum(axis=1) * np.log(1.0 - epsilon))
+    total = np.zeros(len(counts))
+    for x, times in zip(*np.unique(X.T, axis=0, return_counts=True), strict=True):
+        contains = (sets >= 1 - x).all(axis=1)  # the sets off ∪ S
+        sign = np.where((sets.sum(axis=1) - (1 - x).sum()) % 2 == 0, 1.0, -1.0)
+        total += times * np.log(stays_off[:, contains] @ sign[contains])
+    return total
+
+
+@dataclass(frozen=True)
+class ExactNoisyOr:
+    """The posterior of a noisy-or model given K ≤ cap."""
+
+    k_probabilities: Floats
+    gram: Floats
+    alpha: float
+    rates: dict[str, float]  # E[ε | X], E[λ | X], E[p | X]
+
+
+def beta_nodes(law: float | tuple[float, float], points: int) -> tuple[Floats, Floats]:
+    """Nodes and weights of ∫ f(v) Beta(v; a, b) dv (Gauss–Jacobi), or the number itself."""
+    if not isinstance(law, tuple):
+        return np.array([law]), np.ones(1)
+    nodes, weights = roots_jacobi(points, law[1] - 1.0, law[0] - 1.0)
+    return 0.5 * (nodes + 1.0), weights / weights.sum()
+
+
+def enumerate_noisy_or(
+    prior: PriorSpec,
+    X: NDArray,
+    rates: Mapping[str, float | tuple[float, float]],
+    cap: int,
+    points: int = 10,
+) -> ExactNoisyOr:
+    """Sum over all classes with K ≤ cap, and over the rates where they have laws.
+
+    The likelihood is a polynomial in each rate, smooth enough for a few points to give seven digits
+    on the tiny data that this is for.
+    """
+    cap = min(cap, prior.n_features) if prior.kind == "finite" else cap
+    counts = classes(len(X), cap)
+    log_prior, alpha_of_class = prior.log_classes(counts, len(X))
+    weight = np.zeros(len(counts))
+    means = dict.fromkeys(rates, 0.0)
+    grids = [list(zip(*beta_nodes(law, points), strict=True)) for law in rates.values()]
+    for at in product(*grids):
+        values = dict(zip(rates, (v for v, _ in at), strict=True))
+        log_weight = float(np.log([w for _, w in at]).sum())
+        here = np.exp(log_prior + noisy_or_marginal(X, counts, **values) + log_weight)
+        weight += here
+        for name, v in values.items():
+            means[name] += v * here.sum()
+    total = weight.sum()
+    outer = np.einsum("hi,hj->hij", histories(len(X)), histories(len(X)))
+    gram = np.einsum("c,ch,hij->ij", weight / total, counts, outer)
+    return ExactNoisyOr(
+        k_probabilities=np.bincount(counts.sum(axis=1), weight / total, minlength=cap + 1),
+        gram=gram,
+        alpha=float(weight @ alpha_of_class / total),
+        rates={name: mean / total for name, mean in means.items()},
+    )
 
 
 # ---- laws of the hyperparameters --------------------------------------------------------------

@@ -6,8 +6,8 @@ An unknown number of overlapping binary features, found in a data matrix, and ho
 from thali import datasets, evaluation
 from thali.engines import CollapsedGibbs, ParticleFilter, UncollapsedGibbs
 from thali.estimators import LatentFeatures
-from thali.hyperparameters import Gamma, InverseGamma
-from thali.likelihoods import LinearGaussian, NonnegativeLinearGaussian
+from thali.hyperparameters import Beta, Gamma, InverseGamma
+from thali.likelihoods import LinearGaussian, NoisyOr, NonnegativeLinearGaussian, SparseFactor
 from thali.priors import IBP, BetaBernoulli, TwoParameterIBP
 from thali.saving import load
 
@@ -15,14 +15,17 @@ __version__ = "0.1.0"
 
 __all__ = [
     "IBP",
+    "Beta",
     "BetaBernoulli",
     "CollapsedGibbs",
     "Gamma",
     "InverseGamma",
     "LatentFeatures",
     "LinearGaussian",
+    "NoisyOr",
     "NonnegativeLinearGaussian",
     "ParticleFilter",
+    "SparseFactor",
     "TwoParameterIBP",
     "UncollapsedGibbs",
     "datasets",

@@ -9,7 +9,7 @@ from typing import Any
 from thali.data import Data
 from thali.engines import CollapsedGibbs, ParticleFilter, UncollapsedGibbs
 from thali.engines.base import check_capabilities, check_missing, missing_capabilities
-from thali.likelihoods import LinearGaussian, NonnegativeLinearGaussian
+from thali.likelihoods import LinearGaussian, NoisyOr, NonnegativeLinearGaussian, SparseFactor
 from thali.model import Model
 from thali.priors import IBP, BetaBernoulli, TwoParameterIBP
 
@@ -17,6 +17,8 @@ PRIORS = {"ibp": IBP, "two_parameter_ibp": TwoParameterIBP, "beta_bernoulli": Be
 LIKELIHOODS: dict[str, Any] = {
     "linear_gaussian": LinearGaussian,
     "nonnegative_linear_gaussian": NonnegativeLinearGaussian,
+    "noisy_or": NoisyOr,
+    "sparse_factor": SparseFactor,
 }
 ENGINES: dict[str, Any] = {
     "collapsed_gibbs": CollapsedGibbs,

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -27,6 +27,9 @@ from thali.settings import Settings, positive_number
 from thali.structures import as_binary_matrix
 from thali.trace import Draw, Recorded, Trace
 
+if TYPE_CHECKING:
+    from thali.report import Verdict
+
 LARGEST_DRIFT = 1e-6  # relative; a fit that saw more says so
 
 
@@ -36,8 +39,8 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     Parameters
     ----------
     prior : "ibp", "two_parameter_ibp", "beta_bernoulli", or a prior such as ``thali.IBP(alpha=2)``
-    likelihood : "linear_gaussian", "nonnegative_linear_gaussian", or a likelihood such as
-        ``thali.LinearGaussian(sigma_x=0.5)``
+    likelihood : "linear_gaussian", "nonnegative_linear_gaussian", "sparse_factor", "noisy_or",
+        or a likelihood such as ``thali.LinearGaussian(sigma_x=0.5)``
     engine : "auto", "collapsed_gibbs", "uncollapsed_gibbs", "particle_filter", or an engine such as
         ``thali.CollapsedGibbs(sweeps=500)``
     center : subtract the column means first (the model has no intercept)
@@ -50,6 +53,7 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         columns by falling mean frequency in the draws
     assignment_probabilities_ : (N, K), share of draws in which each row has each feature
     components_ : (K, D), the features: E[A | X, Z_]
+    amounts_ : (N, K), the amounts Z_ ⊙ S, where the likelihood has them (``SparseFactor``)
     n_features_ : K of Z_
     log_joint_ : left-ordered log P(X, [Z_]) at the posterior means of the hyperparameters
     posterior_ : ArviZ inference data of the label-free scalars
@@ -144,7 +148,7 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _settle(self, data: Data, model: Model, engine: Any, trace: Trace) -> Self:
         """Everything the trace says, as attributes."""
-        for name in ("posterior_", "best_", "diagnostics_"):
+        for name in ("posterior_", "best_", "diagnostics_", "amounts_"):
             self.__dict__.pop(name, None)
         self._data, self._model, self._trace = data, model, trace
         self.prior_, self.likelihood_ = model.prior, model.likelihood
@@ -170,6 +174,8 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             model, data, self.Z_, self._hyper, np.random.SeedSequence((self.seed_, 0))
         )
         self.components_ = self._parameters["A"]
+        if "S" in self._parameters:
+            self.amounts_ = self.Z_ * self._parameters["S"]
         self.history_ = trace.history()
         self.burn_in_ = min(trace.burn_in, self.history_["n_features"].shape[1])
         self.starts_, self.stopped_ = trace.starts, trace.stopped
@@ -307,14 +313,18 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return self.fit(X, y, **fit_params).transform(X)
 
     def inverse_transform(self, Z: Any) -> np.ndarray:
-        """The data that assignments Z (n, K) stand for: Z @ components_ + mean_."""
+        """The data expected of assignments Z (n, K): Z @ components_ + mean_ for linear models.
+
+        Where the likelihood has amounts (``amounts_``), Z is a matrix of amounts.
+        """
         check_is_fitted(self)
-        Z = as_binary_matrix(Z)
+        Z = as_amounts(Z) if hasattr(self, "amounts_") else as_binary_matrix(Z)
         if Z.shape[1] != self.n_features_:
             raise ValueError(
                 f"Z has {Z.shape[1]} columns but the model {self.n_features_} features."
             )
-        return Z @ self.components_ + self.mean_
+        likelihood: Any = self._model.at(self._hyper).likelihood
+        return likelihood.mean(Z, self.components_) + self.mean_
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean log predictive density of the rows of X, averaged over draws (log-mean-exp).
@@ -335,7 +345,21 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         stacked = np.array(logs)
         return float((np.logaddexp.reduce(stacked, axis=0) - np.log(len(stacked))).mean())
 
-    # pictures and files
+    # convergence, pictures and files
+
+    def convergence(self) -> Verdict:
+        """Whether the chains came to agree, in plain words: ``level``, ``headline`` and ``advice``.
+
+        >>> import thali
+        >>> X = thali.datasets.images(n=30, random_state=0).X
+        >>> engine = thali.CollapsedGibbs(sweeps=20, chains=1)
+        >>> thali.LatentFeatures(engine=engine, random_state=0).fit(X).convergence().headline
+        'One chain cannot vouch for itself.'
+        """
+        from thali.report import verdict
+
+        check_is_fitted(self)
+        return verdict(self)
 
     def plot(self, **options: Any) -> Any:
         """One figure with the most useful pictures; returns a matplotlib Figure."""
@@ -395,7 +419,11 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """The prior, likelihood or engine that a parameter stands for."""
         value = getattr(self, name)
         if name == "engine":
-            return choose_engine(value)
+            try:
+                model = Model(self._part("prior"), self._part("likelihood"))
+            except (ValueError, TypeError):  # no such parts: fit will say so
+                model = None
+            return choose_engine(value, model)
         return named(name, value, PRIORS if name == "prior" else LIKELIHOODS)
 
     def __sklearn_tags__(self) -> Any:
@@ -436,6 +464,14 @@ def seed_from(random_state: Any) -> int:
     if random_state is None:
         return int(np.random.SeedSequence().generate_state(1)[0])
     return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def as_amounts(W: Any) -> np.ndarray:
+    """A matrix of finite numbers, or one sentence."""
+    W = np.asarray(W, float)
+    if W.ndim != 2 or not np.isfinite(W).all():
+        raise ValueError("Z must be a matrix (rows x features) of finite amounts.")
+    return W
 
 
 def row_names(X: Any) -> list[str] | None:

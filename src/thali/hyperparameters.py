@@ -1,19 +1,21 @@
-r"""Laws of hyperparameters, and the two steps that sample a positive scale.
+r"""Laws of hyperparameters, and the steps that sample a positive scale or a probability.
 
 A hyperparameter is a number (fixed) or a law (inferred):
 
     α   ~ Gamma(shape, rate)             α | Z ~ Gamma(shape + K₊, rate + H_N) for the IBP
     σ²  ~ InverseGamma(shape, scale)     a law of the *variance*; the parameter is σ
+    p   ~ Beta(a, b)                     a law of a probability
 
-``slice_step`` (Neal 2003) and ``metropolis_step`` (Anand 2015, section 2.2.3) leave a given
-density invariant; both are told the log density of the parameter itself.
+``slice_step`` (Neal 2003, on log σ), ``slice_step_of_probability`` (on log p/(1−p)) and
+``metropolis_step`` (Anand 2015, section 2.2.3) leave a given density invariant; all are told the
+log density of the parameter itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import exp, inf, lgamma, log
+from math import exp, inf, lgamma, log, log1p
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ import numpy as np
 from thali.settings import Settings, positive_number
 
 SMALLEST = 1e-300  # where a draw from a very flat law underflows
+LARGEST = 1.0 - 2.0**-53  # the largest probability below one
 
 
 @dataclass(frozen=True)
@@ -94,11 +97,51 @@ class InverseGamma(Settings):
         )
 
 
-Law = Gamma | InverseGamma
+@dataclass(frozen=True)
+class Beta(Settings):
+    """A beta law of a probability, a parameter between 0 and 1 (mean a / (a + b)).
+
+    >>> Beta(1.0, 4.0).centre()
+    0.2
+    """
+
+    a: float = 1.0
+    b: float = 1.0
+
+    def __post_init__(self) -> None:
+        positive_number("Beta", "a", self.a)
+        positive_number("Beta", "b", self.b)
+
+    def centre(self) -> float:
+        """A value in the middle of the law: its mean."""
+        return min(max(self.a / (self.a + self.b), SMALLEST), LARGEST)
+
+    def sample(self, rng: np.random.Generator) -> float:
+        return min(max(float(rng.beta(self.a, self.b)), SMALLEST), LARGEST)
+
+    def log_density(self, value: float) -> float:
+        """Log density of the parameter at ``value``."""
+        if not 0.0 < value < 1.0:
+            return -inf
+        return (
+            lgamma(self.a + self.b)
+            - lgamma(self.a)
+            - lgamma(self.b)
+            + (self.a - 1.0) * log(value)
+            + (self.b - 1.0) * log1p(-value)
+        )
+
+
+Law = Gamma | InverseGamma | Beta
 
 
 def check_hyperparameter(owner: str, name: str, value: Any) -> None:
-    """Refuse anything but a positive number or a law."""
+    """Refuse anything but a positive number or a law of one."""
+    if isinstance(value, Beta):
+        raise TypeError(
+            f"{owner}: {name}={value} is a law of a probability; use a law of a positive number, "
+            "such as thali.Gamma(1, 1)."
+        )
     if isinstance(value, Law):
         return
     if isinstance(value, (str, bool)) or value is None:
@@ -107,6 +150,19 @@ def check_hyperparameter(owner: str, name: str, value: Any) -> None:
             f"thali.Gamma(1, 1) (inferred), not {value!r}."
         )
     positive_number(owner, name, value)
+
+
+def check_probability(owner: str, name: str, value: Any) -> None:
+    """Refuse anything but a number between 0 and 1 or a beta law."""
+    if isinstance(value, Beta):
+        return
+    if isinstance(value, (str, bool, Law)) or value is None or np.ndim(value):
+        raise TypeError(
+            f"{owner}: {name} must be a number between 0 and 1 (fixed) or a law such as "
+            f"thali.Beta(1, 1) (inferred), not {value!r}."
+        )
+    if not positive_number(owner, name, value) < 1.0:
+        raise ValueError(f"{owner}: {name} must lie between 0 and 1, not {value!r}.")
 
 
 def as_number(owner: str, name: str, value: Any) -> float:
@@ -130,11 +186,39 @@ def slice_step(
     ``width`` is the first guess of the slice's width on the log scale; it steps out and shrinks,
     so any width is valid and only the cost depends on it.
     """
-    at = log(value)
 
     def target(u: float) -> float:  # density of u = log value: the Jacobian is e^u
         return log_density(exp(u)) + u if -700.0 < u < 700.0 else -inf
 
+    moved = _slice(rng, log(value), target, width)
+    return value if moved is None else exp(moved)
+
+
+def slice_step_of_probability(
+    rng: np.random.Generator,
+    value: float,
+    log_density: Callable[[float], float],
+    width: float,
+) -> float:
+    """One slice-sampling update of a ``value`` between 0 and 1, on u = log value/(1−value)."""
+
+    def inverse(u: float) -> float:
+        return 1.0 / (1.0 + exp(-u))
+
+    def target(u: float) -> float:  # the Jacobian is value·(1−value); beyond 36 it rounds to one
+        if not -700.0 < u < 36.0:
+            return -inf
+        v = inverse(u)
+        return log_density(v) + log(v) + log1p(-v)
+
+    moved = _slice(rng, log(value) - log1p(-value), target, width)
+    return value if moved is None else inverse(moved)
+
+
+def _slice(
+    rng: np.random.Generator, at: float, target: Callable[[float], float], width: float
+) -> float | None:
+    """Neal's step on the real line, or None where the slice is narrower than rounding."""
     level = target(at) + log(1.0 - rng.random())
     left = at - width * rng.random()
     right = left + width
@@ -145,13 +229,13 @@ def slice_step(
     while True:
         proposal = left + (right - left) * rng.random()
         if target(proposal) >= level:
-            return exp(proposal)
+            return proposal
         if proposal < at:
             left = proposal
         else:
             right = proposal
-        if right - left < 1e-15 * (1.0 + abs(at)):  # the slice is narrower than rounding
-            return value
+        if right - left < 1e-15 * (1.0 + abs(at)):
+            return None
 
 
 def metropolis_step(

@@ -26,14 +26,14 @@ from thali.data import Data
 from thali.machine import cores
 from thali.model import Model
 from thali.progress import Progress
-from thali.starts import NAMED, Finish, Start, anneal, given_start, rank, shake
+from thali.starts import NAMED, Finish, Start, anneal, given_start, rank, shake, suitable
 from thali.trace import ChainTrace, Trace, freeze_chain, thaw_chain
 
 SLICE = 0.1  # seconds a thread stays with one chain before it turns to the one furthest behind
 CHECKPOINT_EVERY = 3.0  # seconds, or twenty times what writing takes if that is longer
 SEARCH = 1e9  # multiply-adds up to which the search before a chain may be longer than the chain
 LOOK = 50  # sweeps after which the number of features tells how many more, if that was left open
-CONTENDERS = ("ica", "columns", "empty", "prior", "ica", "prior")
+CONTENDERS = ("ica", "columns", "patterns", "empty", "prior", "ica", "prior")
 
 
 @dataclass
@@ -140,7 +140,9 @@ class _Loop:
         init, chains = self.engine.init, self.engine.chains
         if not isinstance(init, str):
             return [given_start(init, self.model, self.data.filled)] * chains
-        names = CONTENDERS if init == "race" else (init,) * chains
+        init = suitable(init, self.model)
+        able = [name for name in CONTENDERS if name in self.model.likelihood.starts]
+        names = able if init == "race" else [init] * chains
         generators = [np.random.default_rng(s) for s in sequence.spawn(len(names))]
         self.data.filled.singular_values  # noqa: B018 computed once, before threads need it
         self.data.filled.squares  # noqa: B018

@@ -16,13 +16,20 @@ from thali import storage
 from thali.choices import ENGINES, LIKELIHOODS, PRIORS
 from thali.data import Data
 from thali.estimators import LatentFeatures
-from thali.hyperparameters import Gamma, InverseGamma
+from thali.hyperparameters import Beta, Gamma, InverseGamma
 from thali.model import Model
 from thali.trace import Trace
 
 KNOWN = {
     cls.__name__: cls
-    for cls in (*PRIORS.values(), *LIKELIHOODS.values(), *ENGINES.values(), Gamma, InverseGamma)
+    for cls in (
+        *PRIORS.values(),
+        *LIKELIHOODS.values(),
+        *ENGINES.values(),
+        Beta,
+        Gamma,
+        InverseGamma,
+    )
 }
 
 

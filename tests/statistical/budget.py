@@ -29,12 +29,19 @@ TESTS = {  # family -> how many tests judge p-values in it; each family asserts 
     "enumeration": 86,
     "prior_recovery": 18,
     "geweke": 8,
+    "noisy_or": 31,
     "particle_filter": 21,
     "missing": 20,
     "uncollapsed": 26,
     "column_moves": 27,
     "truncated_normal": 8,
     "nonnegative": 47,
+    "sparse_enumeration": 17,
+    "sparse_prior_recovery": 6,
+    "sparse_geweke": 4,
+    "sparse_agreement": 1,
+    "sparse_moves": 6,
+    "sparse_draws": 2,
 }
 SHARE = BUDGET / SAFETY / sum(TESTS.values())
 

@@ -258,6 +258,14 @@ def test_the_worst_scalar_decides(levels: list[str], chains: int, draws: int, ve
     assert judge(lines, chains, draws).level == verdict
 
 
+def test_chains_that_disagree_on_k_are_named() -> None:
+    lines = [Scalar("n_features", "poor", 2.0, 3, 5, 4, 6)]
+    assert judge(lines, 2, 500, [4, 6]).headline == (
+        "K has not settled: chains disagree, 4 against 6."
+    )
+    assert judge(lines, 2, 500, [4]).headline == "The chains do not agree yet."
+
+
 # In a browser ------------------------------------------------------------------------------------
 
 ARGUMENTS = [

@@ -160,6 +160,9 @@ def fit(
     sigma_a: Annotated[
         float | None, _model(help="Size of the features; inferred if not given.")
     ] = None,
+    slab: Annotated[
+        str | None, _model(help="Law of amounts for sparse-factor: laplace or gaussian (laplace).")
+    ] = None,
     engine: Annotated[Engine, _inference(help="How the model is inferred.")] = Engine.auto,
     sweeps: Annotated[
         int | None, _inference(min=1, help="Sweeps of each chain (1000; fewer if large).")
@@ -171,7 +174,9 @@ def fit(
     chains: Annotated[int | None, _inference(min=1, help="Chains, run in parallel (4).")] = None,
     init: Annotated[
         str | None,
-        _inference(help="race, ica, prior, empty, a .thali file, or a table of 0 and 1 (race)."),
+        _inference(
+            help="race, ica, sparse_ica, patterns, prior, empty, or a file: .thali or a 0/1 table."
+        ),
     ] = None,
     particles: Annotated[
         int | None, _inference(min=1, help="Particles of particle-filter (500).")
@@ -209,13 +214,13 @@ def fit(
 
     say = _silence if quiet else print
     chosen_prior = read_prior(prior, alpha, beta, features)
-    chosen_likelihood = read_likelihood(likelihood, sigma_x, sigma_a)
-    parts = Model(chosen_prior, chosen_likelihood)
+    chosen_likelihood = read_likelihood(likelihood, sigma_x, sigma_a, slab)
     settings = given(
         sweeps=sweeps, burn_in=burn_in, thin=thin, chains=chains, init=read_init(init),
         particles=particles, proposal=None if proposal is None else proposal.value, passes=passes,
     )  # fmt: skip
-    read_engine(engine, settings, parts, _silence)  # refuses bad settings before reading data
+    parts = Model(chosen_prior, chosen_likelihood)
+    read_engine(engine, settings, parts, _silence)  # refuses bad settings before the data are read
     shape = read_image_shape(image_shape)
     table = read_table(data, transpose=transpose, columns=read_columns(columns))
     if shape is not None and shape[0] * shape[1] != table.values.shape[1]:

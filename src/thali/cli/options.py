@@ -37,6 +37,8 @@ class Likelihood(StrEnum):
 
     linear_gaussian = "linear-gaussian"
     nonnegative_linear_gaussian = "nonnegative-linear-gaussian"
+    sparse_factor = "sparse-factor"
+    noisy_or = "noisy-or"
 
 
 class Engine(StrEnum):
@@ -72,19 +74,22 @@ def read_prior(name: Prior, alpha: float | None, beta: float | None, features: i
     return classes[name](**given(alpha=alpha, beta=beta, n_features=features))
 
 
+def read_likelihood(
+    name: Likelihood, sigma_x: float | None, sigma_a: float | None, slab: str | None
+) -> Any:
+    from thali.choices import LIKELIHOODS, named
+
+    likelihood = named("likelihood", name.value, LIKELIHOODS)
+    settings = given(sigma_x=sigma_x, sigma_a=sigma_a, slab=slab)
+    for setting in settings:
+        if not hasattr(likelihood, setting):
+            raise ValueError(f"--{setting.replace('_', '-')}: {name.value} has no such setting.")
+    return likelihood.replace(**settings)
+
+
 def given(**options: Any) -> dict[str, Any]:
     """The options that were given; the library has the defaults of the others."""
     return {name: value for name, value in options.items() if value is not None}
-
-
-def read_likelihood(name: Likelihood, sigma_x: float | None, sigma_a: float | None) -> Any:
-    import thali
-
-    classes = {
-        Likelihood.linear_gaussian: thali.LinearGaussian,
-        Likelihood.nonnegative_linear_gaussian: thali.NonnegativeLinearGaussian,
-    }
-    return classes[name](**given(sigma_x=sigma_x, sigma_a=sigma_a))
 
 
 def read_engine(

@@ -43,7 +43,7 @@ from thali.engines.particles import (
     shrink,
     weigh,
 )
-from thali.hyperparameters import InverseGamma, Law
+from thali.hyperparameters import Gamma, InverseGamma, Law
 from thali.likelihoods.base import Collapsed, GaussianRows
 from thali.likelihoods.gaussian_scales import FINEST
 from thali.model import Model
@@ -326,4 +326,5 @@ def scale_law(law: Law | None) -> Any:
         return kernel.ScaleLaw(kernel.FIXED, 0.0, 0.0)
     if isinstance(law, InverseGamma):
         return kernel.ScaleLaw(kernel.INVERSE_GAMMA, float(law.shape), float(law.scale))
+    assert isinstance(law, Gamma)  # scales have no other law
     return kernel.ScaleLaw(kernel.GAMMA, float(law.shape), float(law.rate))

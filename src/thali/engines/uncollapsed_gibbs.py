@@ -31,8 +31,6 @@ from thali.priors.base import HasFrequencies, PredictsRow
 from thali.starts import Start
 from thali.structures import counts_from_gram, gram
 
-SETTLE = 20  # updates of parameters that are not drawn whole, before bits are drawn given them
-
 
 @dataclass
 class State:
@@ -81,12 +79,15 @@ class UncollapsedGibbs(ChainSettings, Engine):
             )
 
     def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:
-        """The state at ``start``, parameters drawn given its Z."""
-        Z = np.ascontiguousarray(start.Z[:, start.Z.any(axis=0)], dtype=np.uint8)
+        """The state at ``start``, parameters its own or drawn given its Z."""
+        used = np.flatnonzero(start.Z.any(axis=0))
+        Z = np.ascontiguousarray(start.Z[:, used], dtype=np.uint8)
         hyper = dict(start.hyper)
         likelihood: Any = model.likelihood
         parameters = likelihood.new_parameters(rng, data, Z.shape[1], hyper)
-        for _ in range(1 if isinstance(likelihood, Collapsed) else SETTLE):
+        for name, value in start.parameters.items():
+            parameters[name] = np.take(value, used, axis=likelihood.axes[name])
+        for _ in range(1 if start.parameters else likelihood.settling):
             parameters, _ = likelihood.update_parameters(rng, data, Z, parameters, hyper, hold=True)
         return State(Z, parameters, hyper, 0, start.hold_sigma)
 

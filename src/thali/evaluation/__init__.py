@@ -1,5 +1,6 @@
-"""How good is an answer: matching to a known truth, and predicting entries held out."""
+"""How good is an answer: matching to a known truth, entries held out, how long chains remember."""
 
+from thali.evaluation.autocorrelation import autocorrelation
 from thali.evaluation.heldout import Holdout, holdout
 from thali.evaluation.matching import (
     AssignmentMatching,
@@ -12,6 +13,7 @@ __all__ = [
     "AssignmentMatching",
     "Holdout",
     "Matching",
+    "autocorrelation",
     "holdout",
     "match_assignments",
     "match_features",

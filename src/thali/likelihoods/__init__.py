@@ -10,7 +10,9 @@ from thali.likelihoods.base import (
     RowUpdates,
 )
 from thali.likelihoods.linear_gaussian import LinearGaussian
+from thali.likelihoods.noisy_or import NoisyOr
 from thali.likelihoods.nonnegative_linear_gaussian import NonnegativeLinearGaussian
+from thali.likelihoods.sparse_factor import SparseFactor
 
 __all__ = [
     "Collapsed",
@@ -20,6 +22,8 @@ __all__ = [
     "JudgesMatrix",
     "LinearGaussian",
     "Masked",
+    "NoisyOr",
     "NonnegativeLinearGaussian",
     "RowUpdates",
+    "SparseFactor",
 ]

@@ -1,4 +1,4 @@
-"""What a likelihood can do, as small abstract classes without code.
+"""What a likelihood can do, as small abstract classes with next to no code.
 
 An engine names the capabilities it needs; a likelihood declares those it has by inheriting them.
 """
@@ -15,9 +15,14 @@ from thali.structures import FeatureTables
 
 
 class FeatureLikelihood(ABC):
-    """A law of the data given a binary feature matrix."""
+    """A law of the data given a binary feature matrix.
+
+    ``starts`` names the starts that suit it. Where "race" is not among them, as when log joints of
+    different Z do not compare, an engine left to race begins from the first.
+    """
 
     structure = "features"
+    starts: ClassVar[tuple[str, ...]] = ("race", "ica", "columns", "prior", "empty")
 
     @abstractmethod
     def at(self, **numbers: float) -> Self:
@@ -63,6 +68,10 @@ class Conditional(FeatureLikelihood):
     def log_likelihood(self, X: Any, Z: Any, A: Any) -> float:
         """log P(X | Z, A)."""
 
+    def mean(self, Z: Any, A: Any) -> np.ndarray:
+        """E[X | Z, A]: Z A, unless the likelihood says otherwise."""
+        return np.asarray(Z, float) @ np.asarray(A, float)
+
 
 Parameters = dict[str, np.ndarray]
 
@@ -74,10 +83,12 @@ class GibbsUpdates(Conditional):
     that have a row for each row of X, which ``update_bits`` updates along with the bits.
     Steps are asked of the likelihood as the user gave it (a hyperparameter is a number or a law);
     ``hyper`` has a number for each. Z is (N, K) uint8 without empty columns, and every step leaves
-    P(Z, parameters | X) invariant.
+    P(Z, parameters | X) invariant. ``settling`` is how many updates of the parameters come before
+    the first step, so that they belong to the Z that a chain begins with.
     """
 
     axes: ClassVar[dict[str, int]]
+    settling: ClassVar[int] = 1
 
     @abstractmethod
     def new_parameters(

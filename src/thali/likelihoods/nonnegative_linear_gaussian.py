@@ -49,6 +49,7 @@ class NonnegativeLinearGaussian(Settings, GibbsUpdates, JudgesMatrix):
     sigma_a: float | Law | str = "auto"
 
     axes: ClassVar[dict[str, int]] = {"A": 0}
+    settling: ClassVar[int] = 20
 
     def __post_init__(self) -> None:
         check_scales(self)

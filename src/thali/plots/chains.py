@@ -1,4 +1,4 @@
-"""How the walk went: K, alpha, sigma_x, sigma_a, log joint over sweeps; the posterior of K."""
+"""How the walk went: K, the hyperparameters, log joint over sweeps; the posterior of K."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from . import style
-from .reading import SCALARS, check_fitted, kept
+from .reading import SCALARS, check_fitted, kept, scalars_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 def trace(model: LatentFeatures, axes: Sequence[Axes] | None = None) -> Figure:
     """K, alpha, sigma_x, sigma_a and the log joint at every sweep of every chain, burn-in shaded.
 
-    `axes` are five axes in that order; without them a new figure is made. Returns the figure.
+    `axes` are five axes in that order, or as many as the model has scalars; without them a new
+    figure is made. Returns the figure.
 
     Examples
     --------
@@ -32,12 +33,13 @@ def trace(model: LatentFeatures, axes: Sequence[Axes] | None = None) -> Figure:
     5
     """
     check_fitted(model)
+    names = scalars_of(model)
     if axes is None:
-        figure = style.new_figure(7.5, 7.0)
-        axes = list(figure.subplots(len(SCALARS), 1, sharex=True))
-    if len(axes) != len(SCALARS):
-        raise ValueError(f"trace draws {len(SCALARS)} panels, one axes each; got {len(axes)}.")
-    for ax, name in zip(axes, SCALARS, strict=True):
+        figure = style.new_figure(7.5, 1.4 * len(names))
+        axes = list(figure.subplots(len(names), 1, sharex=True))
+    if len(axes) != len(names):
+        raise ValueError(f"trace draws {len(names)} panels, one axes each; got {len(axes)}.")
+    for ax, name in zip(axes, names, strict=True):
         trace_of(model, name, ax)
         if ax is not axes[-1] and ax.get_shared_x_axes().joined(ax, axes[-1]):
             ax.set_xlabel("")

@@ -16,8 +16,16 @@ SCALARS = {
     "alpha": ("α", "how many features to expect"),
     "sigma_x": ("σₓ", "size of the noise"),
     "sigma_a": ("σₐ", "size of the features"),
+    "epsilon": ("ε", "how often a node comes on by itself"),
+    "lam": ("λ", "how often an active cause acts"),
+    "p": ("p", "how often a cause is active"),
     "log_joint": ("log joint", "how well it fits"),
 }
+
+
+def scalars_of(model: LatentFeatures) -> list[str]:
+    """The scalars that this model recorded, in the order in which they are shown."""
+    return [name for name in SCALARS if name in model.history_]
 
 
 def check_fitted(model: LatentFeatures) -> None:
@@ -100,8 +108,9 @@ def telling_rows(model: LatentFeatures, n_rows: int) -> np.ndarray:
 
 
 def reconstruct(model: LatentFeatures, rows: np.ndarray) -> np.ndarray:
-    """Z_ A + mean_ for some rows only, since all of them may not fit in memory."""
-    return np.asarray(model.Z_[rows], dtype=float) @ model.components_ + model.mean_
+    """What is expected of some rows only, since all of them may not fit in memory."""
+    amounts = getattr(model, "amounts_", model.Z_)  # where the likelihood has them
+    return model.inverse_transform(amounts[rows])
 
 
 def data_of(model: LatentFeatures) -> np.ndarray:

@@ -6,11 +6,12 @@ chain are the limits of Vehtari et al. (2021).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from thali.plots.reading import SCALARS, kept
+from thali.plots.reading import SCALARS, kept, scalars_of
 
 from .markup import plural
 
@@ -43,8 +44,8 @@ class Verdict(NamedTuple):
 
 
 def scalars(model: LatentFeatures) -> list[Scalar]:
-    """The five recorded scalars with their diagnostics, posterior mean and 90% interval."""
-    return [_scalar(model, name) for name in SCALARS]
+    """The recorded scalars with their diagnostics, posterior mean and 90% interval."""
+    return [_scalar(model, name) for name in scalars_of(model)]
 
 
 def _scalar(model: LatentFeatures, name: str) -> Scalar:
@@ -95,8 +96,17 @@ def verdict(model: LatentFeatures) -> Verdict:
     """One plain judgement over all scalars."""
     if model.kind_ == "weighted":
         return judge_weights(model)
-    chains, draws = kept(model, "n_features").shape
-    return judge(scalars(model), chains, draws)
+    K = kept(model, "n_features")
+    return judge(scalars(model), K.shape[0], K.shape[1], usual_counts(K))
+
+
+def usual_counts(K: np.ndarray) -> list[int]:
+    """The number of features that each chain has most often, without repetition.
+
+    >>> usual_counts(np.array([[4, 4, 5], [6, 6, 6]]))
+    [4, 6]
+    """
+    return sorted({int(np.bincount(chain.astype(int)).argmax()) for chain in K})
 
 
 def judge_weights(model: LatentFeatures) -> Verdict:
@@ -118,8 +128,8 @@ def judge_weights(model: LatentFeatures) -> Verdict:
     )
 
 
-def judge(lines: list[Scalar], chains: int, draws: int) -> Verdict:
-    """The verdict on `chains` chains of `draws` draws each."""
+def judge(lines: list[Scalar], chains: int, draws: int, counts: Sequence[int] = ()) -> Verdict:
+    """The verdict on `chains` chains of `draws` draws each, that mostly have `counts` features."""
     levels = ("poor", "unknown", "fair", "good")
     by_level = {level: [s for s in lines if s.level == level] for level in levels}
     if chains < 2:
@@ -135,9 +145,12 @@ def judge(lines: list[Scalar], chains: int, draws: int) -> Verdict:
             "Run more sweeps before you rely on the probabilities.",
         )
     if by_level["poor"]:
+        headline = "The chains do not agree yet."
+        if len(counts) > 1 and any(s.name == "n_features" for s in by_level["poor"]):
+            headline = f"K has not settled: chains disagree, {' against '.join(map(str, counts))}."
         return Verdict(
             "poor",
-            "The chains do not agree yet.",
+            headline,
             f"They differ in {_names(by_level['poor'])}. Run more sweeps; until then take the "
             "features as one good explanation among several, and the probabilities with care.",
         )

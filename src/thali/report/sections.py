@@ -9,7 +9,15 @@ import numpy as np
 
 from thali import plots
 from thali.plots import tiles
-from thali.plots.reading import SCALARS, column_names, reconstruct, row_name, shares, telling_rows
+from thali.plots.reading import (
+    SCALARS,
+    column_names,
+    reconstruct,
+    row_name,
+    scalars_of,
+    shares,
+    telling_rows,
+)
 
 from .convergence import GOOD_RHAT, Scalar, scalars, verdict
 from .fit import fit_of
@@ -110,7 +118,7 @@ def convergence(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Ma
     )
     panels = [
         svg(plots.trace_of(model, key, panel(1.9)), f"trace-{key}", f"Trace of {SCALARS[key][1]}")
-        for key in SCALARS
+        for key in scalars_of(model)
     ]
     count = plots.feature_count(model, panel(1.9))
     panels.append(svg(count, "count", "Posterior of the number of features"))
@@ -294,8 +302,10 @@ def reconstructions(model: LatentFeatures, id_: str, title: str, shape: Shape) -
         f"{about}. "
         if np.isfinite(fit.explained)
         else "",
-        f"What is left over has size {number(fit.left_over)} (root mean square); "
-        f"the model takes the noise to be σₓ = {number(model.sigma_x_)}.",
+        f"What is left over has size {number(fit.left_over)} (root mean square)",
+        f"; the model takes the noise to be σₓ = {number(model.sigma_x_)}."
+        if hasattr(model, "sigma_x_")
+        else ".",
     )
     chosen = telling_rows(model, 7 if shape else 6)
     rows = np.append(chosen[chosen != fit.worst], fit.worst)
@@ -349,9 +359,22 @@ def _chips(z: np.ndarray) -> Markup:
 
 def reading(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Markup:
     """The words and symbols of the page."""
+    nodes = not hasattr(model, "sigma_x_")
+    made = (
+        "A noisy or: a row of the data is a node, and each of the hidden causes A that act on it "
+        "(Z says which) brings it on with probability λ wherever the cause is active."
+        if nodes
+        else "X = Z A + noise: a row of the data X is the sum of the features A that it has "
+        "(Z says which: 1 or 0), plus noise."
+    )
+    symbols, sizes = (
+        ("α, ε, λ, p", "how often a node comes on by itself, how often an active cause acts, and "
+         "how often a cause is active")
+        if nodes
+        else ("α, σₓ, σₐ", "the size of the noise, and the size of the features’ weights")
+    )  # fmt: skip
     entries = [
-        ("Model", "X = Z A + noise: a row of the data X is the sum of the features A that it has "
-         "(Z says which: 1 or 0), plus noise. How many features there are is found, not given."),
+        ("Model", f"{made} How many features there are is found, not given."),
         ("Feature", "A pattern over the columns. Rows may have none, one or several; "
          "features overlap, unlike clusters."),
         ("Point estimate and probabilities", "The sampler visits many explanations. The point "
@@ -359,8 +382,8 @@ def reading(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Markup
          "explanations in which a row has a feature."),
         ("K and rare features", "The number of features differs from sweep to sweep. Features that "
          "only one or two rows have are often noise; the frequent ones are the finding."),
-        ("α, σₓ, σₐ", "How readily new features appear, the size of the noise, and the size of the "
-         "features’ weights. They are inferred with the rest unless they were fixed."),
+        (symbols, f"How readily new features appear, {sizes}. They are inferred with the rest "
+         "unless they were fixed."),
         ("Log joint", "The logarithm of the probability of data and Z together: higher is better, "
          "and only differences on the same data mean something."),
         ("R-hat and effective draws", "R-hat compares the chains with each other: near 1 they tell "

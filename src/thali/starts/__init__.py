@@ -1,22 +1,27 @@
 """Where an engine begins: a start is a matrix Z and numbers for the hyperparameters.
 
-One file a start: ``prior``, ``empty``, ``ica``, ``columns``, ``given`` (a matrix or a fitted
-model), and ``race``, which tries several, shakes them, and lets the log joint decide; ``anneal``
-leads from one of them to another by letting the noise fall.
+One file a start: ``prior``, ``empty``, ``ica``, ``sparse_ica``, ``columns``, ``patterns`` (for
+noisy-or), ``given`` (a matrix or a fitted model), and ``race``, which tries several, shakes them,
+and lets the log joint decide; ``anneal`` leads from one of them to another by letting the noise
+fall.
 """
 
 from thali.starts.anneal import anneal
-from thali.starts.base import Start, check_init
+from thali.starts.base import Start, check_init, suitable
 from thali.starts.columns import columns_start
 from thali.starts.empty import empty_start
 from thali.starts.given import given_start
 from thali.starts.ica import ica_start
+from thali.starts.patterns import patterns_start
 from thali.starts.prior import prior_start
 from thali.starts.race import Finish, rank, shake
+from thali.starts.sparse_ica import sparse_ica_start
 
 NAMED = {
     "ica": ica_start,
+    "sparse_ica": sparse_ica_start,
     "columns": columns_start,
+    "patterns": patterns_start,
     "prior": prior_start,
     "empty": empty_start,
 }
@@ -31,7 +36,10 @@ __all__ = [
     "empty_start",
     "given_start",
     "ica_start",
+    "patterns_start",
     "prior_start",
     "rank",
     "shake",
+    "sparse_ica_start",
+    "suitable",
 ]

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-NAMES = ("race", "ica", "columns", "prior", "empty")
+from thali.model import Model
+
+NAMES = ("race", "ica", "sparse_ica", "columns", "patterns", "prior", "empty")
 
 
 @dataclass(frozen=True)
 class Start:
-    """Z, a number for every hyperparameter, and for how many sweeps the scales stay put."""
+    """Z, a number for every hyperparameter, and for how many sweeps the scales stay put.
+
+    ``parameters`` are those of Z's features where the start knows them, by the likelihood's names.
+    """
 
     name: str
     Z: np.ndarray
     hyper: dict[str, float]
     hold_sigma: int = 0
+    parameters: dict[str, np.ndarray] = field(default_factory=dict)
 
 
 def check_init(owner: str, init: Any) -> None:
@@ -36,3 +42,16 @@ def check_init(owner: str, init: Any) -> None:
             f"{owner}: init must be one of {', '.join(NAMES)}, a 0/1 matrix with a row for each "
             f"row of X, or a fitted model; not {type(init).__name__}."
         )
+
+
+def suitable(init: str, model: Model) -> str:
+    """The start that ``init`` means for this model, or one sentence about those it has."""
+    likelihood = model.likelihood
+    if init in likelihood.starts:
+        return init
+    if init == "race":  # the default of engines: where nothing is raced, the likelihood's first
+        return likelihood.starts[0]
+    raise ValueError(
+        f"init={init!r} does not suit {type(likelihood).__name__}; use one of "
+        f"{', '.join(likelihood.starts)}, a matrix Z, or a fitted model."
+    )

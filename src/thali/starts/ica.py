@@ -80,7 +80,7 @@ def noise_scale(model: Model, data: Data, hyper: dict[str, float]) -> dict[str, 
     """σ_x from the median singular value, which features hardly touch, and σ_a from the rest."""
     s = data.singular_values
     total = data.mean_square
-    if total == 0.0:
+    if total == 0.0 or "sigma_x" not in hyper:
         return hyper
     share = 0.25
     if len(s) >= 4:
@@ -99,7 +99,7 @@ def fitted_scales(
 ) -> dict[str, float]:
     """σ_x from the residual of least squares on Z, σ_a from the size of its features."""
     k = int(Z.any(axis=0).sum())
-    if k == 0 or k >= data.n or data.mean_square == 0.0:
+    if k == 0 or k >= data.n or data.mean_square == 0.0 or "sigma_x" not in hyper:
         return noise_scale(model, data, hyper)
     bits = Z.astype(float)
     A = np.linalg.lstsq(bits, data.reduced, rcond=None)[0]
@@ -136,12 +136,14 @@ def marchenko_pastur_median(beta: float) -> float:
     return float(brentq(lambda x: below(x) - 0.5, low, high))
 
 
-def independent_sources(rng: np.random.Generator, scores: np.ndarray) -> np.ndarray:
+def independent_sources(
+    rng: np.random.Generator, scores: np.ndarray, contrasts: tuple[str, ...] = ("cube", "logcosh")
+) -> np.ndarray:
     """FastICA's sources; "cube" finds two-valued sources best, "logcosh" never overflows."""
     from sklearn.decomposition import FastICA
     from sklearn.exceptions import ConvergenceWarning
 
-    for fun in ("cube", "logcosh"):
+    for fun in contrasts:
         seed = int(rng.integers(2**31))
         ica = FastICA(fun=fun, whiten="unit-variance", max_iter=500, random_state=seed)
         with WARNINGS, warnings.catch_warnings(), np.errstate(all="ignore"):

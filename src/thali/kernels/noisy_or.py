@@ -1,0 +1,274 @@
+r"""Bits, causes and new causes of the noisy-or model, through counts and a table of logarithms.
+
+    P(x_it = 1 | c) = 1 − (1−ε)(1−λ)^c,   c_it = z_i·y_t active parents of node i in trial t
+
+An entry is kept as its code e_it = 2 c_it + x_it, and the table
+
+    gain[2c + x] = log P(x | c + 1) − log P(x | c)
+
+has all that one more active parent can change: turning a bit z_ik sums it over the trials in which
+cause k is active, turning y_kt over the nodes that have cause k, and no loop takes a logarithm.
+
+j causes that only node i has, their y ~ Bernoulli(p) summed out, multiply (1−λ)^c by (1−λp)^j, as
+each of them does nothing (1−p) or is active and fails to act p(1−λ); the number is drawn from its
+exact law (``count_own_causes``) and their y given x one after the other (``draw_own_causes``).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from thali.kernels.bit_prior import accepts, prior_log_odds
+
+LOST_MASS = 1e-16  # the share of probability that may be left out of the law of new causes
+
+
+class Rates(NamedTuple):
+    """ε, λ and p as the kernels read them, with log(1−λ) and log(1−λp)."""
+
+    epsilon: float
+    lam: float
+    p: float
+    log_fails: float  # log(1−λ): an active cause fails to act
+    log_idle: float  # log(1−λp): a cause of unknown state does nothing
+
+
+@njit(cache=True, nogil=True)
+def rates_at(epsilon, lam, p):
+    """The numbers with their logarithms."""
+    return Rates(epsilon, lam, p, np.log1p(-lam), np.log1p(-lam * p))
+
+
+@njit(cache=True, nogil=True)
+def log_on(rates, c, j):
+    """log P(x = 1 | c active causes, j of unknown state), exact for the smallest ε and λ."""
+    quiet = -np.expm1(c * rates.log_fails + j * rates.log_idle)
+    return np.log(rates.epsilon + (1.0 - rates.epsilon) * quiet)
+
+
+@njit(cache=True, nogil=True)
+def log_likelihood_of(counts, rates):
+    """log P(X | Z, Y) from n_cx, how many entries have c active causes and value x."""
+    log_leak = np.log1p(-rates.epsilon)
+    value = 0.0
+    for c in range(counts.shape[0]):
+        value += counts[c, 0] * (log_leak + c * rates.log_fails)
+        if counts[c, 1]:
+            value += counts[c, 1] * log_on(rates, float(c), 0.0)
+    return value
+
+
+@njit(cache=True, nogil=True)
+def gains(rates, most):
+    """gain[2c + x] for c = 0 … most."""
+    table = np.empty(2 * most + 2)
+    before = log_on(rates, 0.0, 0.0)
+    for c in range(most + 1):
+        after = log_on(rates, c + 1.0, 0.0)
+        table[2 * c] = rates.log_fails
+        table[2 * c + 1] = after - before
+        before = after
+    return table
+
+
+@njit(cache=True, nogil=True)
+def active_trials(Y):
+    """The trials in which each cause is active: those of cause k are trials[at[k]:at[k + 1]]."""
+    k, t = Y.shape
+    at = np.zeros(k + 1, np.int64)
+    trials = np.empty(Y.size, np.int32)
+    end = 0
+    for i in range(k):
+        for j in range(t):
+            trials[end] = j
+            end += Y[i, j]
+        at[i + 1] = end
+    return at, trials
+
+
+@njit(cache=True, nogil=True)
+def turn_bits(rng, E, Z, Y, gain, prior):
+    """One pass over all bits given Y; Z, the codes E and the prior's counts change in place."""
+    at, trials = active_trials(Y)
+    n, k = Z.shape
+    for i in range(n):
+        z = Z[i]
+        e = E[i]
+        for f in range(k):
+            odds = prior_log_odds(prior, f, z[f])
+            if np.isnan(odds):
+                continue
+            has = 2 * z[f]
+            for a in range(at[f], at[f + 1]):
+                odds += gain[e[trials[a]] - has]
+            if accepts(rng, -odds if z[f] else odds):
+                step = -2 if z[f] else 2
+                for a in range(at[f], at[f + 1]):
+                    e[trials[a]] += step
+                if z[f]:
+                    z[f] = 0
+                    prior.m[f] -= 1
+                else:
+                    z[f] = 1
+                    prior.m[f] += 1
+
+
+@njit(cache=True, nogil=True)
+def score_cause(E, Z, y, f, gain, log_odds, step, score):
+    """Fill score[t] with the log odds of y_ft given all else, and step[t] with 2 y_ft."""
+    score[:] = log_odds
+    for j in range(y.shape[0]):
+        step[j] = 2 * y[j]
+    for i in range(Z.shape[0]):
+        if Z[i, f]:
+            e = E[i]
+            for j in range(y.shape[0]):
+                score[j] += gain[e[j] - step[j]]
+
+
+@njit(cache=True, nogil=True)
+def single_entropies(E, Z, Y, gain, log_odds):
+    """Σ_kt of the entropy of y_kt given all else, in nats."""
+    score = np.empty(Y.shape[1])
+    step = np.empty(Y.shape[1], np.int32)
+    total = 0.0
+    for f in range(Y.shape[0]):
+        score_cause(E, Z, Y[f], f, gain, log_odds, step, score)
+        for s in score:
+            a = abs(s)  # H = log(1 + e^{−a}) + a/(1 + e^a), the same for s and −s
+            if a < 700.0:
+                total += np.log1p(np.exp(-a)) + a / (1.0 + np.exp(a))
+    return total
+
+
+@njit(cache=True, nogil=True)
+def turn_causes(rng, E, Z, Y, gain, log_odds):
+    """One pass over all y_kt given Z, a cause at a time: its trials are independent."""
+    n, k = Z.shape
+    t = Y.shape[1]
+    score = np.empty(t)
+    step = np.empty(t, np.int32)
+    for f in range(k):
+        y = Y[f]
+        score_cause(E, Z, y, f, gain, log_odds, step, score)
+        for j in range(t):
+            new = 1 if accepts(rng, score[j]) else 0
+            step[j] = 2 * new - step[j]
+            y[j] = new
+        for i in range(n):
+            if Z[i, f]:
+                e = E[i]
+                for j in range(t):
+                    e[j] += step[j]
+
+
+@njit(cache=True, nogil=True)
+def log_row(off, on, rates, j):
+    """log P(x_i | j causes of its own), their y summed out, up to what j does not change."""
+    value = off * j * rates.log_idle
+    for c in range(on.shape[0]):
+        if on[c]:
+            value += on[c] * log_on(rates, float(c), float(j))
+    return value
+
+
+@njit(cache=True, nogil=True)
+def draw_own_number(rng, off, on, free, new_log_weight, rates):
+    """Draw j, the number of causes that only this node has.
+
+    f(j) = w_j P(x_i | j), w_j = e^{j·new_log_weight}/j! or with C(free, j). Every P(x = 1) is at
+    most one, so beyond any j the mass left out is at most the tail of w_j (1−λp)^{j·off}, whose
+    terms fall by a ratio that falls itself. Summing stops when that is below rounding, or at once
+    when no value of the tail could make the answer other than 0.
+    """
+    u = rng.random()
+    slope = new_log_weight + off * rates.log_idle
+    top = log_row(off, on, rates, 0)
+    total = 1.0  # Σ f / e^top
+    log_w = 0.0
+    j = 0
+    while free < 0 or j < free:
+        room = 1.0 if free < 0 else float(free - j)
+        log_w += new_log_weight + np.log(room / (j + 1.0))
+        ratio = np.exp(slope) * room / (j + 2.0)
+        if ratio < 1.0:
+            tail = np.exp(log_w + (j + 1.0) * off * rates.log_idle - top) / (1.0 - ratio)
+            if j == 0 and u * (total + tail) < total:
+                return 0
+            if tail < LOST_MASS * total:
+                break
+        term = log_w + log_row(off, on, rates, j + 1)
+        if term > top:
+            total = total * np.exp(top - term) + 1.0
+            top = term
+        else:
+            total += np.exp(term - top)
+        j += 1
+    largest = j
+    remaining = u * total
+    log_w = 0.0
+    for j in range(largest + 1):
+        if j > 0:
+            room = 1.0 if free < 0 else float(free - j + 1)
+            log_w += new_log_weight + np.log(room / j)
+        remaining -= np.exp(log_w + log_row(off, on, rates, j) - top)
+        if remaining < 0.0:
+            return j
+    return largest
+
+
+@njit(cache=True, nogil=True)
+def count_own_causes(rng, E, has, shared, most, new_log_weight, capacity, rates):
+    """Draw for each node the number of causes of its own, their y summed out: (N,).
+
+    E has the codes of the ``shared`` causes alone, none above ``most`` at once; ``has`` is how many
+    of its own each node has now. None of them touches another node, so the draws are independent
+    but for a finite prior's room.
+    """
+    own = np.zeros(E.shape[0], np.int64)
+    used = shared + has.sum()
+    on = np.empty(most + 1, np.int64)
+    for i in range(E.shape[0]):
+        on[:] = 0
+        off = 0
+        for e in E[i]:
+            if e & 1:
+                on[e >> 1] += 1
+            else:
+                off += 1
+        free = -1 if capacity < 0 else capacity - (used - has[i])
+        own[i] = draw_own_number(rng, off, on, free, new_log_weight, rates)
+        used += own[i] - has[i]
+    return own
+
+
+@njit(cache=True, nogil=True)
+def draw_own_causes(rng, E, own, rates):
+    """Draw y of the nodes' own causes given x, (Σ own, T): each with the later ones summed out.
+
+    Where x = 0 they are independent, active with odds p(1−λ) : 1−p.
+    """
+    Y = np.zeros((own.sum(), E.shape[1]), np.uint8)
+    p = rates.p
+    silent = p * (1.0 - rates.lam) / (p * (1.0 - rates.lam) + 1.0 - p)
+    first = 0
+    for i in range(E.shape[0]):
+        for t in range(E.shape[1]):
+            x = E[i, t] & 1
+            c = float(E[i, t] >> 1)
+            for a in range(own[i]):
+                if x:
+                    later = own[i] - a - 1.0
+                    active = p * np.exp(log_on(rates, c + 1.0, later))
+                    idle = (1.0 - p) * np.exp(log_on(rates, c, later))
+                    chance = active / (active + idle)
+                else:
+                    chance = silent
+                if rng.random() < chance:
+                    Y[first + a, t] = 1
+                    c += 1.0
+        first += own[i]
+    return Y

@@ -1,0 +1,296 @@
+r"""Entries and own dishes of X = (Z ⊙ S) A + E given A, s_nk from a slab of unit scale.
+
+One entry, all others given: with b = (x − Σ_{j≠k} w_j a_j)·a_k and g = a_k·a_k, the likelihood of
+w = s against w = 0 is e^{qs − ps²/2}, p = g/σ_x², q = b/σ_x², and with s integrated out
+
+    Gaussian slab   (1 + p)^{−1/2} exp(q²/2(1 + p)),       s ~ N(q/(1 + p), 1/(1 + p))
+    Laplace slab    [M(u) + M(v)] / 2√p,   u = (q − 1)/√p,  v = (−q − 1)/√p
+
+where M(u) = ∫₀^∞ e^{ut − t²/2} dt: two half-normals, s > 0 with weight M(u) and s < 0 with M(v),
+each drawn by rejection that is exact however far in the tail. The model is that of Knowles and
+Ghahramani (2007). All through B = XAᵀ and G = AAᵀ: O(K) an entry, never D.
+
+Own dishes of a row, their a integrated out: j of them with weights s_1 … s_j make the residual
+e ~ N(0, (σ_x² + σ_a² V) I), V = Σ s², so the row's target is w_j ∏ p(s_i) N(e; V). Births, deaths
+and changes of s propose from q(s) ∝ (mass of s's bin) · N(e; V + mid²): close to the exact law.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from thali.kernels.bit_prior import accepts, prior_log_odds
+
+# bins of |s| for proposals: fine where slabs have their mass, the last one open
+EDGES = np.array([0.0, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 11.0, 16.0])
+MOVES = 2  # births or deaths proposed to each row in a pass
+HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
+
+
+@njit(cache=True, nogil=True)
+def log_mills(u):
+    """log M(u), M(u) = ∫₀^∞ e^{ut − t²/2} dt = √2π e^{u²/2} Φ(u), exact in both tails."""
+    if u < -30.0:
+        x = 1.0 / (u * u)
+        series = 1.0 - x * (1.0 - 3.0 * x * (1.0 - 5.0 * x * (1.0 - 7.0 * x * (1.0 - 9.0 * x))))
+        return math.log(series) - math.log(-u)
+    return HALF_LOG_2PI + 0.5 * u * u + math.log(0.5 * math.erfc(-u * math.sqrt(0.5)))
+
+
+@njit(cache=True, nogil=True)
+def log_add(a, b):
+    top = max(a, b)
+    return top + math.log1p(math.exp(min(a, b) - top))
+
+
+@njit(cache=True, nogil=True)
+def log_slab_ratio(p, q, laplace):
+    """log ∫ slab(s) e^{qs − ps²/2} ds: the evidence for the entry being on, s integrated out."""
+    if not laplace:
+        return 0.5 * q * q / (1.0 + p) - 0.5 * math.log1p(p)
+    if p < 1e-290:  # a feature of zeros says nothing
+        return 0.0
+    root = math.sqrt(p)
+    both = log_add(log_mills((q - 1.0) / root), log_mills((-q - 1.0) / root))
+    return both - math.log(2.0 * root)
+
+
+@njit(cache=True, nogil=True)
+def draw_excess(rng, u):
+    """A draw of t > 0 with density ∝ e^{ut − t²/2}: a normal of mean u, cut at zero."""
+    if u > -0.5:
+        while True:
+            t = u + rng.standard_normal()
+            if t > 0.0:
+                return t
+    # an exponential of the best rate λ (Robert 1995): accepted with e^{−(t − (λ + u))²/2}
+    rate = 0.5 * (math.sqrt(u * u + 4.0) - u)
+    while True:
+        t = rng.standard_exponential() / rate
+        away = t - (rate + u)
+        if rng.random() < math.exp(-0.5 * away * away):
+            return t
+
+
+@njit(cache=True, nogil=True)
+def draw_slab(rng, p, q, laplace):
+    """A draw of s with density ∝ slab(s) e^{qs − ps²/2}."""
+    if not laplace:
+        return q / (1.0 + p) + rng.standard_normal() / math.sqrt(1.0 + p)
+    if p < 1e-290:
+        s = rng.standard_exponential()
+        return s if rng.random() < 0.5 else -s
+    root = math.sqrt(p)
+    u, v = (q - 1.0) / root, (-q - 1.0) / root
+    if accepts(rng, log_mills(u) - log_mills(v)):
+        return draw_excess(rng, u) / root
+    return -draw_excess(rng, v) / root
+
+
+@njit(cache=True, nogil=True)
+def turn_entries(rng, R, G, Z, S, prior, sigma_x, laplace):
+    """One pass over all entries (z, s) given A, where R = XAᵀ − SG; S is zero where Z is.
+
+    z with s integrated out, then s given z = 1; Z, S, R and the prior's counts change in place.
+    """
+    precision = 1.0 / (sigma_x * sigma_x)
+    n_rows, k = Z.shape
+    for n in range(n_rows):
+        z = Z[n]
+        r = R[n]
+        for i in range(k):
+            odds = prior_log_odds(prior, i, z[i])
+            if np.isnan(odds):
+                continue
+            p = G[i, i] * precision
+            q = (r[i] + S[n, i] * G[i, i]) * precision
+            s = 0.0
+            on = accepts(rng, odds + log_slab_ratio(p, q, laplace))
+            if on:
+                s = draw_slab(rng, p, q, laplace)
+            if on != (z[i] == 1):
+                prior.m[i] += 1 if on else -1
+                z[i] = 1 if on else 0
+            move(r, G, S[n], i, s)
+
+
+@njit(cache=True, nogil=True)
+def redraw_weights(rng, R, G, Z, S, sigma_x, laplace):
+    """One pass over s given Z and A, in place; R = XAᵀ − SG."""
+    precision = 1.0 / (sigma_x * sigma_x)
+    n_rows, k = Z.shape
+    for n in range(n_rows):
+        for i in range(k):
+            if Z[n, i]:
+                q = (R[n, i] + S[n, i] * G[i, i]) * precision
+                move(R[n], G, S[n], i, draw_slab(rng, G[i, i] * precision, q, laplace))
+
+
+@njit(cache=True, nogil=True)
+def move(r, G, weights, i, s):
+    """Set weight i to s, and r to what the row's residual products then are."""
+    change = s - weights[i]
+    if change != 0.0:
+        weights[i] = s
+        for j in range(r.shape[0]):
+            r[j] -= change * G[i, j]
+
+
+# own dishes
+
+
+@njit(cache=True, nogil=True)
+def log_residual(V, rho, law):
+    """log N(e; 0, (σ_x² + σ_a² V) I) up to a constant, ρ = ‖e‖²."""
+    variance = law.sigma_x * law.sigma_x + law.sigma_a * law.sigma_a * V
+    return -0.5 * law.dimensions * math.log(variance) - 0.5 * rho / variance
+
+
+@njit(cache=True, nogil=True)
+def log_folded_slab(s, laplace):
+    """log density of |s|."""
+    return -s if laplace else math.log(2.0) - HALF_LOG_2PI - 0.5 * s * s
+
+
+@njit(cache=True, nogil=True)
+def fill_bins(V, rho, law, laplace, bins):
+    """Log weights of the proposal's bins given the other own dishes; returns their log total."""
+    last = EDGES.shape[0] - 1
+    total = -np.inf
+    for i in range(last + 1):
+        if i < last:
+            middle = 0.5 * (EDGES[i] + EDGES[i + 1])
+            width = EDGES[i + 1] - EDGES[i]
+        else:
+            middle, width = EDGES[i] + 1.0, 1.0
+        bins[i] = (
+            log_folded_slab(middle, laplace)
+            + math.log(width)
+            + log_residual(V + middle * middle, rho, law)
+        )
+        total = log_add(total, bins[i])
+    return total
+
+
+@njit(cache=True, nogil=True)
+def propose_weight(rng, bins, total):
+    """|s| from the proposal: a bin by its weight, then uniform in it (exponential in the last)."""
+    last = EDGES.shape[0] - 1
+    left = rng.random()
+    for i in range(last):
+        left -= math.exp(bins[i] - total)
+        if left < 0.0:
+            return EDGES[i] + (EDGES[i + 1] - EDGES[i]) * rng.random()
+    return EDGES[last] + rng.standard_exponential()
+
+
+@njit(cache=True, nogil=True)
+def log_proposal(s, bins, total):
+    """log q(|s|)."""
+    last = EDGES.shape[0] - 1
+    if s >= EDGES[last]:
+        return bins[last] - total - (s - EDGES[last])
+    i = 0
+    while s >= EDGES[i + 1]:
+        i += 1
+    return bins[i] - total - math.log(EDGES[i + 1] - EDGES[i])
+
+
+@njit(cache=True, nogil=True)
+def log_gain(s, V, rho, law, laplace, bins, total):
+    """log p(s) N(e; V + s²) / q(s): what one more dish of weight s brings, over its proposal."""
+    value = log_folded_slab(s, laplace) + log_residual(V + s * s, rho, law)
+    return value - log_proposal(s, bins, total)
+
+
+@njit(cache=True, nogil=True)
+def walk_own(rng, own, j, rho, free, law, laplace, bins):
+    """Births and deaths of one row's own dishes, then a change of each; the new number of them.
+
+    ``own[:j]`` holds |s|. A birth from j is accepted with the ratio
+    (w_{j+1}/w_j) · p(s) N(e; V + s²) / q(s) N(e; V), w_{j+1}/w_j = λ/(j+1) or λ(free − j)/(j+1),
+    λ = e^{new_log_weight}: the (j+1) of the target's unordered sets and that of the death's choice
+    among j+1 dishes cancel. A death has the inverse ratio.
+    """
+    for _ in range(MOVES):
+        V = 0.0
+        for i in range(j):
+            V += own[i] * own[i]
+        if rng.random() < 0.5:
+            if j == own.shape[0] or j == free:
+                continue
+            total = fill_bins(V, rho, law, laplace, bins)
+            s = propose_weight(rng, bins, total)
+            room = 1.0 if free < 0 else float(free - j)
+            ratio = law.new_log_weight + math.log(room / (j + 1.0)) - log_residual(V, rho, law)
+            ratio += log_gain(s, V, rho, law, laplace, bins, total)
+            if math.log(1.0 - rng.random()) < ratio:
+                own[j] = s
+                j += 1
+        elif j > 0:
+            i = int(rng.random() * j)
+            s = own[i]
+            V = max(V - s * s, 0.0)
+            total = fill_bins(V, rho, law, laplace, bins)
+            room = 1.0 if free < 0 else float(free - j + 1)
+            ratio = law.new_log_weight + math.log(room / j) - log_residual(V, rho, law)
+            ratio += log_gain(s, V, rho, law, laplace, bins, total)
+            if math.log(1.0 - rng.random()) < -ratio:
+                own[i] = own[j - 1]
+                j -= 1
+    for i in range(j):
+        V = 0.0
+        for other in range(j):
+            if other != i:
+                V += own[other] * own[other]
+        total = fill_bins(V, rho, law, laplace, bins)
+        s = propose_weight(rng, bins, total)
+        ratio = log_gain(s, V, rho, law, laplace, bins, total)
+        ratio -= log_gain(own[i], V, rho, law, laplace, bins, total)
+        if math.log(1.0 - rng.random()) < ratio:
+            own[i] = s
+    return j
+
+
+@njit(cache=True, nogil=True)
+def move_own_dishes(rng, B, G, squares, Z, S, m, law, laplace):
+    """The number of own dishes of each row (N,), and their weights s, row after row."""
+    n_rows, k = Z.shape
+    used = k
+    counts = np.zeros(n_rows, np.int64)
+    weights = np.empty(16)
+    held = 0
+    bins = np.empty(EDGES.shape[0])
+    shared = np.empty(k)
+    for n in range(n_rows):
+        own = np.empty(int((m[Z[n] == 1] == 1).sum()) + MOVES)  # room for every birth of a pass
+        has = 0
+        for i in range(k):
+            shared[i] = 0.0
+            if Z[n, i]:
+                if m[i] == 1:
+                    own[has] = abs(S[n, i])
+                    has += 1
+                else:
+                    shared[i] = S[n, i]
+        rho = squares[n]
+        for i in range(k):
+            if shared[i] != 0.0:
+                rho -= 2.0 * shared[i] * B[n, i]
+                for j in range(k):
+                    rho += shared[i] * shared[j] * G[i, j]
+        free = -1 if law.capacity < 0 else law.capacity - (used - has)
+        now = walk_own(rng, own, has, max(rho, 0.0), free, law, laplace, bins)
+        used += now - has
+        counts[n] = now
+        if held + now > weights.shape[0]:
+            longer = np.empty(2 * (held + now))
+            longer[:held] = weights[:held]
+            weights = longer
+        for i in range(now):
+            weights[held] = own[i] if rng.random() < 0.5 else -own[i]
+            held += 1
+    return counts, weights[:held].copy()

@@ -1,0 +1,251 @@
+r"""The noisy-or likelihood of binary data (Wood, Griffiths and Ghahramani 2006).
+
+Rows i are nodes, columns t are trials, features are hidden causes; z_ik says that cause k acts on
+node i, and y_kt that it is active in trial t:
+
+    P(x_it = 1 | z, y) = 1 − (1−ε)(1−λ)^{z_i·y_t},   y_kt ~ Bernoulli(p)
+
+ε is the chance that a node comes on by itself, λ that an active cause brings it on. Y (K×T) is kept
+as the parameter named "A". With y ~ Bernoulli(p) summed out, j causes that only node i has give
+
+    P(x_it = 1) = 1 − (1−ε)(1−λ)^{z_i·y_t}(1−λp)^j.
+
+Given Y, p is conjugate; given the counts n_xc of entries with value x and c active causes,
+
+    log P(X | Z, Y) = Σ_c n_0c [log(1−ε) + c log(1−λ)] + n_1c log[1 − (1−ε)(1−λ)^c],
+
+so that a slice step of ε or λ never touches the data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log, log1p
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from thali.data import Data
+from thali.hyperparameters import (
+    Beta,
+    Law,
+    as_number,
+    check_probability,
+    slice_step_of_probability,
+)
+from thali.likelihoods.base import GibbsUpdates, JudgesMatrix, Parameters
+from thali.likelihoods.linear_gaussian import with_own_dishes
+from thali.settings import Settings
+from thali.structures import FeatureTables
+
+NAMES = ("epsilon", "lam", "p")
+
+
+@dataclass(frozen=True)
+class NoisyOr(Settings, GibbsUpdates, JudgesMatrix):
+    """Leak ``epsilon``, strength ``lam`` and rate ``p`` of the causes: numbers, or beta laws.
+
+    X must be of 0 and 1. A draw's ``A`` is Y, K×T of 0 and 1: which cause is active in which column
+    of X. ``components_`` has their probabilities given ``Z_``, and ``log_joint_`` is
+    log P(X, Y, [Z_]) with y = 1 where that is above one half.
+
+    The default laws say that causes are strong and active in a minority of columns, and that little
+    comes on by itself: without any such word a weak cause of everything and a leak are the same.
+
+    >>> import numpy as np
+    >>> lik = NoisyOr(epsilon=0.01, lam=0.9, p=0.1)
+    >>> Z, Y = np.array([[1, 1], [0, 1]]), np.array([[1, 0], [1, 0]])
+    >>> lik.mean(Z, Y).round(4).tolist()  # 1 − 0.99·0.1², 1 − 0.99·0.1, and the leak
+    [[0.9901, 0.01], [0.901, 0.01]]
+    """
+
+    epsilon: float | Beta = Beta(1.0, 19.0)
+    lam: float | Beta = Beta(4.0, 1.0)
+    p: float | Beta = Beta(1.0, 4.0)
+
+    axes: ClassVar[dict[str, int]] = {"A": 0}
+    settling: ClassVar[int] = 5
+    starts: ClassVar[tuple[str, ...]] = ("race", "patterns", "prior", "empty")
+
+    def __post_init__(self) -> None:
+        for name in NAMES:
+            check_probability("NoisyOr", name, getattr(self, name))
+
+    def at(self, **numbers: float) -> Self:
+        return self.replace(**numbers)
+
+    def resolve(self, data: Data) -> Self:
+        """The same likelihood, once the data are seen to be of 0 and 1."""
+        data.binary  # noqa: B018 refuses all other data
+        return self
+
+    def start(self, data: Data) -> dict[str, float]:
+        laws = {name: getattr(self, name) for name in NAMES}
+        return {k: v.centre() if isinstance(v, Law) else float(v) for k, v in laws.items()}
+
+    # sampling and densities with Y kept
+
+    def sample_features(self, rng: np.random.Generator, k: int, d: int) -> np.ndarray:
+        return (rng.random((k, d)) < self._number("p")).astype(float)
+
+    def sample(self, rng: np.random.Generator, Z: Any, A: Any) -> np.ndarray:
+        chance = self.mean(Z, A)
+        return (rng.random(chance.shape) < chance).astype(float)
+
+    def mean(self, Z: Any, A: Any) -> np.ndarray:
+        """P(x = 1 | Z), the causes independent and active with probabilities A."""
+        fails = np.log1p(-self._number("lam") * np.asarray(A, float))
+        quiet = -np.expm1(np.asarray(Z, float) @ fails)
+        epsilon = self._number("epsilon")
+        return epsilon + (1.0 - epsilon) * quiet
+
+    def log_likelihood(self, X: Any, Z: Any, A: Any) -> float:
+        counts = code_counts(codes(Data.validate(X).binary, np.asarray(Z), active(A)))
+        return log_likelihood_of_counts(counts, self._number("epsilon"), self._number("lam"))
+
+    # Gibbs updates with Y kept
+
+    def new_parameters(
+        self, rng: np.random.Generator, data: Data, k: int, hyper: dict[str, float]
+    ) -> Parameters:
+        return {"A": (rng.random((k, data.d)) < hyper["p"]).astype(np.uint8)}
+
+    def update_bits(
+        self,
+        rng: np.random.Generator,
+        data: Data,
+        Z: np.ndarray,
+        parameters: Parameters,
+        hyper: dict[str, float],
+        bits: Any,
+    ) -> Any:
+        from thali.kernels.noisy_or import gains, rates_at, turn_bits
+
+        Y = active(parameters["A"])
+        gain = gains(rates_at(*(hyper[name] for name in NAMES)), len(Y))
+        E = codes(data.binary, Z, Y)
+        turn_bits(rng, E, Z, Y, gain, bits)
+        return E, bits.m
+
+    def update_own(
+        self,
+        rng: np.random.Generator,
+        data: Data,
+        Z: np.ndarray,
+        parameters: Parameters,
+        hyper: dict[str, float],
+        tables: FeatureTables,
+        work: Any,
+    ) -> tuple[np.ndarray, Parameters]:
+        """Their number with y summed out, then y given the row."""
+        from thali.kernels.noisy_or import count_own_causes, draw_own_causes, rates_at
+
+        rates = rates_at(*(hyper[name] for name in NAMES))
+        E, m = work
+        kept, single = m > 1, m == 1
+        Y = parameters["A"][kept]
+        E = E - codes(np.uint8(0), Z[:, single], parameters["A"][single])  # of shared causes alone
+        has = Z[:, single].sum(axis=1, dtype=np.int64)
+        own = count_own_causes(
+            rng, E, has, len(Y), len(Y), tables.new_log_weight, tables.capacity, rates
+        )
+        new = draw_own_causes(rng, E, own, rates)
+        return with_own_dishes(Z, m, own)[0], {"A": np.concatenate([Y, new])}
+
+    def update_parameters(
+        self,
+        rng: np.random.Generator,
+        data: Data,
+        Z: np.ndarray,
+        parameters: Parameters,
+        hyper: dict[str, float],
+        hold: bool,
+    ) -> tuple[Parameters, float]:
+        """Y given Z, one pass; then p, ε and λ given Y; and log P(X, Y | Z)."""
+        from thali.kernels.noisy_or import gains, rates_at, turn_causes
+
+        Y = parameters["A"].copy()
+        E = codes(data.binary, Z, Y)
+        gain = gains(rates_at(*(hyper[name] for name in NAMES)), len(Y))
+        turn_causes(rng, E, Z, Y, gain, log(hyper["p"]) - log1p(-hyper["p"]))
+        counts = code_counts(E)
+        if not hold:
+            self._update_rates(rng, counts, Y, hyper)
+        return {"A": Y}, log_density_of_counts(counts, Y, hyper)
+
+    def _update_rates(
+        self, rng: np.random.Generator, counts: np.ndarray, Y: np.ndarray, hyper: dict[str, float]
+    ) -> None:
+        if isinstance(self.p, Beta):
+            on = int(Y.sum())
+            hyper["p"] = Beta(self.p.a + on, self.p.b + Y.size - on).sample(rng)
+        for name in ("epsilon", "lam"):
+            law = getattr(self, name)
+            if not isinstance(law, Beta):
+                continue
+
+            def target(value: float, name: str = name, law: Beta = law) -> float:
+                at = {**hyper, name: value}
+                value_of = log_likelihood_of_counts(counts, at["epsilon"], at["lam"])
+                return law.log_density(value) + value_of
+
+            hyper[name] = slice_step_of_probability(rng, hyper[name], target, width=1.0)
+
+    def log_density(
+        self, data: Data, Z: np.ndarray, parameters: Parameters, hyper: dict[str, float]
+    ) -> float:
+        """log P(X, Y | Z); of probabilities of y, at y = 1 where they are above one half."""
+        Y = active(parameters["A"])
+        return log_density_of_counts(code_counts(codes(data.binary, Z, Y)), Y, hyper)
+
+    def judge(
+        self,
+        rng: np.random.Generator,
+        data: Data,
+        Z: np.ndarray,
+        parameters: Parameters,
+        hyper: dict[str, float],
+    ) -> float:
+        """The log density and Σ H(y_kt | x, Z, the other y), on average at most the entropy of Y
+        given X and Z: together, on average, a lower bound of log P(X | Z)."""
+        from thali.kernels.noisy_or import gains, rates_at, single_entropies
+
+        Y = active(parameters["A"])
+        gain = gains(rates_at(*(hyper[name] for name in NAMES)), len(Y))
+        log_odds = log(hyper["p"]) - log1p(-hyper["p"])
+        entropy = float(single_entropies(codes(data.binary, Z, Y), Z, Y, gain, log_odds))
+        return self.log_density(data, Z, parameters, hyper) + entropy
+
+    def _number(self, name: str) -> float:
+        return as_number("NoisyOr", name, getattr(self, name))
+
+
+def active(A: Any) -> np.ndarray:
+    """Y of 0 and 1 as the kernels take it, from itself or from the probabilities of its entries."""
+    return np.ascontiguousarray(np.asarray(A) > 0.5, dtype=np.uint8)
+
+
+def codes(X: Any, Z: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    """2 c_it + x_it, c = ZY active causes of each entry (exact: singles hold 2²⁴ whole numbers)."""
+    doubled = 2.0 * (Z.astype(np.float32) @ Y.astype(np.float32))
+    return doubled.astype(np.int32) + X
+
+
+def code_counts(E: np.ndarray) -> np.ndarray:
+    """n_cx: how many entries have c active causes and value x, (most c + 1, 2)."""
+    counts = np.bincount(E.ravel(), minlength=2)
+    return np.append(counts, [0] * (len(counts) % 2)).reshape(-1, 2)
+
+
+def log_likelihood_of_counts(counts: np.ndarray, epsilon: float, lam: float) -> float:
+    """log P(X | Z, Y) from n_cx."""
+    from thali.kernels.noisy_or import log_likelihood_of, rates_at
+
+    return float(log_likelihood_of(counts, rates_at(epsilon, lam, 0.5)))
+
+
+def log_density_of_counts(counts: np.ndarray, Y: np.ndarray, hyper: dict[str, float]) -> float:
+    """log P(X, Y | Z) from n_cx and Y."""
+    on, p = int(Y.sum()), hyper["p"]
+    log_prior = on * log(p) + (Y.size - on) * log1p(-p)
+    return log_likelihood_of_counts(counts, hyper["epsilon"], hyper["lam"]) + log_prior

@@ -1,0 +1,259 @@
+r"""Sparse factors X = (Z ⊙ S) A + E: a row has features by its own amounts.
+
+    s_nk ~ Laplace(1)  (infinite independent components)  or  N(0, 1)  (infinite factors)
+    a_kd ~ N(0, σ_a²),  E ~ N(0, σ_x²)             (Knowles and Ghahramani 2007)
+
+The slab has unit scale and A carries the size. With W = Z ⊙ S in the place of Z, all that the
+linear-Gaussian likelihood has in closed form given Z is so given W: A | X, W is Gaussian and
+
+    log P(X, S | Z) = log P(X | W) + Σ_{z_nk = 1} log p(s_nk),   A integrated out,
+
+which is the log density that chains report. S is kept, with zeros where Z is zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy.linalg import cho_solve, solve_triangular
+
+from thali.data import Data
+from thali.hyperparameters import InverseGamma, Law, as_number, check_hyperparameter, slice_step
+from thali.likelihoods.base import GibbsUpdates, Parameters
+from thali.likelihoods.gaussian_scales import FINEST, scales_without_features
+from thali.likelihoods.linear_gaussian import products, with_own_dishes
+from thali.settings import Settings
+from thali.structures import FeatureTables
+
+SLABS = ("laplace", "gaussian")
+
+
+@dataclass(frozen=True)
+class SparseFactor(Settings, GibbsUpdates):
+    """Features taken in amounts: ``slab`` is "laplace" or "gaussian", the law of the amounts.
+
+    ``sigma_x`` is the noise scale and ``sigma_a`` that of the features: numbers, laws, or "auto"
+    (σ_x² ~ InverseGamma(1, v/100), σ_a² ~ InverseGamma(2, v), v the mean square of the data).
+
+    >>> import numpy as np
+    >>> likelihood = SparseFactor(slab="laplace", sigma_x=0.1, sigma_a=1.0)
+    >>> A = likelihood.sample_features(np.random.default_rng(0), k=2, d=3)
+    >>> likelihood.sample(np.random.default_rng(1), np.ones((5, 2)), A).shape
+    (5, 3)
+    """
+
+    slab: str = "laplace"
+    sigma_x: float | Law | str = "auto"
+    sigma_a: float | Law | str = "auto"
+
+    axes: ClassVar[dict[str, int]] = {"A": 0, "S": 1}
+    starts: ClassVar[tuple[str, ...]] = ("sparse_ica", "prior", "empty")
+    settling: ClassVar[int] = 30
+
+    def __post_init__(self) -> None:
+        if self.slab not in SLABS:
+            raise ValueError(
+                f"SparseFactor: slab must be 'laplace' or 'gaussian', not {self.slab!r}."
+            )
+        for name in ("sigma_x", "sigma_a"):
+            if not isinstance(getattr(self, name), str) or getattr(self, name) != "auto":
+                check_hyperparameter("SparseFactor", name, getattr(self, name))
+
+    def at(self, **numbers: float) -> Self:
+        return self.replace(**numbers)
+
+    def resolve(self, data: Data) -> Self:
+        v = data.mean_square or 1.0  # data of zeros have no scale of their own
+        for name in ("sigma_x", "sigma_a"):
+            sigma = getattr(self, name)
+            if not isinstance(sigma, Law | str) and sigma < FINEST * np.sqrt(data.mean_square):
+                raise ValueError(
+                    f"SparseFactor: {name}={sigma} is less than a millionth of the data's scale "
+                    f"({np.sqrt(v):.3g}), too fine for double precision; use a larger one."
+                )
+        fixed = [s for s in (self.sigma_x, self.sigma_a) if not isinstance(s, Law | str)]
+        if len(fixed) == 2 and fixed[0] < FINEST * fixed[1]:
+            raise ValueError(
+                f"SparseFactor: sigma_x={self.sigma_x} is less than a millionth of "
+                f"sigma_a={self.sigma_a}, too fine for double precision; use closer ones."
+            )
+        return self.replace(
+            sigma_x=InverseGamma(1.0, 0.01 * v) if self.sigma_x == "auto" else self.sigma_x,
+            sigma_a=InverseGamma(2.0, v) if self.sigma_a == "auto" else self.sigma_a,
+        )
+
+    def start(self, data: Data) -> dict[str, float]:
+        scale = float(np.sqrt(data.mean_square)) or 1.0
+        numbers = {}
+        for name, guess in (("sigma_x", 0.5 * scale), ("sigma_a", scale)):
+            sigma = getattr(self, name)
+            numbers[name] = guess if isinstance(sigma, Law | str) else float(sigma)
+        return numbers
+
+    # sampling and densities
+
+    def sample_weights(self, rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
+        """Draw S from the slab, for all entries."""
+        return rng.laplace(size=shape) if self.slab == "laplace" else rng.standard_normal(shape)
+
+    def sample_features(self, rng: np.random.Generator, k: int, d: int) -> np.ndarray:
+        sigma_a = as_number("SparseFactor", "sigma_a", self.sigma_a)
+        return sigma_a * rng.standard_normal((k, d))
+
+    def sample(self, rng: np.random.Generator, Z: Any, A: Any) -> np.ndarray:
+        """Draw S from the slab, then X given Z, S and A."""
+        Z = np.asarray(Z, float)
+        mean = (Z * self.sample_weights(rng, Z.shape)) @ np.asarray(A, float)
+        sigma_x = as_number("SparseFactor", "sigma_x", self.sigma_x)
+        return mean + sigma_x * rng.standard_normal(mean.shape)
+
+    def log_likelihood(self, X: Any, Z: Any, A: Any) -> float:
+        """log P(X | W, A), where the weights W = Z ⊙ S are given in the place of Z."""
+        residual = np.asarray(X, float) - np.asarray(Z, float) @ np.asarray(A, float)
+        sigma = as_number("SparseFactor", "sigma_x", self.sigma_x)
+        return float(
+            -0.5 * residual.size * np.log(2.0 * np.pi * sigma**2)
+            - 0.5 * np.square(residual).sum() / sigma**2
+        )
+
+    def log_slab(self, s: np.ndarray) -> float:
+        """Σ log p(s)."""
+        if self.slab == "laplace":
+            return float(-np.abs(s).sum() - s.size * np.log(2.0))
+        return float(-0.5 * np.square(s).sum() - 0.5 * s.size * np.log(2.0 * np.pi))
+
+    def log_density(
+        self, data: Data, Z: np.ndarray, parameters: Parameters, hyper: dict[str, float]
+    ) -> float:
+        A, S, sigma_a = parameters["A"], parameters["S"], hyper["sigma_a"]
+        prior = -0.5 * np.square(A / sigma_a).sum() - 0.5 * A.size * np.log(2 * np.pi * sigma_a**2)
+        given = self.at(sigma_x=hyper["sigma_x"]).log_likelihood(data.X, Z * S, A)
+        return given + float(prior) + self.log_slab(S[Z != 0])
+
+    # Gibbs updates
+
+    @property
+    def _laplace(self) -> bool:
+        return self.slab == "laplace"
+
+    def new_parameters(
+        self, rng: np.random.Generator, data: Data, k: int, hyper: dict[str, float]
+    ) -> Parameters:
+        A = hyper["sigma_a"] * rng.standard_normal((k, data.d))
+        return {"A": A, "S": self.sample_weights(rng, (data.n, k))}
+
+    def update_bits(
+        self,
+        rng: np.random.Generator,
+        data: Data,
+        Z: np.ndarray,
+        parameters: Parameters,
+        hyper: dict[str, float],
+        bits: Any,
+    ) -> Any:
+        """(z, s) of every entry: z with s integrated out, then s given z."""
+        from thali.kernels.sparse_factor import turn_entries
+
+        S = parameters["S"]
+        S *= Z
+        B, R, G = products(data.X, S, parameters["A"])
+        turn_entries(rng, R, G, Z, S, bits, hyper["sigma_x"], self._laplace)
+        return B, G, bits.m
+
+    def update_own(
+        self,
+        rng: np.random.Generator,
+        data: Data,
+        Z: np.ndarray,
+        parameters: Parameters,
+        hyper: dict[str, float],
+        tables: FeatureTables,
+        work: Any,
+    ) -> tuple[np.ndarray, Parameters]:
+        """Births and deaths with the own dishes' A integrated out; then their A, exactly."""
+        from thali.kernels.collapsed_rows import Law as KernelLaw
+        from thali.kernels.sparse_factor import move_own_dishes
+
+        law = KernelLaw(*tables, hyper["sigma_x"], hyper["sigma_a"], float(data.d))
+        S, A = parameters["S"], parameters["A"]
+        B, G, m = work
+        counts, s = move_own_dishes(rng, B, G, data.squares, Z, S, m, law, self._laplace)
+        Z, shared = with_own_dishes(Z, m, counts)
+        rows = np.repeat(np.arange(data.n), counts)
+        new = np.zeros((data.n, len(s)))
+        new[rows, np.arange(len(s))] = s
+        S, A = S[:, shared], A[shared]
+        own = self._own_features(rng, data.X - S @ A, rows, s, hyper)
+        return Z, {"A": np.concatenate([A, own]), "S": np.concatenate([S, new], axis=1)}
+
+    def _own_features(
+        self,
+        rng: np.random.Generator,
+        residual: np.ndarray,
+        rows: np.ndarray,
+        s: np.ndarray,
+        hyper: dict[str, float],
+    ) -> np.ndarray:
+        """A draw of own dishes' a given s and the residual e: from the prior, then put right.
+
+        a ← a + σ_a² s (e − Σ s a − ε) / (σ_x² + σ_a² V), with ε ~ N(0, σ_x²) and V = Σ s².
+        """
+        sigma_x, sigma_a = hyper["sigma_x"], hyper["sigma_a"]
+        A = sigma_a * rng.standard_normal((len(s), residual.shape[1]))
+        which, at = np.unique(rows, return_inverse=True)  # the rows that have own dishes
+        left = residual[which] - sigma_x * rng.standard_normal((len(which), residual.shape[1]))
+        np.subtract.at(left, at, s[:, None] * A)
+        variance = np.full(len(which), sigma_x**2)
+        np.add.at(variance, at, sigma_a**2 * s**2)
+        return A + (sigma_a**2 * s / variance[at])[:, None] * left[at]
+
+    def update_parameters(
+        self,
+        rng: np.random.Generator,
+        data: Data,
+        Z: np.ndarray,
+        parameters: Parameters,
+        hyper: dict[str, float],
+        hold: bool,
+    ) -> tuple[Parameters, float]:
+        """S given A; the scale between S and A; scales with A integrated out; A given S."""
+        from thali.kernels.sparse_factor import redraw_weights
+
+        S, A = parameters["S"] * Z, parameters["A"]
+        _, R, G = products(data.X, S, A)
+        redraw_weights(rng, R, G, Z, S, hyper["sigma_x"], self._laplace)
+        S *= self._rescaling(rng, Z, S, A, hyper["sigma_a"])
+        C, T = S.T @ S, S.T @ data.X
+        squares = float(data.squares.sum())
+        evidence = scales_without_features(
+            rng, self, C, T, squares, data.n, data.d, hyper, hold=hold
+        )
+        sigma_x = hyper["sigma_x"]
+        L = np.linalg.cholesky(C + (sigma_x / hyper["sigma_a"]) ** 2 * np.eye(len(C)))
+        mean = cho_solve((L, True), T)
+        noise = solve_triangular(L, rng.standard_normal(T.shape), lower=True, trans="T")
+        parameters = {"A": mean + sigma_x * noise, "S": S}
+        return parameters, evidence + self.log_slab(S[Z != 0])
+
+    def _rescaling(
+        self, rng: np.random.Generator, Z: np.ndarray, S: np.ndarray, A: np.ndarray, sigma_a: float
+    ) -> np.ndarray:
+        """Factors c of s_k → c s_k, a_k → a_k/c, which leave the likelihood alone: (K,).
+
+        c has density ∝ p(c s_k) N(a_k/c; 0, σ_a²) c^{m_k − D} d log c, the power of c being the
+        Jacobian of the map; a slice step on log c from c = 1. A is drawn anew afterwards given S.
+        """
+        m, d = Z.sum(axis=0, dtype=np.int64), A.shape[1]
+        size = np.abs(S).sum(axis=0) if self._laplace else 0.5 * np.square(S).sum(axis=0)
+        length = 0.5 * np.square(A / sigma_a).sum(axis=1)
+        power = 1 if self._laplace else 2
+        factors = np.ones(len(A))
+        for k in range(len(A)):
+
+            def target(c: float, k: int = k) -> float:  # of c itself: d log c = dc/c
+                return (m[k] - d - 1.0) * np.log(c) - size[k] * c**power - length[k] / c**2
+
+            factors[k] = slice_step(rng, 1.0, target, 1.0 / np.sqrt(m[k] + d))
+        return factors

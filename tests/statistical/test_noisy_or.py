@@ -1,0 +1,360 @@
+"""The noisy-or model on the ladder: enumeration, its prior, Geweke, both engines, mutants.
+
+Enumeration is over left-ordered classes with Y summed out by inclusion and exclusion
+(``oracles.noisy_or_marginal``), and over a grid of the rates where they are inferred.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+
+import numpy as np
+import oracles
+import pytest
+from oracles import PriorSpec
+from statistical import test_prior_recovery
+from statistical.budget import (
+    TESTS,
+    alarms,
+    judge,
+    p_value_of_counts,
+    p_value_of_difference,
+    p_value_of_mean,
+    pooled,
+)
+from statistical.mutants import mutate
+from statistical.test_enumeration import library_prior
+
+import thali
+from thali.data import Data
+from thali.model import Model
+from thali.starts import Start
+
+KERNEL = "thali.kernels.noisy_or"
+NAMES = ("epsilon", "lam", "p")
+FIXED = {"epsilon": 0.1, "lam": 0.7, "p": 0.35}
+LAWS = {"epsilon": (1.5, 6.0), "lam": (4.0, 1.5), "p": (2.0, 3.0)}  # Beta(a, b)
+CAPS = {2: 14, 3: 7}
+DATA = {
+    2: [[1, 1, 0, 1, 0], [1, 0, 0, 1, 1]],
+    3: [[1, 1, 0, 1], [1, 0, 0, 1], [0, 1, 0, 1]],
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    n: int
+    prior: PriorSpec
+    inferred: bool = False
+    new_features: str = "integrated"
+
+    @property
+    def rates(self):
+        return LAWS if self.inferred else FIXED
+
+    @property
+    def cap(self):
+        return self.prior.n_features or CAPS[self.n]
+
+    def model(self, prior=None):
+        rates = {k: thali.Beta(*LAWS[k]) if self.inferred else FIXED[k] for k in NAMES}
+        return Model(library_prior(self.prior) if prior is None else prior, thali.NoisyOr(**rates))
+
+
+IBP3, INFERRED = PriorSpec("ibp", 3.0), PriorSpec("ibp", (1.0, 1.0))
+TWO = PriorSpec("two_parameter", 2.0, beta=0.4)
+FINITE = PriorSpec("finite", 3.0, n_features=3)
+CASES = {
+    "N=2 ibp α=3": Case(2, IBP3),
+    "N=3 ibp α~Gamma": Case(3, INFERRED),
+    "N=2 two_parameter": Case(2, TWO),
+    "N=3 finite": Case(3, FINITE),
+    "N=2 rates inferred": Case(2, INFERRED, inferred=True),
+    "N=2 ibp α=3, slice": Case(2, IBP3, new_features="slice"),
+    "N=3 finite, slice": Case(3, FINITE, new_features="slice"),
+    "N=2 rates inferred, slice": Case(2, INFERRED, inferred=True, new_features="slice"),
+}
+
+
+@cache
+def exact_answer(n, prior, inferred, cap):
+    return oracles.enumerate_noisy_or(prior, np.array(DATA[n]), LAWS if inferred else FIXED, cap)
+
+
+def walk(seed, model, X, new_features, sweeps, burn_in=100):
+    """Every state of one chain after its burn-in: (Z, hyperparameters)."""
+    rng, data = np.random.default_rng(seed), Data.validate(X)
+    engine = thali.UncollapsedGibbs(new_features=new_features)
+    nothing = np.zeros((data.n, 0), bool)
+    state = engine.begin(rng, model, data, Start("empty", nothing, model.start(data)))
+    for i in range(sweeps + burn_in):
+        engine.step(rng, model, data, state)
+        if i >= burn_in:
+            yield state.Z, dict(state.hyper)
+
+
+def check(case, seed, sweeps, prior=None):
+    """P-values of P(K), E[ZZ'], E[α] and the rates, all given K ≤ cap."""
+    exact = exact_answer(case.n, case.prior, case.inferred, case.cap)
+    states = list(walk(seed, case.model(prior), DATA[case.n], case.new_features, sweeps))
+    K = np.array([Z.shape[1] for Z, _ in states])
+    gram = np.array([Z.astype(float) @ Z.T for Z, _ in states])
+    within = case.cap >= K
+
+    def compare(values, truth):
+        return p_value_of_mean(within * (values - truth), 0.0)
+
+    found = {"E[K]": compare(K, exact.k_probabilities @ np.arange(len(exact.k_probabilities)))}
+    for cell in pooled(exact.k_probabilities):
+        found[f"P(K in {cell})"] = compare(np.isin(K, cell), exact.k_probabilities[cell].sum())
+    for i, j in product(range(case.n), repeat=2):
+        if i <= j:
+            found[f"E[ZZ']_{i}{j}"] = compare(gram[:, i, j], exact.gram[i, j])
+    if isinstance(case.prior.alpha, tuple):
+        found["E[α]"] = compare(np.array([h["alpha"] for _, h in states]), exact.alpha)
+    if case.inferred:
+        for name in NAMES:
+            values = np.array([h[name] for _, h in states])
+            found[f"E[{name}]"] = compare(values, exact.rates[name])
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_sampler_agrees_with_enumeration(name, seed):
+    judge("noisy_or", check(CASES[name], seed, sweeps=1500))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_sampler_agrees_with_enumeration_closely(name, seed):
+    judge("noisy_or", check(CASES[name], seed, sweeps=15_000))
+
+
+# ---- new causes: the exact laws of their number and of their y ----------------------------------
+@pytest.mark.parametrize("capacity", [-1, 4])
+def test_the_number_of_own_causes_has_its_exact_law(capacity, rng):
+    from scipy.special import comb, factorial
+
+    from thali.kernels.noisy_or import draw_own_number, rates_at
+
+    rates, weight = rates_at(0.05, 0.8, 0.3), np.log(1.7)
+    off, on = 2, np.array([2, 1])  # two entries on without any active cause, one with one
+    j = np.arange(60 if capacity < 0 else capacity + 1)
+    quiet = 0.95 * 0.2 ** np.arange(2)[:, None] * (1.0 - 0.24) ** j
+    ways = 1.0 / factorial(j) if capacity < 0 else comb(capacity, j)
+    law = ways * 1.7**j * (1.0 - 0.24) ** (off * j) * np.prod((1.0 - quiet) ** on[:, None], axis=0)
+    draws = [draw_own_number(rng, off, on, capacity, weight, rates) for _ in range(20_000)]
+    observed = np.bincount(draws, minlength=len(j))
+    judge("noisy_or", {"j": p_value_of_counts(observed, law / law.sum())})
+
+
+def own_causes_p_values(rng, kernel):
+    """Three of them, for entries that are on and off, with and without an active cause besides."""
+    p, found = 0.3, {}
+    patterns = np.array(list(product((0, 1), repeat=3)))
+    prior = p ** patterns.sum(axis=1) * (1 - p) ** (3 - patterns.sum(axis=1))
+    E = np.tile(np.array([[2 * 1 + 1, 2 * 0 + 1, 2 * 1 + 0]], np.int32), (1, 20_000))
+    Y = kernel.draw_own_causes(rng, E, np.array([3]), kernel.rates_at(0.05, 0.8, p))
+    for column, (x, c) in enumerate(((1, 1), (1, 0), (0, 1))):
+        entry = [oracles.noisy_or_entry(x, c + s, 0.05, 0.8) for s in patterns.sum(axis=1)]
+        law = prior * np.exp(entry)
+        observed = np.bincount(np.array([4, 2, 1]) @ Y[:, column::3], minlength=8)
+        found[f"x={x}, c={c}"] = p_value_of_counts(observed, law / law.sum())
+    return found
+
+
+def test_causes_of_ones_own_have_their_exact_law(rng):
+    from thali.kernels import noisy_or
+
+    judge("noisy_or", own_causes_p_values(rng, noisy_or))
+
+
+# ---- a flat likelihood gives back the prior -----------------------------------------------------
+def flat(name, seed, sweeps):
+    """λ so small that no cause does anything."""
+    spec, n = test_prior_recovery.CASES[name], test_prior_recovery.N
+    model = Model(library_prior(spec), thali.NoisyOr(epsilon=0.5, lam=1e-12, p=0.2))
+    X = np.random.default_rng(0).integers(0, 2, (n, 3))
+    states = list(walk(seed, model, X, "integrated", sweeps))
+    K = np.array([Z.shape[1] for Z, _ in states])
+    takers = np.array([np.bincount(Z.sum(axis=0), minlength=n + 1)[1:] for Z, _ in states])
+    alpha = np.array([h["alpha"] for _, h in states])
+    return test_prior_recovery.p_values(spec, K[None], takers[None], alpha[None])
+
+
+FLAT = ("ibp α~Gamma", "two_parameter β=2.5 α=1", "finite α=3")
+
+
+@pytest.mark.parametrize("name", FLAT[:1])
+def test_a_flat_likelihood_gives_back_the_prior(name, seed):
+    judge("noisy_or", flat(name, seed, sweeps=4000))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FLAT)
+def test_a_flat_likelihood_gives_back_the_prior_closely(name, seed):
+    judge("noisy_or", flat(name, seed, sweeps=20_000))
+
+
+# ---- Geweke's joint test ------------------------------------------------------------------------
+ALPHA = (2.0, 2.0)
+N, T = 3, 3
+
+
+def statistics(Z, Y, hyper, X):
+    Z, Y = np.asarray(Z, float), np.asarray(Y, float)
+    K, gram = Z.shape[1], Z @ Z.T
+    return {
+        "K": K,
+        "K²": K**2,
+        "ΣZ": np.trace(gram),
+        "shared": gram.sum() - np.trace(gram),
+        "α": hyper["alpha"],
+        "αK": hyper["alpha"] * K,
+        "ε": hyper["epsilon"],
+        "λ": hyper["lam"],
+        "p": hyper["p"],
+        "ε²": hyper["epsilon"] ** 2,
+        "λK": hyper["lam"] * K,
+        "pK": hyper["p"] * K,
+        "ΣY": Y.sum(),
+        "ΣZY": (Z @ Y).sum(),
+        "ΣX": X.sum(),
+        "ΣXZY": (X * (Z @ Y)).sum(),
+        "K ΣX": K * X.sum(),
+        "λ ΣX": hyper["lam"] * X.sum(),
+    }
+
+
+def simulate_data(rng, Z, Y, hyper):
+    C = np.asarray(Z, int) @ np.asarray(Y, int)
+    off = (1.0 - hyper["epsilon"]) * (1.0 - hyper["lam"]) ** C
+    return (rng.uniform(size=C.shape) >= off).astype(float)
+
+
+def simulate_all(rng, spec):
+    alpha = rng.gamma(ALPHA[0]) / ALPHA[1]
+    hyper = {"alpha": alpha} | {name: rng.beta(*LAWS[name]) for name in NAMES}
+    if spec.kind == "finite":
+        Z = oracles.simulate_finite(rng, N, alpha, spec.n_features)
+        Z = Z[:, Z.any(axis=0)]
+    else:
+        Z = oracles.simulate_buffet(rng, N, alpha, spec.beta)
+    Y = (rng.uniform(size=(Z.shape[1], T)) < hyper["p"]).astype(int)
+    return Z, Y, hyper
+
+
+def geweke_p_values(seed, spec, new_features, draws):
+    forward_rng, rng = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2))
+    forward = []
+    for _ in range(draws):
+        Z, Y, hyper = simulate_all(forward_rng, spec)
+        forward.append(statistics(Z, Y, hyper, simulate_data(forward_rng, Z, Y, hyper)))
+    law = thali.Gamma(*ALPHA)
+    prior = {
+        "ibp": lambda: thali.IBP(law),
+        "two_parameter": lambda: thali.TwoParameterIBP(law, spec.beta),
+        "finite": lambda: thali.BetaBernoulli(law, spec.n_features),
+    }[spec.kind]()
+    model = Model(prior, thali.NoisyOr(*(thali.Beta(*LAWS[name]) for name in NAMES)))
+    engine = thali.UncollapsedGibbs(new_features=new_features)
+    Z, Y, hyper = simulate_all(rng, spec)
+    data = Data(simulate_data(rng, Z, Y, hyper))
+    start = Start("joint", Z.astype(bool), {**model.start(data), **hyper})
+    state = engine.begin(rng, model, data, start)
+    state.parameters = {"A": Y.astype(np.uint8)}
+    chain = []
+    for _ in range(draws):
+        data = Data(simulate_data(rng, state.Z, state.parameters["A"], state.hyper))
+        engine.step(rng, model, data, state)
+        chain.append(statistics(state.Z, state.parameters["A"], state.hyper, data.X))
+    return {
+        name: p_value_of_difference(
+            np.array([s[name] for s in forward]), np.array([s[name] for s in chain])
+        )
+        for name in forward[0]
+    }
+
+
+GEWEKE = {
+    "ibp": (PriorSpec("ibp", ALPHA), "integrated"),
+    "two_parameter": (PriorSpec("two_parameter", ALPHA, beta=2.5), "integrated"),
+    "finite": (PriorSpec("finite", ALPHA, n_features=3), "integrated"),
+    "ibp, slice": (PriorSpec("ibp", ALPHA), "slice"),
+}
+
+
+@pytest.mark.parametrize("name", ["ibp", "finite"])
+def test_engine_and_forward_simulation_agree(name, seed):
+    judge("noisy_or", geweke_p_values(seed, *GEWEKE[name], draws=2500))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GEWEKE)
+def test_engine_and_forward_simulation_agree_closely(name, seed):
+    judge("noisy_or", geweke_p_values(seed, *GEWEKE[name], draws=40_000))
+
+
+# ---- the two ways to make new features, on data too large to enumerate --------------------------
+def agreement(seed, sweeps):
+    X = np.random.default_rng(3).integers(0, 2, (6, 12))
+    case = Case(2, INFERRED, inferred=True)
+    series = []
+    for i, way in enumerate(("integrated", "slice")):
+        states = walk(seed + i, case.model(), X, way, sweeps)
+        rows = [(Z.shape[1], Z.sum(), h["alpha"], *(h[name] for name in NAMES)) for Z, h in states]
+        series.append(np.array(rows, float).T)
+    names = ("K", "ΣZ", "α", *NAMES)
+    return {k: p_value_of_difference(a, b) for k, a, b in zip(names, *series, strict=True)}
+
+
+@pytest.mark.slow
+def test_integrated_and_slice_agree(seed):
+    judge("noisy_or", agreement(seed, sweeps=20_000))
+
+
+# ---- mutants ------------------------------------------------------------------------------------
+# (1−λ)^j in place of (1−λp)^j: every new cause taken as active
+ALWAYS_ACTIVE = [("np.log1p(-lam * p))", "np.log1p(-lam))")]
+AT_MOST_ONE = [("while free < 0 or j < free:", "while (free < 0 or j < free) and j < 1:")]
+# y of new causes from its prior, though the row was looked at to draw their number; the pass over
+# Y that follows hides this from all but the law of the draws itself
+FROM_THE_PRIOR = [("chance = active / (active + idle)", "chance = p")]
+
+
+def install(monkeypatch, kernel):
+    import thali.kernels
+    import thali.kernels.noisy_or
+
+    monkeypatch.setitem(sys.modules, KERNEL, kernel)
+    monkeypatch.setattr(thali.kernels, "noisy_or", kernel)
+
+
+def test_enumeration_catches_at_most_one_new_cause(tmp_path, monkeypatch, seed):
+    install(monkeypatch, mutate(KERNEL, AT_MOST_ONE, tmp_path))
+    assert alarms(check(CASES["N=2 ibp α=3"], seed, sweeps=1500))
+
+
+@pytest.mark.slow
+def test_enumeration_catches_new_causes_taken_as_active(tmp_path, monkeypatch, seed):
+    install(monkeypatch, mutate(KERNEL, ALWAYS_ACTIVE, tmp_path))
+    assert alarms(check(CASES["N=2 ibp α=3"], seed, sweeps=2500))
+
+
+def test_causes_drawn_from_their_prior_are_noticed(tmp_path, rng):
+    assert alarms(own_causes_p_values(rng, mutate(KERNEL, FROM_THE_PRIOR, tmp_path)))
+
+
+@pytest.mark.slow
+def test_an_unchanged_copy_raises_no_alarm(tmp_path, monkeypatch, seed):
+    install(monkeypatch, mutate(KERNEL, [], tmp_path))
+    judge("noisy_or", check(CASES["N=2 ibp α=3"], seed, sweeps=1500))
+
+
+def test_the_budget_counts_these_tests():
+    quick = len(CASES) + 2 + 1 + 1 + 2
+    slow = len(CASES) + len(FLAT) + len(GEWEKE) + 1 + 1
+    assert TESTS["noisy_or"] == quick + slow

@@ -1,0 +1,445 @@
+"""Sparse factors on the ladder: enumeration, prior recovery, Geweke, the two ways to new features.
+
+The oracle (``sparse_oracle``) integrates the amounts by quadrature, and the comparison is given
+K ≤ cap, as in ``test_enumeration``.  Broken variants must fail the same checks.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from functools import cache
+from math import factorial
+
+import numpy as np
+import pytest
+from oracles import PriorSpec
+from scipy import stats
+from sparse_oracle import enumerate_sparse, half_nodes, shapes
+from statistical import test_prior_recovery as flat
+from statistical.budget import (
+    TESTS,
+    alarms,
+    judge,
+    p_value_of_difference,
+    p_value_of_mean,
+    pooled,
+)
+from statistical.mutants import mutate
+from statistical.test_enumeration import library_prior
+from statistical.test_geweke import simulate_prior, simulate_sigma
+
+import thali
+from thali.data import Data
+from thali.kernels.collapsed_rows import Law
+from thali.model import Model
+from thali.starts import Start
+
+KERNEL = "thali.kernels.sparse_factor"
+SIGMA_X, SIGMA_A = 0.7, 0.8
+TWO = [[1.3, -0.5], [1.1, 0.6]]
+THREE = [[1.2, -0.4], [1.5, 0.3], [-0.5, 0.9]]
+
+
+# ---- enumeration --------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Case:
+    prior: PriorSpec
+    slab: str
+    new_features: str
+    cap: int = 2
+    rows: int = 2
+
+    @property
+    def X(self):
+        return np.array(TWO if self.rows == 2 else THREE)
+
+
+PRIORS = {
+    "ibp": PriorSpec("ibp", 0.8),
+    "two_parameter": PriorSpec("two_parameter", 0.6, beta=2.5),
+    "finite": PriorSpec("finite", 1.5, n_features=2),
+}
+CASES = {
+    f"{kind} {slab} {way}": Case(spec, slab, way)
+    for kind, spec in PRIORS.items()
+    for slab in ("laplace", "gaussian")
+    for way in ("integrated", "slice")
+}
+QUICK = [
+    "ibp laplace integrated",
+    "finite gaussian integrated",
+    "two_parameter laplace slice",
+    "three rows",
+]
+CASES["three rows"] = Case(PriorSpec("finite", 1.5, n_features=1), "laplace", "integrated", 1, 3)
+
+
+@cache
+def exact_answer(case):
+    return enumerate_sparse(case.prior, case.X, SIGMA_X, SIGMA_A, case.slab, case.cap, points=5)
+
+
+def check(case, seed, sweeps, chains=2, likelihood=thali.SparseFactor):
+    """P-values of P(K), E[ZZ'] and E[shapes(WW')] given K ≤ cap, through the public door."""
+    model = thali.LatentFeatures(
+        library_prior(case.prior),
+        likelihood(case.slab, sigma_x=SIGMA_X, sigma_a=SIGMA_A),
+        thali.UncollapsedGibbs(
+            sweeps + 200, 200, chains=chains, init="prior", new_features=case.new_features
+        ),
+        random_state=seed,
+        progress=False,
+    ).fit(case.X)
+    draws = list(model.draws())
+    K = np.array([d.Z.shape[1] for d in draws]).reshape(chains, sweeps)
+    size = (chains, sweeps, case.rows, case.rows)
+    bits = np.array([d.Z.astype(float) @ d.Z.T for d in draws]).reshape(size)
+    assert all((d.parameters["S"].T[~d.Z] == 0.0).all() for d in draws)
+    amounts = np.array([shapes(d.parameters["S"].T @ d.parameters["S"]) for d in draws])
+    exact = exact_answer(case)
+
+    def compare(values, truth):
+        return p_value_of_mean((case.cap >= K) * (values - truth), 0.0)
+
+    found = {}
+    for cell in pooled(exact.k_probabilities):
+        found[f"P(K in {cell})"] = compare(np.isin(K, cell), exact.k_probabilities[cell].sum())
+    for i in range(case.rows):
+        for j in range(i, case.rows):
+            found[f"E[ZZ']_{i}{j}"] = compare(bits[:, :, i, j], exact.gram[i, j])
+            values = amounts.reshape(size)[:, :, i, j]
+            found[f"E[WW']_{i}{j}"] = compare(values, exact.shapes[i, j])
+    return found
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_sampler_agrees_with_enumeration(name, seed):
+    judge("sparse_enumeration", check(CASES[name], seed, sweeps=1500))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_sampler_agrees_with_enumeration_closely(name, seed):
+    judge("sparse_enumeration", check(CASES[name], seed, sweeps=15_000))
+
+
+def test_the_enumeration_has_converged():
+    case = CASES["ibp laplace integrated"]
+    fine = enumerate_sparse(case.prior, case.X, SIGMA_X, SIGMA_A, case.slab, case.cap, points=6)
+    coarse = exact_answer(case)
+    assert coarse.evidence == pytest.approx(fine.evidence, rel=1e-5)
+    np.testing.assert_allclose(coarse.k_probabilities, fine.k_probabilities, atol=1e-5)
+    np.testing.assert_allclose(coarse.shapes, fine.shapes, atol=1e-5)
+
+
+# ---- prior recovery -----------------------------------------------------------------------------
+QUICK_FLAT = ["ibp α=3", "finite α=3"]
+FLAT = {
+    "ibp α=3": ("laplace", "integrated"),
+    "two_parameter β=2.5 α=1": ("gaussian", "integrated"),
+    "finite α=3": ("laplace", "integrated"),
+    "ibp α~Gamma": ("laplace", "slice"),
+}
+
+
+def flat_p_values(name, seed, sweeps, chains=2):
+    """The law of Z as the prior has it, and E|s|, E min(s², 4) of entries in use."""
+    spec, (slab, way) = flat.CASES[name], FLAT[name]
+    model = thali.LatentFeatures(
+        library_prior(spec),
+        thali.SparseFactor(slab, sigma_x=1e3, sigma_a=1e-3),
+        thali.UncollapsedGibbs(sweeps, 0, chains=chains, init="prior", new_features=way),
+        random_state=seed,
+        progress=False,
+    ).fit(np.random.default_rng(0).normal(size=(flat.N, flat.D)))
+    draws = list(model.draws())
+    takers = np.array([np.bincount(d.Z.sum(axis=0), minlength=flat.N + 1)[1:] for d in draws])
+    takers = takers.reshape(chains, sweeps, flat.N)
+    found = flat.p_values(spec, model.history_["n_features"], takers, model.history_["alpha"])
+    amounts = [np.abs(d.parameters["S"].T[d.Z]) for d in draws]
+    mean = {"laplace": (1.0, 2.0 - 10.0 * np.exp(-2.0)), "gaussian": (np.sqrt(2 / np.pi), None)}
+    first, second = mean[slab]
+    series = np.array([(s - first).sum() for s in amounts]).reshape(chains, sweeps)
+    found["E|s|"] = p_value_of_mean(series, 0.0)
+    if second is not None:
+        truth = second + 4.0 * np.exp(-2.0)  # E min(s², 4) under Laplace(1)
+        series = np.array([(np.minimum(s**2, 4.0) - truth).sum() for s in amounts])
+        found["E min(s², 4)"] = p_value_of_mean(series.reshape(chains, sweeps), 0.0)
+    return found
+
+
+@pytest.mark.parametrize("name", QUICK_FLAT)
+def test_a_flat_likelihood_gives_back_the_prior(name, seed):
+    judge("sparse_prior_recovery", flat_p_values(name, seed, sweeps=1500))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FLAT)
+def test_a_flat_likelihood_gives_back_the_prior_closely(name, seed):
+    judge("sparse_prior_recovery", flat_p_values(name, seed, sweeps=10_000))
+
+
+# ---- Geweke -------------------------------------------------------------------------------------
+LAWS = (4.0, 3.0), (4.0, 6.0)  # of σ_x² and σ_a²: InverseGamma(shape, scale)
+ALPHA = (2.0, 2.0)
+QUICK_JOINT = ["ibp laplace integrated"]
+JOINT = {
+    "ibp laplace integrated": (PriorSpec("ibp", ALPHA), "laplace", "integrated"),
+    "finite gaussian integrated": (
+        PriorSpec("finite", ALPHA, n_features=3),
+        "gaussian",
+        "integrated",
+    ),
+    "two_parameter laplace slice": (
+        PriorSpec("two_parameter", ALPHA, beta=2.5),
+        "laplace",
+        "slice",
+    ),
+}
+N, D = 3, 2
+
+
+def statistics(Z, S, A, alpha, sigma_x, sigma_a, X):
+    """Functions of one joint draw, of the features only through their class."""
+    K = Z.shape[1]
+    gram = Z.astype(float) @ Z.T
+    s = np.abs(S[Z != 0])
+    return {
+        "K": K,
+        "K²": K**2,
+        "ΣZ": np.trace(gram),
+        "shared": gram.sum() - np.trace(gram),
+        "α": alpha,
+        "αK": alpha * K,
+        "log σ_x": np.log(sigma_x),
+        "log σ_a": np.log(sigma_a),
+        "K log σ_a": K * np.log(sigma_a),
+        "Σ|s|": s.sum(),
+        "Σ min(s², 4)": np.minimum(s**2, 4.0).sum(),
+        "Σ (a/σ_a)²": np.square(A / sigma_a).sum(),
+        "log mean X²": np.log(np.mean(X**2)),
+        "K log mean X²": K * np.log(np.mean(X**2)),
+        "|W| log mean X²": s.sum() * np.log(np.mean(X**2)),
+    }
+
+
+def forward(rng, spec, slab):
+    """One joint draw from the stories."""
+    alpha, Z = simulate_prior(rng, spec, N)
+    Z = Z[:, Z.any(axis=0)]
+    sigma_x, sigma_a = (simulate_sigma(rng, law) for law in LAWS)
+    S = Z * (rng.laplace(size=Z.shape) if slab == "laplace" else rng.normal(size=Z.shape))
+    A = sigma_a * rng.normal(size=(Z.shape[1], D))
+    return Z, S, A, alpha, sigma_x, sigma_a, S @ A + sigma_x * rng.normal(size=(N, D))
+
+
+def successive(rng, spec, slab, way, draws, likelihood=thali.SparseFactor):
+    laws = [thali.InverseGamma(*law) for law in LAWS]
+    model = Model(library_prior(spec), likelihood(slab, *laws))
+    engine = thali.UncollapsedGibbs(new_features=way)
+    Z, S, A, alpha, sigma_x, sigma_a, X = forward(rng, spec, slab)
+    hyper = {**model.prior.start(), "alpha": alpha, "sigma_x": sigma_x, "sigma_a": sigma_a}
+    begun = Start("joint", Z.astype(bool), hyper, parameters={"A": A, "S": S.astype(float)})
+    state = engine.begin(rng, model, Data.validate(X), begun)
+    for _ in range(draws):
+        A, S, h = state.parameters["A"], state.parameters["S"], state.hyper
+        X = (state.bits * S) @ A + h["sigma_x"] * rng.normal(size=(N, D))
+        engine.step(rng, model, Data.validate(X), state)
+        A, S, h = state.parameters["A"], state.parameters["S"], state.hyper
+        yield statistics(state.bits, S, A, h["alpha"], h["sigma_x"], h["sigma_a"], X)
+
+
+def geweke_p_values(seed, name, draws, likelihood=thali.SparseFactor):
+    spec, slab, way = JOINT[name]
+    first, second = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2))
+    ours = [statistics(*forward(first, spec, slab)) for _ in range(draws)]
+    chain = list(successive(second, spec, slab, way, draws, likelihood))
+    return {
+        key: p_value_of_difference([d[key] for d in ours], [d[key] for d in chain])
+        for key in ours[0]
+    }
+
+
+@pytest.mark.parametrize("name", QUICK_JOINT)
+def test_engine_and_forward_simulation_agree(name, seed):
+    judge("sparse_geweke", geweke_p_values(seed, name, draws=2500))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", JOINT)
+def test_engine_and_forward_simulation_agree_closely(name, seed):
+    judge("sparse_geweke", geweke_p_values(seed, name, draws=40_000))
+
+
+# ---- the two ways to new features ---------------------------------------------------------------
+def both_ways(seed, sweeps, chains=2):
+    rng = np.random.default_rng(7)
+    X = (rng.random((10, 2)) < 0.6) * rng.laplace(size=(10, 2)) @ rng.normal(size=(2, 3))
+    X = X + 0.4 * rng.normal(size=X.shape)
+    series = []
+    for way in ("integrated", "slice"):
+        model = thali.LatentFeatures(
+            thali.IBP(alpha=thali.Gamma(2, 2)),
+            thali.SparseFactor("laplace", thali.InverseGamma(4, 1), thali.InverseGamma(4, 3)),
+            thali.UncollapsedGibbs(sweeps + 300, 300, chains=chains, new_features=way),
+            random_state=seed,
+            progress=False,
+        ).fit(X)
+        found = {name: values[:, 300:] for name, values in model.history_.items()}
+        found["ΣZ"] = np.array([d.Z.sum() for d in model.draws()]).reshape(chains, sweeps)
+        series.append(found)
+    return {name: p_value_of_difference(series[0][name], series[1][name]) for name in series[0]}
+
+
+@pytest.mark.slow
+def test_integrated_and_slice_agree(seed):
+    judge("sparse_agreement", both_ways(seed, sweeps=10_000))
+
+
+# ---- the rescaling alone, and the own dishes alone ----------------------------------------------
+def rescaled_p_values(rng, likelihood, slab, m=2, d=6, features=5000):
+    """Amounts and features from their prior keep that law when they are rescaled.
+
+    Σ|s| of m Laplace amounts is Gamma(m), Σs² of m Gaussian ones χ²_m, and Σ(a/σ_a)² is χ²_d.
+    m is far from d, since the Jacobian is c^{m−d}.
+    """
+    part = likelihood(slab)
+    Z = np.ones((m, features), np.uint8)
+    S = rng.laplace(size=Z.shape) if slab == "laplace" else rng.normal(size=Z.shape)
+    A = 0.8 * rng.normal(size=(features, d))
+    c = part._rescaling(rng, Z, S, A, 0.8)
+    size = (np.abs(c * S) if slab == "laplace" else np.square(c * S)).sum(axis=0)
+    law = stats.gamma(m) if slab == "laplace" else stats.chi2(m)
+    length = np.square(A / c[:, None] / 0.8).sum(axis=1)
+    assert np.std(np.log(c)) > 0.1  # it moves
+    return {
+        "s": stats.kstest(size, law.cdf).pvalue,
+        "a": stats.kstest(length, stats.chi2(d).cdf).pvalue,
+    }
+
+
+@pytest.mark.parametrize("slab", ["laplace", "gaussian"])
+def test_rescaling_keeps_the_prior(slab, rng):
+    judge("sparse_moves", rescaled_p_values(rng, thali.SparseFactor, slab))
+
+
+def test_a_rescaling_without_its_jacobian_is_caught(tmp_path, rng):
+    broken = mutate("thali.likelihoods.sparse_factor", NO_JACOBIAN, tmp_path)
+    assert alarms(rescaled_p_values(rng, broken.SparseFactor, "laplace"))
+
+
+OWN = Law(np.zeros(1), 0.0, -1, SIGMA_X, SIGMA_A, 2.0)  # one new dish expected
+
+
+def own_law(slab, rho, cap=2):
+    """P(j) of one row's own dishes, j ≤ cap, its residual of squared length ρ; by quadrature."""
+    s, w = half_nodes(slab, 12)
+    V, weight, masses = np.zeros(1), np.ones(1), []
+    for j in range(cap + 1):
+        variance = SIGMA_X**2 + SIGMA_A**2 * V
+        density = variance**-1.0 * np.exp(-0.5 * rho / variance)  # D = 2
+        masses.append(weight @ density / factorial(j))
+        V = (V[:, None] + s**2).ravel()
+        weight = np.outer(weight, 2.0 * w).ravel()
+    return np.array(masses) / sum(masses)
+
+
+def own_p_values(kernel, rng, slab, rho, steps=60_000):
+    own, bins, j, found = np.zeros(60), np.zeros(15), 0, np.empty(steps)
+    for i in range(steps):
+        j = kernel.walk_own(rng, own, j, rho, -1, OWN, slab == "laplace", bins)
+        found[i] = j
+    truth = own_law(slab, rho)
+    return {
+        f"P(j = {i})": p_value_of_mean((found <= 2) * ((found == i) - truth[i]), 0.0)
+        for i in range(3)
+    }
+
+
+@pytest.mark.parametrize("slab", ["laplace", "gaussian"])
+@pytest.mark.parametrize("rho", [0.3, 9.0])
+def test_births_and_deaths_follow_the_law_of_own_dishes(slab, rho, rng):
+    from thali.kernels import sparse_factor
+
+    judge("sparse_moves", own_p_values(sparse_factor, rng, slab, rho))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["own dishes counted as if ordered", "births proposed too seldom"])
+def test_broken_births_are_caught(name, tmp_path, rng):
+    kernel = mutate(KERNEL, BROKEN_BIRTHS[name], tmp_path)
+    assert alarms(own_p_values(kernel, rng, "laplace", 9.0))
+
+
+# ---- broken variants ----------------------------------------------------------------------------
+MANY_OWN = Case(PriorSpec("ibp", 2.5), "laplace", "integrated")
+BROKEN_BIRTHS = {
+    "own dishes counted as if ordered": [
+        ("ratio = law.new_log_weight + math.log(room / (j + 1.0))", "ratio = law.new_log_weight"),
+    ],
+    "births proposed too seldom": [
+        (
+            "if rng.random() < 0.5:\n            if j ==",
+            "if rng.random() < 0.4:\n            if j ==",
+        )
+    ],
+}
+BROKEN_KERNELS = {
+    "negative amounts forgotten": [
+        (
+            "both = log_add(log_mills((q - 1.0) / root), log_mills((-q - 1.0) / root))",
+            "both = log_mills((q - 1.0) / root)",
+        )
+    ],
+    "proposal of a birth forgotten": [
+        ("return value - log_proposal(s, bins, total)", "return value")
+    ],
+}
+NO_JACOBIAN = [("(m[k] - d - 1.0) * np.log(c)", "-np.log(c)")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BROKEN_KERNELS)
+def test_enumeration_catches_a_broken_kernel(name, tmp_path, monkeypatch, seed):
+    import thali.kernels
+
+    copy = mutate(KERNEL, BROKEN_KERNELS[name], tmp_path)
+    monkeypatch.setitem(sys.modules, KERNEL, copy)
+    monkeypatch.setattr(thali.kernels, "sparse_factor", copy, raising=False)
+    assert alarms(check(MANY_OWN, seed, sweeps=6000))
+
+
+def test_the_budget_counts_these_tests():
+    assert TESTS["sparse_enumeration"] == len(QUICK) + len(CASES)
+    assert TESTS["sparse_prior_recovery"] == len(QUICK_FLAT) + len(FLAT)
+    assert TESTS["sparse_geweke"] == len(QUICK_JOINT) + len(JOINT)
+    assert TESTS["sparse_agreement"] == 1
+    assert TESTS["sparse_moves"] == 2 + 4
+
+
+# ---- known sources ------------------------------------------------------------------------------
+def five_sources(seed, n=500, d=10, noise=0.3):
+    """Five Laplace sources, each on with its own probability, in ten noisy channels."""
+    rng = np.random.default_rng(seed)
+    W = (rng.random((n, 5)) < rng.uniform(0.3, 0.5, 5)) * rng.laplace(size=(n, 5))
+    return W, W @ rng.normal(size=(5, d)) + noise * rng.normal(size=(n, d))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("which", range(4))
+def test_five_known_sources_are_separated_without_being_counted(which, seed):
+    """Nothing is told but the data; sources are matched one to one by their correlations."""
+    from scipy.optimize import linear_sum_assignment
+
+    W, X = five_sources(seed)
+    model = thali.LatentFeatures(
+        likelihood="sparse_factor",
+        engine=thali.UncollapsedGibbs(sweeps=300, chains=2),
+        random_state=which,
+        progress=False,
+    ).fit(X)
+    assert model.n_features_ == 5
+    correlations = np.abs(np.corrcoef(W.T, model.amounts_.T)[:5, 5:])
+    rows, columns = linear_sum_assignment(correlations, maximize=True)
+    assert (correlations[rows, columns] > 0.95).all()
