@@ -95,8 +95,8 @@ def check(case, seed, sweeps, chains=2, likelihood=thali.SparseFactor):
     K = np.array([d.Z.shape[1] for d in draws]).reshape(chains, sweeps)
     size = (chains, sweeps, case.rows, case.rows)
     bits = np.array([d.Z.astype(float) @ d.Z.T for d in draws]).reshape(size)
-    assert all((d.parameters["S"].T[~d.Z] == 0.0).all() for d in draws)
-    amounts = np.array([shapes(d.parameters["S"].T @ d.parameters["S"]) for d in draws])
+    assert all((d.parameters["S"][~d.Z] == 0.0).all() for d in draws)
+    amounts = np.array([shapes(d.parameters["S"] @ d.parameters["S"].T) for d in draws])
     exact = exact_answer(case)
 
     def compare(values, truth):
@@ -157,7 +157,7 @@ def flat_p_values(name, seed, sweeps, chains=2):
     takers = np.array([np.bincount(d.Z.sum(axis=0), minlength=flat.N + 1)[1:] for d in draws])
     takers = takers.reshape(chains, sweeps, flat.N)
     found = flat.p_values(spec, model.history_["n_features"], takers, model.history_["alpha"])
-    amounts = [np.abs(d.parameters["S"].T[d.Z]) for d in draws]
+    amounts = [np.abs(d.parameters["S"][d.Z]) for d in draws]
     mean = {"laplace": (1.0, 2.0 - 10.0 * np.exp(-2.0)), "gaussian": (np.sqrt(2 / np.pi), None)}
     first, second = mean[slab]
     series = np.array([(s - first).sum() for s in amounts]).reshape(chains, sweeps)
