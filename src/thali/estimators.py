@@ -235,7 +235,8 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         alpha, sigma_x, sigma_a = (
             hyper.get(name, np.nan) for name in ("alpha", "sigma_x", "sigma_a")
         )
-        others = {name: value for name, value in kept.items() if name != "A"}
+        axes = getattr(self._model.likelihood, "axes", {})
+        others = {k: np.moveaxis(v, 0, axes[k]) for k, v in kept.items() if k != "A"}
         A, log_joint = kept["A"], scalars["log_joint"]
         weight = float(self.weights_[index])
         return Draw(Z, A, alpha, sigma_x, sigma_a, log_joint, hyper, others, weight)

@@ -72,6 +72,11 @@ def sampled_bits(
     from thali.kernels.bit_prior import BitPrior
 
     likelihood: Any = model.likelihood
+    if np.isnan(X).any():
+        raise ValueError(
+            f"X has {int(np.isnan(X).sum())} missing entries, which {type(likelihood).__name__} "
+            "cannot leave out; drop those rows or fill them in first."
+        )
     odds = model.at(hyper).prior.tables(data.n + 1).log_odds[Z.sum(axis=0)]  # type: ignore[attr-defined]
     pi = 1.0 / (1.0 + np.exp(-odds))
     new, rng = Data(np.ascontiguousarray(X)), np.random.default_rng(0)

@@ -9,11 +9,13 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from functools import cache
+from math import factorial
 
 import numpy as np
 import pytest
 from oracles import PriorSpec
-from sparse_oracle import enumerate_sparse, shapes
+from scipy import stats
+from sparse_oracle import enumerate_sparse, half_nodes, shapes
 from statistical import test_prior_recovery as flat
 from statistical.budget import (
     TESTS,
@@ -29,6 +31,7 @@ from statistical.test_geweke import simulate_prior, simulate_sigma
 
 import thali
 from thali.data import Data
+from thali.kernels.collapsed_rows import Law
 from thali.model import Model
 from thali.starts import Start
 
@@ -92,8 +95,8 @@ def check(case, seed, sweeps, chains=2, likelihood=thali.SparseFactor):
     K = np.array([d.Z.shape[1] for d in draws]).reshape(chains, sweeps)
     size = (chains, sweeps, case.rows, case.rows)
     bits = np.array([d.Z.astype(float) @ d.Z.T for d in draws]).reshape(size)
-    assert all((d.parameters["S"].T[~d.Z] == 0.0).all() for d in draws)
-    amounts = np.array([shapes(d.parameters["S"].T @ d.parameters["S"]) for d in draws])
+    assert all((d.parameters["S"][~d.Z] == 0.0).all() for d in draws)
+    amounts = np.array([shapes(d.parameters["S"] @ d.parameters["S"].T) for d in draws])
     exact = exact_answer(case)
 
     def compare(values, truth):
@@ -154,7 +157,7 @@ def flat_p_values(name, seed, sweeps, chains=2):
     takers = np.array([np.bincount(d.Z.sum(axis=0), minlength=flat.N + 1)[1:] for d in draws])
     takers = takers.reshape(chains, sweeps, flat.N)
     found = flat.p_values(spec, model.history_["n_features"], takers, model.history_["alpha"])
-    amounts = [np.abs(d.parameters["S"].T[d.Z]) for d in draws]
+    amounts = [np.abs(d.parameters["S"][d.Z]) for d in draws]
     mean = {"laplace": (1.0, 2.0 - 10.0 * np.exp(-2.0)), "gaussian": (np.sqrt(2 / np.pi), None)}
     first, second = mean[slab]
     series = np.array([(s - first).sum() for s in amounts]).reshape(chains, sweeps)
@@ -294,12 +297,95 @@ def test_integrated_and_slice_agree(seed):
     judge("sparse_agreement", both_ways(seed, sweeps=10_000))
 
 
+# ---- the rescaling alone, and the own dishes alone ----------------------------------------------
+def rescaled_p_values(rng, likelihood, slab, m=2, d=6, features=5000):
+    """Amounts and features from their prior keep that law when they are rescaled.
+
+    Σ|s| of m Laplace amounts is Gamma(m), Σs² of m Gaussian ones χ²_m, and Σ(a/σ_a)² is χ²_d.
+    m is far from d, since the Jacobian is c^{m−d}.
+    """
+    part = likelihood(slab)
+    Z = np.ones((m, features), np.uint8)
+    S = rng.laplace(size=Z.shape) if slab == "laplace" else rng.normal(size=Z.shape)
+    A = 0.8 * rng.normal(size=(features, d))
+    c = part._rescaling(rng, Z, S, A, 0.8)
+    size = (np.abs(c * S) if slab == "laplace" else np.square(c * S)).sum(axis=0)
+    law = stats.gamma(m) if slab == "laplace" else stats.chi2(m)
+    length = np.square(A / c[:, None] / 0.8).sum(axis=1)
+    assert np.std(np.log(c)) > 0.1  # it moves
+    return {
+        "s": stats.kstest(size, law.cdf).pvalue,
+        "a": stats.kstest(length, stats.chi2(d).cdf).pvalue,
+    }
+
+
+@pytest.mark.parametrize("slab", ["laplace", "gaussian"])
+def test_rescaling_keeps_the_prior(slab, rng):
+    judge("sparse_moves", rescaled_p_values(rng, thali.SparseFactor, slab))
+
+
+def test_a_rescaling_without_its_jacobian_is_caught(tmp_path, rng):
+    broken = mutate("thali.likelihoods.sparse_factor", NO_JACOBIAN, tmp_path)
+    assert alarms(rescaled_p_values(rng, broken.SparseFactor, "laplace"))
+
+
+OWN = Law(np.zeros(1), 0.0, -1, SIGMA_X, SIGMA_A, 2.0)  # one new dish expected
+
+
+def own_law(slab, rho, cap=2):
+    """P(j) of one row's own dishes, j ≤ cap, its residual of squared length ρ; by quadrature."""
+    s, w = half_nodes(slab, 12)
+    V, weight, masses = np.zeros(1), np.ones(1), []
+    for j in range(cap + 1):
+        variance = SIGMA_X**2 + SIGMA_A**2 * V
+        density = variance**-1.0 * np.exp(-0.5 * rho / variance)  # D = 2
+        masses.append(weight @ density / factorial(j))
+        V = (V[:, None] + s**2).ravel()
+        weight = np.outer(weight, 2.0 * w).ravel()
+    return np.array(masses) / sum(masses)
+
+
+def own_p_values(kernel, rng, slab, rho, steps=60_000):
+    own, bins, j, found = np.zeros(60), np.zeros(15), 0, np.empty(steps)
+    for i in range(steps):
+        j = kernel.walk_own(rng, own, j, rho, -1, OWN, slab == "laplace", bins)
+        found[i] = j
+    truth = own_law(slab, rho)
+    return {
+        f"P(j = {i})": p_value_of_mean((found <= 2) * ((found == i) - truth[i]), 0.0)
+        for i in range(3)
+    }
+
+
+@pytest.mark.parametrize("slab", ["laplace", "gaussian"])
+@pytest.mark.parametrize("rho", [0.3, 9.0])
+def test_births_and_deaths_follow_the_law_of_own_dishes(slab, rho, rng):
+    from thali.kernels import sparse_factor
+
+    judge("sparse_moves", own_p_values(sparse_factor, rng, slab, rho))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["own dishes counted as if ordered", "births proposed too seldom"])
+def test_broken_births_are_caught(name, tmp_path, rng):
+    kernel = mutate(KERNEL, BROKEN_BIRTHS[name], tmp_path)
+    assert alarms(own_p_values(kernel, rng, "laplace", 9.0))
+
+
 # ---- broken variants ----------------------------------------------------------------------------
 MANY_OWN = Case(PriorSpec("ibp", 2.5), "laplace", "integrated")
-BROKEN_KERNELS = {
+BROKEN_BIRTHS = {
     "own dishes counted as if ordered": [
         ("ratio = law.new_log_weight + math.log(room / (j + 1.0))", "ratio = law.new_log_weight"),
     ],
+    "births proposed too seldom": [
+        (
+            "if rng.random() < 0.5:\n            if j ==",
+            "if rng.random() < 0.4:\n            if j ==",
+        )
+    ],
+}
+BROKEN_KERNELS = {
     "negative amounts forgotten": [
         (
             "both = log_add(log_mills((q - 1.0) / root), log_mills((-q - 1.0) / root))",
@@ -324,17 +410,12 @@ def test_enumeration_catches_a_broken_kernel(name, tmp_path, monkeypatch, seed):
     assert alarms(check(MANY_OWN, seed, sweeps=6000))
 
 
-def test_geweke_catches_a_rescaling_without_its_jacobian(tmp_path, seed):
-    broken = mutate("thali.likelihoods.sparse_factor", NO_JACOBIAN, tmp_path)
-    found = geweke_p_values(seed, "ibp laplace integrated", 2500, broken.SparseFactor)
-    assert alarms(found)
-
-
 def test_the_budget_counts_these_tests():
     assert TESTS["sparse_enumeration"] == len(QUICK) + len(CASES)
     assert TESTS["sparse_prior_recovery"] == len(QUICK_FLAT) + len(FLAT)
     assert TESTS["sparse_geweke"] == len(QUICK_JOINT) + len(JOINT)
     assert TESTS["sparse_agreement"] == 1
+    assert TESTS["sparse_moves"] == 2 + 4
 
 
 # ---- known sources ------------------------------------------------------------------------------

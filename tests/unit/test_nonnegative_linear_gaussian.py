@@ -178,13 +178,14 @@ def test_planted_nonnegative_features_are_found(seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("init", ["ica", "race"])
+@pytest.mark.parametrize(("init", "unit"), [("ica", 1.0), ("race", 1.0), ("race", 1e-3)])
 @pytest.mark.parametrize("which", range(3))
-def test_planted_nonnegative_features_are_found_in_larger_data(which, init):
+def test_planted_nonnegative_features_are_found_in_larger_data(which, init, unit):
+    """In other units too, where the density of A would choose among starts by their size."""
     data = thali.datasets.noisy_nonnegative(200, 100, 8, random_state=which)
     engine = thali.UncollapsedGibbs(sweeps=300, chains=2, init=init)
     model = thali.LatentFeatures("ibp", "nonnegative_linear_gaussian", engine, random_state=which)
-    model.fit(data.X)
+    model.fit(unit * data.X)
     assert model.n_features_ == 8
     assert match_assignments(data.Z, model.Z_).distance <= 0.02 * data.Z.size
 
@@ -203,6 +204,8 @@ def test_auto_takes_an_engine_that_can_and_the_rest_works(tmp_path):
     assert all(np.array_equal(a.A, b.A) and a.log_joint == b.log_joint for a, b in pairs)
     assert model.transform(data.X).shape == model.Z_.shape
     model.report(tmp_path / "report.html")
+    with pytest.raises(ValueError, match="1 missing entries, which NonnegativeLinearGaussian"):
+        model.transform(np.where(np.eye(1, data.X.size).reshape(data.X.shape), np.nan, data.X))
     with pytest.raises(ValueError, match="score is not known for NonnegativeLinearGaussian"):
         model.score(data.X)
     from thali.choices import choose_engine
@@ -233,6 +236,12 @@ def test_bad_settings_are_refused():
         thali.LatentFeatures(
             likelihood="nonnegative_linear_gaussian", engine="collapsed_gibbs"
         ).fit(np.ones((4, 3)))
+
+
+def test_missing_entries_are_refused():
+    X = np.array([[1.0, np.nan], [2.0, 3.0], [0.0, 1.0]])
+    with pytest.raises(ValueError, match="missing"):
+        thali.LatentFeatures(likelihood="nonnegative_linear_gaussian").fit(X)
 
 
 def test_data_are_drawn_from_the_model():

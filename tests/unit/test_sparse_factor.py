@@ -303,7 +303,7 @@ def test_sources_are_recovered_and_rows_rebuilt(fitted):
 def test_draws_have_amounts_and_a_consistent_log_joint(fitted):
     _, X, model = fitted
     best = model.best_
-    W = best.parameters["S"].T
+    W = best.parameters["S"]
     assert (W[~best.Z] == 0.0).all()
     wanted = normal_log_density(X, W, best.sigma_x, best.sigma_a)
     wanted += stats.laplace.logpdf(W[best.Z]).sum()

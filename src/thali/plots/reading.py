@@ -109,8 +109,8 @@ def telling_rows(model: LatentFeatures, n_rows: int) -> np.ndarray:
 
 def reconstruct(model: LatentFeatures, rows: np.ndarray) -> np.ndarray:
     """What is expected of some rows only, since all of them may not fit in memory."""
-    weights = getattr(model, "amounts_", model.Z_)  # amounts, where the likelihood has them
-    return model.inverse_transform(weights[rows])
+    amounts = getattr(model, "amounts_", model.Z_)  # where the likelihood has them
+    return model.inverse_transform(amounts[rows])
 
 
 def data_of(model: LatentFeatures) -> np.ndarray:

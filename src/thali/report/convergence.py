@@ -97,7 +97,7 @@ def verdict(model: LatentFeatures) -> Verdict:
     if model.kind_ == "weighted":
         return judge_weights(model)
     K = kept(model, "n_features")
-    return judge(scalars(model), *K.shape, usual_counts(K))
+    return judge(scalars(model), K.shape[0], K.shape[1], usual_counts(K))
 
 
 def usual_counts(K: np.ndarray) -> list[int]:
