@@ -28,7 +28,7 @@ TESTS = {  # family -> how many tests judge p-values in it; each family asserts 
     "oracles": 2,
     "enumeration": 86,
     "prior_recovery": 18,
-    "geweke": 8,
+    "geweke": 10,
     "noisy_or": 31,
     "particle_filter": 21,
     "missing": 20,

@@ -86,15 +86,14 @@ def alone(name, seed, draws, **settings):
     return enumeration.p_values(case, kept, gram)
 
 
-def with_sweeps(name, seed, sweeps, monkeypatch):
-    original = thali.CollapsedGibbs
-    monkeypatch.setattr(thali, "CollapsedGibbs", lambda **given: original(moves=20, **given))
-    return enumeration.check(enumeration.CASES[name], seed, sweeps)
+def with_sweeps(name, seed, sweeps):
+    engine = thali.CollapsedGibbs(moves=20)
+    return enumeration.check(enumeration.CASES[name], seed, sweeps, engine=engine)
 
 
 @pytest.mark.parametrize("name", WITH_SWEEPS)
-def test_many_moves_a_sweep_agree_with_enumeration(name, seed, monkeypatch):
-    judge("column_moves", with_sweeps(name, seed, 2000, monkeypatch))
+def test_many_moves_a_sweep_agree_with_enumeration(name, seed):
+    judge("column_moves", with_sweeps(name, seed, 2000))
 
 
 @pytest.mark.parametrize("name", ALONE)

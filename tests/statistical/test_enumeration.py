@@ -108,7 +108,7 @@ def sampled(case, seed, sweeps, chains=2, prior=None, engine=None):
 
 def walked(case, seed, sweeps, chains=2, prior=None, engine=None):
     """The fitted estimator, and the series of every compared quantity."""
-    engine = engine or thali.CollapsedGibbs(sigma_step=case.sigma_step)
+    engine = engine or thali.CollapsedGibbs(sigma_step=case.sigma_step, moves=0)
     engine = engine.replace(
         sweeps=sweeps + 200,
         burn_in=200,

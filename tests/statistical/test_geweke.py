@@ -31,6 +31,7 @@ class Case:
     n: int
     d: int
     sigma_step: str = "slice"
+    moves: int = 0
     sigma_x: tuple[float, float] = (4.0, 3.0)  # σ_x² ~ InverseGamma(shape, scale)
     sigma_a: tuple[float, float] = (4.0, 6.0)
 
@@ -47,9 +48,10 @@ CASES = {
     "ibp": Case(oracles.PriorSpec("ibp", ALPHA), n=4, d=2),
     "two_parameter": Case(oracles.PriorSpec("two_parameter", ALPHA, beta=2.5), n=3, d=2),
     "finite": Case(oracles.PriorSpec("finite", ALPHA, n_features=3), n=4, d=2),
+    "ibp with moves": Case(oracles.PriorSpec("ibp", ALPHA), n=3, d=2, moves=5),
     # D > N, and scales so small that steps of ±0.05 carry the chain through them quickly
     "wide_metropolis": Case(
-        oracles.PriorSpec("ibp", ALPHA), 2, 3, "metropolis", (4.0, 0.008), (4.0, 0.012)
+        oracles.PriorSpec("ibp", ALPHA), 2, 3, "metropolis", 0, (4.0, 0.008), (4.0, 0.012)
     ),
 }
 
@@ -114,7 +116,7 @@ def successive_conditional(rng, case, draws, prior=None, engine=None):
         prior,
         thali.LinearGaussian(thali.InverseGamma(*case.sigma_x), thali.InverseGamma(*case.sigma_a)),
     )
-    engine = engine or thali.CollapsedGibbs(sigma_step=case.sigma_step)
+    engine = engine or thali.CollapsedGibbs(sigma_step=case.sigma_step, moves=case.moves)
     alpha, Z = simulate_prior(rng, case.prior, case.n)
     hyper = {
         **prior.start(),

@@ -79,7 +79,7 @@ def walk(spec, seed, sweeps, chains=2, engine=None):
     model = thali.LatentFeatures(
         library_prior(spec),
         thali.LinearGaussian(sigma_x=1e3, sigma_a=1e-3),
-        (engine or thali.CollapsedGibbs()).replace(
+        (engine or thali.CollapsedGibbs(moves=0)).replace(
             sweeps=sweeps, burn_in=0, chains=chains, init="prior"
         ),
         random_state=seed,
