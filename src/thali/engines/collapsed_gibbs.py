@@ -77,7 +77,7 @@ class CollapsedGibbs(ChainSettings, Engine):
     """
 
     sigma_step: str = "slice"
-    moves: int = 5
+    moves: int = 2
     anneal: int = 0
 
     needs_prior: ClassVar[tuple[type, ...]] = (PredictsRow,)
