@@ -10,14 +10,13 @@ from thali.starts import NAMED, Finish, Start, given_start, rank, shake
 from thali.starts.ica import marchenko_pastur_median, signal_rank, split_in_two
 from thali.starts.race import change_columns
 
-
 LIKELIHOODS = {"patterns": thali.NoisyOr, "sparse_ica": thali.SparseFactor}  # the others': linear
 LINEAR = [name for name in NAMED if name in thali.LinearGaussian.starts]
 
 
-def parts(X, likelihood=thali.LinearGaussian):
+def parts(X, prior=None, likelihood=thali.LinearGaussian):
     data = Data.validate(X)
-    return data, Model(thali.IBP(), likelihood()).resolve(data)
+    return data, Model(prior or thali.IBP(), likelihood()).resolve(data)
 
 
 @pytest.mark.parametrize("name", list(NAMED))
@@ -27,7 +26,7 @@ def test_every_start_is_valid_on_every_shape(name, shape, seed):
     for X in (rng.standard_normal(shape), np.zeros(shape), np.ones(shape)):
         if name == "patterns":
             X = (X > 0.0).astype(float)
-        data, model = parts(X, LIKELIHOODS.get(name, thali.LinearGaussian))
+        data, model = parts(X, None, LIKELIHOODS.get(name, thali.LinearGaussian))
         start = NAMED[name](rng, model, data)
         assert start.Z.shape[0] == shape[0]
         assert start.Z.dtype == bool
