@@ -34,7 +34,8 @@ from tables import markdown
 
 import thali
 from thali import datasets
-from thali.starts.base import NAMES as STARTS
+
+STARTS = thali.LinearGaussian.starts
 
 
 class Case(NamedTuple):
