@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +25,12 @@ from thali.data import Data
 from thali.machine import cores
 from thali.model import Model
 from thali.progress import Progress
-from thali.starts import NAMED, Finish, Start, anneal, given_start, rank, shake, suitable
+from thali.starting import Starting
 from thali.trace import ChainTrace, Trace, freeze_chain, thaw_chain
 
 SLICE = 0.1  # seconds a thread stays with one chain before it turns to the one furthest behind
 CHECKPOINT_EVERY = 3.0  # seconds, or twenty times what writing takes if that is longer
-SEARCH = 1e9  # multiply-adds up to which the search before a chain may be longer than the chain
 LOOK = 50  # sweeps after which the number of features tells how many more, if that was left open
-CONTENDERS = ("ica", "columns", "patterns", "empty", "prior", "ica", "prior")
 
 
 @dataclass
@@ -126,7 +123,13 @@ class _Loop:
                 self._resume()
                 return
         sequences = np.random.SeedSequence(self.seed).spawn(self.engine.chains + 1)
-        starts = self._starts(sequences[-1], bar)
+        starts = Starting(
+            self.given,
+            self.model,
+            self.data,
+            self.stop.is_set,
+            lambda jobs, what: self._in_threads(jobs, bar, what),
+        ).starts(sequences[-1])
         self.starts = [start.name for start in starts]
         for index, start in enumerate(starts):
             rng = np.random.default_rng(sequences[index])
@@ -134,94 +137,6 @@ class _Loop:
             self.chains.append(Chain(index, rng, state))
         if self.stop.is_set():  # a race cut short is not what a run never stopped would begin from
             self.checkpoint = None
-
-    def _starts(self, sequence: np.random.SeedSequence, bar: Progress) -> list[Start]:
-        """A start for each chain, as the engine's ``init`` says."""
-        init, chains = self.engine.init, self.engine.chains
-        if not isinstance(init, str):
-            return [given_start(init, self.model, self.data.filled)] * chains
-        init = suitable(init, self.model)
-        able = [name for name in CONTENDERS if name in self.model.likelihood.starts]
-        names = able if init == "race" else [init] * chains
-        generators = [np.random.default_rng(s) for s in sequence.spawn(len(names))]
-        self.data.filled.singular_values  # noqa: B018 computed once, before threads need it
-        self.data.filled.squares  # noqa: B018
-        if init == "empty" and getattr(self.engine, "anneal", 0) == 0:
-            return [NAMED[init](generators[0], self.model, self.data.filled)] * chains
-        starts = self._begin(names, generators, bar)
-        if init != "race":
-            return starts
-        return self._race(starts, generators, sequence, bar)
-
-    def _begin(
-        self, names: Sequence[str], generators: list[np.random.Generator], bar: Progress
-    ) -> list[Start]:
-        """The named starts; one that knows nothing of the data is annealed if the engine asks."""
-
-        filled = self.data.filled  # starts look at complete data; where they end is judged on X
-
-        def make(name: str, rng: np.random.Generator) -> Start:
-            start = NAMED[name](rng, self.model, filled)
-            if name in ("prior", "empty") and getattr(self.engine, "anneal", 0) > 0:
-                return anneal(rng, self.engine, self.model, filled, start, self.stop.is_set)
-            return start
-
-        jobs = [partial(make, *pair) for pair in zip(names, generators, strict=True)]
-        return self._in_threads(jobs, bar, "finding starts")
-
-    def _race(
-        self,
-        starts: list[Start],
-        generators: list[np.random.Generator],
-        sequence: np.random.SeedSequence,
-        bar: Progress,
-    ) -> list[Start]:
-        """Short runs from every start, a search from the best of them, and a start per chain."""
-        entrants = self._heat(starts, generators, bar)
-        kind = max(entrants, key=lambda entrant: entrant[0].level)[0].start.name
-        more = [np.random.default_rng(s) for s in sequence.spawn(self.engine.chains - 1)]
-        entrants += self._heat(self._begin([kind] * len(more), more, bar), more, bar)
-        best = sorted(entrants, key=lambda entrant: -entrant[0].level)[: self.engine.chains]
-        capacity = self.model.at(self.model.start(self.data)).prior.tables(self.data.n).capacity  # type: ignore[attr-defined]
-        finishes = self._in_threads(
-            [
-                partial(shake, rng, at, self._walk, self._search_sweeps(at), capacity)
-                for at, rng in best
-            ],
-            bar,
-            "shaking the best starts",
-        )
-        return rank(finishes, self.engine.chains)
-
-    def _heat(
-        self, starts: list[Start], generators: list[np.random.Generator], bar: Progress
-    ) -> list[tuple[Finish, np.random.Generator]]:
-        """A short run from each start, with the generator to go on with."""
-        short = max(5, min(60, self.engine.sweeps // 5))
-        jobs = [
-            partial(self._walk, rng, start, short)
-            for start, rng in zip(starts, generators, strict=True)
-        ]
-        finishes = self._in_threads(jobs, bar, "racing starts")
-        return list(zip(finishes, generators, strict=True))
-
-    def _search_sweeps(self, at: Finish) -> int:
-        """Sweeps of the search from ``at``: as many as a chain's, and more where they are cheap."""
-        sweeps = self.given.planned(self.data, at.start.Z.shape[1]).sweeps
-        if self.data.mask is not None:  # sweeps that draw missing entries are not cheap
-            return sweeps
-        cheap = SEARCH / (self.data.n * (at.start.Z.shape[1] + 1) * min(self.data.n, self.data.d))
-        return int(max(sweeps, min(5 * sweeps, cheap)))
-
-    def _walk(self, rng: np.random.Generator, start: Start, sweeps: int) -> Finish:
-        """A few sweeps from a start: where they end, and how high the later half of them was."""
-        state = self.engine.begin(rng, self.model, self.data, start)
-        logs: list[float] = []
-        while len(logs) < sweeps and not self.stop.is_set():
-            info = self.engine.step(rng, self.model, self.data, state)
-            logs.append(self.engine.level(rng, self.model, self.data, state, info))
-        level = float(np.mean(logs[len(logs) // 2 :])) if logs else -np.inf
-        return Finish(Start(start.name, state.Z, dict(state.hyper)), level)
 
     def _in_threads(self, jobs: Sequence[Callable[[], Any]], bar: Progress, what: str) -> list[Any]:
         """Run jobs side by side, results in order; a stop lets each end at its next step."""
