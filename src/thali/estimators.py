@@ -19,11 +19,11 @@ from sklearn.utils.validation import check_is_fitted, check_random_state, valida
 from thali import imputation, predictive
 from thali.choices import LIKELIHOODS, PRIORS, check_engine, choose_engine, named
 from thali.data import Data, as_matrix, check_table, unmasked
-from thali.engines.base import takes_missing
 from thali.model import Model
+from thali.nested_parts import NestedParts
 from thali.point_estimate import answer_at, draws_to_use, point_estimate, spaced
 from thali.run import run
-from thali.settings import Settings, positive_number
+from thali.settings import positive_number
 from thali.structures import as_binary_matrix
 from thali.trace import Draw, Recorded, Trace
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 LARGEST_DRIFT = 1e-6  # relative; a fit that saw more says so
 
 
-class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class LatentFeatures(NestedParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Find an unknown number of overlapping binary features in a data matrix.
 
     Parameters
@@ -382,59 +382,6 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
         check_is_fitted(self)
         save(self, path)
-
-    # scikit-learn's conventions
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters by name; ``deep`` also lists those of prior, likelihood and engine."""
-        params = super().get_params(deep=False)
-        if deep:
-            for name in ("prior", "likelihood", "engine"):
-                try:
-                    part = self._part(name)
-                except ValueError:  # an unknown name: fit will say so, get_params must not
-                    continue
-                if isinstance(part, Settings):
-                    params |= {f"{name}__{k}": v for k, v in part.get_params().items()}
-        return params
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters; ``prior__alpha=2.0`` replaces the prior by one with that alpha."""
-        plain = {key: value for key, value in params.items() if "__" not in key}
-        super().set_params(**plain)
-        nested: dict[str, dict[str, Any]] = {}
-        for key, value in params.items():
-            if "__" in key:
-                owner, _, name = key.partition("__")
-                nested.setdefault(owner, {})[name] = value
-        for owner, changes in nested.items():
-            if owner not in ("prior", "likelihood", "engine"):
-                raise ValueError(
-                    f"Invalid parameter {owner!r} for estimator {type(self).__name__}; nested "
-                    "parameters belong to prior, likelihood or engine."
-                )
-            setattr(self, owner, self._part(owner).replace(**changes))
-        return self
-
-    def _part(self, name: str) -> Any:
-        """The prior, likelihood or engine that a parameter stands for."""
-        value = getattr(self, name)
-        if name == "engine":
-            try:
-                model = Model(self._part("prior"), self._part("likelihood"))
-            except (ValueError, TypeError):  # no such parts: fit will say so
-                model = None
-            return choose_engine(value, model)
-        return named(name, value, PRIORS if name == "prior" else LIKELIHOODS)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        try:
-            parts = Model(self._part("prior"), self._part("likelihood"))
-            tags.input_tags.allow_nan = takes_missing(self._part("engine"), parts)
-        except (ValueError, TypeError, AttributeError):  # no such parts: fit will say so
-            tags.input_tags.allow_nan = False
-        return tags
 
     def _validated(self, X: Any, *, reset: bool, copy: bool = False) -> np.ndarray:
         check_table(X)
