@@ -236,3 +236,17 @@ def refuse_nonfinite(array: np.ndarray) -> None:
             f"X has no value larger than {largest:.3g}, and such squares vanish; divide X by "
             "its scale first."
         )
+
+
+def observed_means(X: np.ndarray) -> np.ndarray:
+    """The mean of what was observed in each column, 0 where nothing was."""
+    seen = ~np.isnan(X)
+    return np.where(seen, X, 0.0).sum(axis=0) / np.maximum(seen.sum(axis=0), 1)
+
+
+def row_names(X: Any) -> list[str] | None:
+    """The index of a data frame as text, unless it is just 0, 1, 2, …"""
+    index = getattr(X, "index", None)
+    if index is None or callable(index) or type(index).__name__ == "RangeIndex":
+        return None
+    return [str(name) for name in index]

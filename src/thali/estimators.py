@@ -18,13 +18,13 @@ from sklearn.utils.validation import check_is_fitted, check_random_state, valida
 
 from thali import imputation, predictive
 from thali.choices import LIKELIHOODS, PRIORS, check_engine, choose_engine, named
-from thali.data import Data, as_matrix, check_table, unmasked
+from thali.data import Data, as_matrix, check_table, observed_means, row_names, unmasked
 from thali.model import Model
 from thali.nested_parts import NestedParts
 from thali.point_estimate import answer_at, draws_to_use, point_estimate, spaced
 from thali.run import run
 from thali.settings import positive_number
-from thali.structures import as_binary_matrix
+from thali.structures import as_amounts, as_binary_matrix
 from thali.trace import Draw, Recorded, Trace
 
 if TYPE_CHECKING:
@@ -397,12 +397,6 @@ class LatentFeatures(NestedParts, ClassNamePrefixFeaturesOutMixin, TransformerMi
         return as_matrix(X)
 
 
-def observed_means(X: np.ndarray) -> np.ndarray:
-    """The mean of what was observed in each column, 0 where nothing was."""
-    seen = ~np.isnan(X)
-    return np.where(seen, X, 0.0).sum(axis=0) / np.maximum(seen.sum(axis=0), 1)
-
-
 def seed_from(random_state: Any) -> int:
     """One whole number that fixes the run: the given int, or one drawn from the given source."""
     if isinstance(random_state, np.random.Generator):
@@ -412,19 +406,3 @@ def seed_from(random_state: Any) -> int:
     if random_state is None:
         return int(np.random.SeedSequence().generate_state(1)[0])
     return int(check_random_state(random_state).randint(2**31 - 1))
-
-
-def as_amounts(W: Any) -> np.ndarray:
-    """A matrix of finite numbers, or one sentence."""
-    W = np.asarray(W, float)
-    if W.ndim != 2 or not np.isfinite(W).all():
-        raise ValueError("Z must be a matrix (rows x features) of finite amounts.")
-    return W
-
-
-def row_names(X: Any) -> list[str] | None:
-    """The index of a data frame as text, unless it is just 0, 1, 2, …"""
-    index = getattr(X, "index", None)
-    if index is None or callable(index) or type(index).__name__ == "RangeIndex":
-        return None
-    return [str(name) for name in index]

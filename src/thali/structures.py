@@ -67,6 +67,14 @@ def as_binary_matrix(Z: Any, *, n: int | None = None) -> np.ndarray:
     return np.ascontiguousarray(array)
 
 
+def as_amounts(W: Any) -> np.ndarray:
+    """A matrix of finite numbers, or one sentence."""
+    W = np.asarray(W, float)
+    if W.ndim != 2 or not np.isfinite(W).all():
+        raise ValueError("Z must be a matrix (rows x features) of finite amounts.")
+    return W
+
+
 def left_order(Z: Any) -> np.ndarray:
     """Return the left-ordered form: empty columns dropped, the rest by history, largest first.
 
