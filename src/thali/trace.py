@@ -6,6 +6,7 @@ draws that are kept, packed eight rows to a byte. Label-free scalars go to ArviZ
 
 from __future__ import annotations
 
+import warnings
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -203,8 +204,6 @@ class Trace:
 
     def to_arviz(self) -> Any:
         """The kept scalars as ArviZ inference data, dims chain × draw."""
-        import arviz
-
         if self.kind != "draws":
             raise ValueError(
                 f"This result is {self.kind}, not draws of a chain; it has no ArviZ posterior. "
@@ -212,7 +211,7 @@ class Trace:
             )
         kept = self.kept()
         kept["n_features"] = kept["n_features"].astype(int)
-        return arviz.from_dict(posterior=kept)
+        return import_arviz().from_dict(posterior=kept)
 
     def diagnostics(self) -> dict[str, dict[str, float]]:
         """R-hat and bulk effective sample size of each kept scalar, NaN where undefined.
@@ -280,13 +279,18 @@ class Trace:
         )
 
 
+def import_arviz() -> Any:
+    """ArviZ, without the daily notice it prints about its next version."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        import arviz
+    return arviz
+
+
 def summarise(what: str, values: np.ndarray) -> float:
     """ArviZ's "rhat" or "ess" of (chains, draws), without compiling anything for it."""
-    import warnings
-
-    import arviz
-    from arviz.utils import Numba
-
+    arviz = import_arviz()
+    Numba = arviz.utils.Numba
     compiled, Numba.numba_flag = Numba.numba_flag, False
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
