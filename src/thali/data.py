@@ -72,15 +72,16 @@ class Data:
 
     @cached_property
     def binary(self) -> np.ndarray:
-        """X as uint8, where all of it is 0 or 1; else a refusal that names the first offender."""
-        wrong = (self.X != 0.0) & (self.X != 1.0)
+        """X as uint8, missing entries as 0, where all that was observed is 0 or 1; else a refusal
+        that names the first offender."""
+        wrong = (self.X != 0.0) & (self.X != 1.0) & ~np.isnan(self.X)
         if wrong.any():
             i, j = np.argwhere(wrong)[0]
             raise ValueError(
                 f"X has {self.X[i, j]:g} at row {i}, column {j}, where this likelihood needs 0 or "
                 "1; code the data as 0 and 1 (and leave center=False), or use another likelihood."
             )
-        return self.X.astype(np.uint8)
+        return (self.X == 1.0).astype(np.uint8)
 
     @cached_property
     def singular_values(self) -> np.ndarray:

@@ -330,7 +330,8 @@ class LatentFeatures(NestedParts, ClassNamePrefixFeaturesOutMixin, TransformerMi
     def score(self, X: Any, y: Any = None) -> float:
         """Mean log predictive density of the rows of X, averaged over draws (log-mean-exp).
 
-        Each row's sum over its bits is exact up to 10 features and a lower bound beyond. A row
+        Each row's sum over its bits is exact up to 10 features; beyond, the bits least in doubt
+        count as independent. A row
         with missing entries counts with the density of those it has. Given a
         ``thali.evaluation.Holdout`` in place of X: its ``log_predictive`` of this model.
         """

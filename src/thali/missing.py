@@ -1,21 +1,18 @@
-r"""Missing entries: which columns share a pattern of them, a first guess, and draws of them.
+r"""Missing entries: which columns share a pattern of them, and a first guess.
 
 With mask_nd = 1 where x_nd was observed, the columns of X are independent given Z and
 
     x_d | Z ~ N(0, σ_x² I + σ_a² Z_o Z_oᵀ),   o = the rows where column d was observed,
 
 so all that differs from column to column is Z_oᵀZ_o, and columns with the same missing rows share
-it. Given A as well, every missing entry is x_nd ~ N(z_n a_d, σ_x²) on its own (``complete``).
+it. Given the parameters as well, missing entries are independent (``likelihoods/entries.py``).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from thali.data import Data
 
 ROUNDS = 20  # of low-rank fits in a first guess
 SHRINK = 1.5  # medians of the singular values, which is about the size of those of noise
@@ -46,29 +43,6 @@ def patterns(mask: np.ndarray) -> Patterns:
     )
 
 
-def complete(
-    rng: np.random.Generator, data: Data, Z: Any, A: np.ndarray, sigma_x: float
-) -> np.ndarray:
-    """X with each missing entry drawn from N(z_n a_d, σ_x²): one step of data augmentation.
-
-    Alternating with draws of Z, A and the scales given the completed data, this leaves their
-    posterior given the observed entries invariant.
-
-    >>> from thali.data import Data
-    >>> data = Data.validate([[1.0, np.nan], [2.0, 3.0]])
-    >>> X = complete(np.random.default_rng(0), data, np.ones((2, 1)), np.array([[1.0, 9.0]]), 0.1)
-    >>> X[data.mask].tolist(), bool(abs(X[0, 1] - 9.0) < 1.0)
-    ([1.0, 2.0, 3.0], True)
-    """
-    X = data.X.copy()
-    if data.mask is None:
-        return X
-    missing = ~data.mask
-    mean = (np.asarray(Z, float) @ A)[missing]
-    X[missing] = mean + sigma_x * rng.standard_normal(len(mean))
-    return X
-
-
 def first_guess(X: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """X completed for a start to look at: a low-rank fit, and noise of the size of its residuals.
 
@@ -93,6 +67,6 @@ def _shrunk(X: np.ndarray) -> np.ndarray:
     tall = X.shape[0] >= X.shape[1]
     squares, V = np.linalg.eigh(centred.T @ centred if tall else centred @ centred.T)
     s = np.sqrt(np.maximum(squares, 0.0))
-    keep = s > max(SHRINK * float(np.median(s)), 1e-10 * float(s[-1]))
+    keep = s > max(SHRINK * float(np.median(s)), 1e-6 * float(s[-1]))
     V, share = V[:, keep], 1.0 - SHRINK * np.median(s) / s[keep]
     return centre + (((centred @ V) * share) @ V.T if tall else (V * share) @ (V.T @ centred))

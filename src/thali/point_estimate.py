@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from thali.data import Data
-from thali.likelihoods.base import Collapsed
+from thali.likelihoods.base import Collapsed, Place
 from thali.model import Model
 
 LARGEST = 200  # draws looked at, evenly spaced: the loss is an average, and converges fast
@@ -118,12 +118,16 @@ def answer_at(
     if isinstance(likelihood, Collapsed):
         return {"A": likelihood.features(data.X, Z)}, fixed.log_joint(data.X, Z)
     rng, bits = np.random.default_rng(seed), np.ascontiguousarray(Z, dtype=np.uint8)
+    complete = data if data.mask is None else likelihood.guess(data)
     parameters = likelihood.new_parameters(rng, data, Z.shape[1], hyper)
+    place = Place(complete, bits, parameters, dict(hyper))
     total: dict[str, np.ndarray] = {}
     for i in range(UPDATES + UPDATES // 2):
-        parameters, _ = likelihood.update_parameters(rng, data, bits, parameters, dict(hyper), True)
+        likelihood.update_parameters(rng, place, hold=True)
+        if data.mask is not None:
+            place.data = likelihood.complete(rng, data, bits, place.parameters)
         if i >= UPDATES // 2:
-            total = {name: total.get(name, 0.0) + value for name, value in parameters.items()}
+            total = {name: total.get(name, 0.0) + value for name, value in place.parameters.items()}
     means = {name: value / UPDATES for name, value in total.items()}
-    log_density = likelihood.log_density(data, bits, means, hyper)
+    log_density = likelihood.log_density(Place(data, bits, means, dict(hyper)))
     return means, log_density + fixed.prior.log_prob(Z)

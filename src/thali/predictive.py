@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from thali.data import Data
-from thali.likelihoods.base import GaussianRows
+from thali.likelihoods.base import GaussianRows, Place
 from thali.machine import cores
 from thali.missing import patterns
 from thali.model import Model
@@ -72,25 +72,24 @@ def sampled_bits(
     from thali.kernels.bit_prior import BitPrior
 
     likelihood: Any = model.likelihood
-    if np.isnan(X).any():
-        raise ValueError(
-            f"X has {int(np.isnan(X).sum())} missing entries, which {type(likelihood).__name__} "
-            "cannot leave out; drop those rows or fill them in first."
-        )
+    fixed: Any = model.at(hyper).likelihood
     odds = model.at(hyper).prior.tables(data.n + 1).log_odds[Z.sum(axis=0)]  # type: ignore[attr-defined]
     pi = 1.0 / (1.0 + np.exp(-odds))
-    new, rng = Data(np.ascontiguousarray(X)), np.random.default_rng(0)
+    given, rng = Data.validate(X), np.random.default_rng(0)
+    new = likelihood.guess(given)
     own = likelihood.new_parameters(rng, new, Z.shape[1], hyper)
     kept = {  # a parameter with a row for each row of X is the new rows' own
         name: own[name] if axis == 1 else parameters[name] for name, axis in likelihood.axes.items()
     }
-    bits = np.zeros((new.n, Z.shape[1]), np.uint8)
-    total = np.zeros(bits.shape)
+    place = Place(new, np.zeros((new.n, Z.shape[1]), np.uint8), kept, hyper)
+    total = np.zeros(place.bits.shape)
     counts = np.full(Z.shape[1], data.n, np.int64)  # in use whatever the new rows do
     for i in range(SWEEPS + SWEEPS // 4):
-        likelihood.update_bits(rng, new, bits, kept, hyper, BitPrior(np.zeros(0), counts, pi))
+        likelihood.update_bits(rng, place, BitPrior(np.zeros(0), counts, pi))
+        if given.mask is not None:
+            place.data = fixed.complete(rng, given, place.bits, place.parameters)
         if i >= SWEEPS // 4:
-            total += bits
+            total += place.bits
     return total / SWEEPS
 
 

@@ -33,21 +33,23 @@ class Starting:
     ) -> None:
         self.given, self.engine = engine, engine.planned(data, 0)
         self.model, self.data = model, data
+        likelihood: Any = model.likelihood  # starts look at complete data
+        self.filled: Data = data if data.mask is None else likelihood.guess(data)
         self.stopped, self.side_by_side = stopped, side_by_side
 
     def starts(self, sequence: np.random.SeedSequence) -> list[Start]:
         """A start for each chain, as the engine's ``init`` says."""
         init, chains = self.engine.init, self.engine.chains
         if not isinstance(init, str):
-            return [given_start(init, self.model, self.data.filled)] * chains
+            return [given_start(init, self.model, self.filled)] * chains
         init = suitable(init, self.model)
         able = [name for name in CONTENDERS if name in self.model.likelihood.starts]
         names = able if init == "race" else [init] * chains
         generators = [np.random.default_rng(s) for s in sequence.spawn(len(names))]
-        self.data.filled.singular_values  # noqa: B018 computed once, before threads need it
-        self.data.filled.squares  # noqa: B018
+        self.filled.singular_values  # noqa: B018 computed once, before threads need it
+        self.filled.squares  # noqa: B018
         if init == "empty" and getattr(self.engine, "anneal", 0) == 0:
-            return [NAMED[init](generators[0], self.model, self.data.filled)] * chains
+            return [NAMED[init](generators[0], self.model, self.filled)] * chains
         starts = self._begin(names, generators)
         if init != "race":
             return starts
@@ -55,7 +57,7 @@ class Starting:
 
     def _begin(self, names: Sequence[str], generators: list[np.random.Generator]) -> list[Start]:
         """The named starts; one that knows nothing of the data is annealed if the engine asks."""
-        filled = self.data.filled  # starts look at complete data; where they end is judged on X
+        filled = self.filled  # where chains end is judged on what was observed
 
         def make(name: str, rng: np.random.Generator) -> Start:
             start = NAMED[name](rng, self.model, filled)

@@ -10,7 +10,7 @@ import thali
 from thali.choices import ENGINES, LIKELIHOODS, PRIORS, check_engine
 from thali.data import Data
 from thali.engines.base import missing_capabilities
-from thali.likelihoods.base import Collapsed, FeatureLikelihood
+from thali.likelihoods.base import Collapsed, FeatureLikelihood, Place
 from thali.model import Model
 from thali.priors.base import FeaturePrior
 from thali.settings import Settings
@@ -44,7 +44,8 @@ def test_every_allowed_combination_runs_and_reports_its_log_joint(engine, prior,
         assert np.isfinite(best.log_joint)
     else:
         parameters = {"A": best.A, **best.parameters}
-        density = fixed.likelihood.log_density(Data(X), best.Z, parameters, best.hyper)
+        place = Place(Data(X), best.Z, parameters, best.hyper)
+        density = fixed.likelihood.log_density(place)
         assert np.isclose(density + fixed.prior.log_prob(best.Z), best.log_joint, rtol=1e-10)
     assert best.A.shape == (best.Z.shape[1], X.shape[1])
 

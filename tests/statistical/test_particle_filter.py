@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-import oracles
 import pytest
 from oracles import PriorSpec
 from scipy import stats
 from statistical import test_enumeration
-from statistical.budget import TESTS, alarms, batch_means, judge, p_value_of_difference, pooled
+from statistical.budget import TESTS, alarms, judge, pooled
 from statistical.mutants import mutate
 from statistical.test_enumeration import Case, library_likelihood, library_prior, specs
 
@@ -74,11 +73,6 @@ LONG = {
     "N=3 two_parameter two passes α~Gamma",
     "N=3 finite conditional α~Gamma",
     "N=3 two_parameter σ inferred, two passes",
-}
-FLAT = {
-    f"{kind} {proposal}": (kind, proposal)
-    for kind in ("ibp", "two_parameter", "finite")
-    for proposal in ("conditional", "prior")
 }
 
 
@@ -150,86 +144,8 @@ def test_filter_agrees_with_enumeration(name, seed):
     judge("particle_filter", check(CASES[name], seed))
 
 
-@pytest.mark.parametrize("name", FLAT)
-def test_a_flat_likelihood_gives_back_the_prior(name, seed):
-    """σ_x so large that data say nothing: the weights stay equal, K and ZZᵀ follow the prior."""
-    kind, proposal = FLAT[name]
-    spec = specs(1.0)[kind]
-    n, runs, particles = 6, 25, 400
-    data = Data.validate(np.random.default_rng(seed).normal(size=(n, 2)))
-    model = Model(library_prior(spec), thali.LinearGaussian(sigma_x=1e4, sigma_a=1e-2))
-    engine = thali.ParticleFilter(particles, proposal)
-    rng = np.random.default_rng(seed)
-    if kind == "finite":
-        truth = [oracles.simulate_finite(rng, n, 1.0, spec.n_features) for _ in range(10_000)]
-    else:
-        truth = [oracles.simulate_buffet(rng, n, 1.0, spec.beta) for _ in range(10_000)]
-    expected = {"K": np.array([Z.any(axis=0).sum() for Z in truth], float)}
-    grams = np.array([Z @ Z.T for Z in truth], float)
-    found = {"K": [], "last": [], "shared": []}
-    expected |= {"last": grams[:, -1, -1], "shared": grams[:, 0, -1]}
-    for population, names in populations(model, data, engine, runs, seed):
-        assert np.allclose(population.weights * len(population.weights), 1.0, atol=1e-3)
-        values = features_of(population, names, n)
-        for ours, theirs in (
-            ("K", "K"),
-            ("last", f"E[ZZ']_{n - 1}{n - 1}"),
-            ("shared", "E[ZZ']_05"),
-        ):
-            found[ours].append(values[theirs])
-    p_values = {
-        name: p_value_of_difference(np.concatenate(found[name]), expected[name]) for name in found
-    }
-    judge("particle_filter", p_values)
-
-
-@pytest.mark.slow
-def test_filter_agrees_with_the_gibbs_sampler(seed):
-    """Ten rows, by the means over independent filters, each weighted by its evidence."""
-    rng = np.random.default_rng(seed)
-    X = _data(rng)
-    prior, likelihood = thali.IBP(alpha=1.5), thali.LinearGaussian(sigma_x=0.6, sigma_a=0.9)
-    gibbs = thali.LatentFeatures(
-        prior,
-        likelihood,
-        thali.CollapsedGibbs(sweeps=6000, burn_in=1000, chains=2),
-        random_state=seed,
-        progress=False,
-    ).fit(X)
-    K = gibbs.history_["n_features"][:, 1000:]
-    shared = np.array([(d.Z[0] & d.Z[1]).sum() for d in gibbs.draws()], float).reshape(K.shape)
-    data = Data.validate(X)
-    engine = thali.ParticleFilter(particles=100, passes=2)
-    logs, means = [], []
-    for population, names in populations(Model(prior, likelihood), data, engine, 60, seed):
-        values = features_of(population, names, len(X))
-        logs.append(population.log_evidence)
-        means.append([population.weights @ values["K"], population.weights @ values["E[ZZ']_01"]])
-    ratio = np.exp(np.array(logs) - max(logs))
-    ratio /= ratio.mean()
-    p_values = {}
-    for name, chain, i in (("K", K, 0), ("shared", shared, 1)):
-        # the weighted mean of means; its spread is that of ratio · (mean − grand mean)
-        each = np.array(means)[:, i]
-        grand = float((ratio * each).mean())
-        p_values[name] = p_value_of_ratio(ratio * (each - grand), chain, grand)
-    judge("particle_filter", p_values)
-
-
-def p_value_of_ratio(residuals, chain, grand):
-    """Independent residuals of a ratio against a chain cut into batches."""
-    batches = batch_means(chain, 50)
-    spread = np.hypot(residuals.std() / np.sqrt(len(residuals)), batches.std() / np.sqrt(50))
-    return float(2.0 * stats.t.sf(abs(grand - batches.mean()) / spread, 49))
-
-
-def _data(rng):
-    Z = (rng.random((10, 3)) < 0.5).astype(float)
-    return Z @ rng.normal(size=(3, 4)) + 0.6 * rng.normal(size=(10, 4))
-
-
 def test_the_budget_counts_these_tests():
-    assert TESTS["particle_filter"] == len(CASES) + len(FLAT) + 1
+    assert TESTS["particle_filter"] == len(CASES)
 
 
 # ---- mutants ----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Sparse factors on the ladder: enumeration, prior recovery, Geweke, the two ways to new features.
+"""Sparse factors beyond the ladder: more enumeration, the moves by themselves, known sources.
 
 The oracle (``sparse_oracle``) integrates the amounts by quadrature, and the comparison is given
 K ≤ cap, as in ``test_enumeration``.  Broken variants must fail the same checks.
@@ -16,7 +16,6 @@ import pytest
 from oracles import PriorSpec
 from scipy import stats
 from sparse_oracle import enumerate_sparse, half_nodes, shapes
-from statistical import test_prior_recovery as flat
 from statistical.budget import (
     TESTS,
     alarms,
@@ -26,14 +25,10 @@ from statistical.budget import (
     pooled,
 )
 from statistical.mutants import mutate
-from statistical.test_enumeration import library_prior
-from statistical.test_geweke import simulate_prior, simulate_sigma
+from statistical.stories import library_prior
 
 import thali
-from thali.data import Data
 from thali.kernels.collapsed_rows import Law
-from thali.model import Model
-from thali.starts import Start
 
 KERNEL = "thali.kernels.sparse_factor"
 SIGMA_X, SIGMA_A = 0.7, 0.8
@@ -55,24 +50,10 @@ class Case:
         return np.array(TWO if self.rows == 2 else THREE)
 
 
-PRIORS = {
-    "ibp": PriorSpec("ibp", 0.8),
-    "two_parameter": PriorSpec("two_parameter", 0.6, beta=2.5),
-    "finite": PriorSpec("finite", 1.5, n_features=2),
+CASES = {  # beyond those of the ladder
+    "ibp laplace": Case(PriorSpec("ibp", 0.8), "laplace", "integrated"),
+    "three rows": Case(PriorSpec("finite", 1.5, n_features=1), "laplace", "integrated", 1, 3),
 }
-CASES = {
-    f"{kind} {slab} {way}": Case(spec, slab, way)
-    for kind, spec in PRIORS.items()
-    for slab in ("laplace", "gaussian")
-    for way in ("integrated", "slice")
-}
-QUICK = [
-    "ibp laplace integrated",
-    "finite gaussian integrated",
-    "two_parameter laplace slice",
-    "three rows",
-]
-CASES["three rows"] = Case(PriorSpec("finite", 1.5, n_features=1), "laplace", "integrated", 1, 3)
 
 
 @cache
@@ -113,7 +94,7 @@ def check(case, seed, sweeps, chains=2, likelihood=thali.SparseFactor):
     return found
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", CASES)
 def test_sampler_agrees_with_enumeration(name, seed):
     judge("sparse_enumeration", check(CASES[name], seed, sweeps=1500))
 
@@ -125,151 +106,12 @@ def test_sampler_agrees_with_enumeration_closely(name, seed):
 
 
 def test_the_enumeration_has_converged():
-    case = CASES["ibp laplace integrated"]
+    case = CASES["ibp laplace"]
     fine = enumerate_sparse(case.prior, case.X, SIGMA_X, SIGMA_A, case.slab, case.cap, points=6)
     coarse = exact_answer(case)
     assert coarse.evidence == pytest.approx(fine.evidence, rel=1e-5)
     np.testing.assert_allclose(coarse.k_probabilities, fine.k_probabilities, atol=1e-5)
     np.testing.assert_allclose(coarse.shapes, fine.shapes, atol=1e-5)
-
-
-# ---- prior recovery -----------------------------------------------------------------------------
-QUICK_FLAT = ["ibp α=3", "finite α=3"]
-FLAT = {
-    "ibp α=3": ("laplace", "integrated"),
-    "two_parameter β=2.5 α=1": ("gaussian", "integrated"),
-    "finite α=3": ("laplace", "integrated"),
-    "ibp α~Gamma": ("laplace", "slice"),
-}
-
-
-def flat_p_values(name, seed, sweeps, chains=2):
-    """The law of Z as the prior has it, and E|s|, E min(s², 4) of entries in use."""
-    spec, (slab, way) = flat.CASES[name], FLAT[name]
-    model = thali.LatentFeatures(
-        library_prior(spec),
-        thali.SparseFactor(slab, sigma_x=1e3, sigma_a=1e-3),
-        thali.UncollapsedGibbs(sweeps, 0, chains=chains, init="prior", new_features=way),
-        random_state=seed,
-        progress=False,
-    ).fit(np.random.default_rng(0).normal(size=(flat.N, flat.D)))
-    draws = list(model.draws())
-    takers = np.array([np.bincount(d.Z.sum(axis=0), minlength=flat.N + 1)[1:] for d in draws])
-    takers = takers.reshape(chains, sweeps, flat.N)
-    found = flat.p_values(spec, model.history_["n_features"], takers, model.history_["alpha"])
-    amounts = [np.abs(d.parameters["S"][d.Z]) for d in draws]
-    mean = {"laplace": (1.0, 2.0 - 10.0 * np.exp(-2.0)), "gaussian": (np.sqrt(2 / np.pi), None)}
-    first, second = mean[slab]
-    series = np.array([(s - first).sum() for s in amounts]).reshape(chains, sweeps)
-    found["E|s|"] = p_value_of_mean(series, 0.0)
-    if second is not None:
-        truth = second + 4.0 * np.exp(-2.0)  # E min(s², 4) under Laplace(1)
-        series = np.array([(np.minimum(s**2, 4.0) - truth).sum() for s in amounts])
-        found["E min(s², 4)"] = p_value_of_mean(series.reshape(chains, sweeps), 0.0)
-    return found
-
-
-@pytest.mark.parametrize("name", QUICK_FLAT)
-def test_a_flat_likelihood_gives_back_the_prior(name, seed):
-    judge("sparse_prior_recovery", flat_p_values(name, seed, sweeps=1500))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FLAT)
-def test_a_flat_likelihood_gives_back_the_prior_closely(name, seed):
-    judge("sparse_prior_recovery", flat_p_values(name, seed, sweeps=10_000))
-
-
-# ---- Geweke -------------------------------------------------------------------------------------
-LAWS = (4.0, 3.0), (4.0, 6.0)  # of σ_x² and σ_a²: InverseGamma(shape, scale)
-ALPHA = (2.0, 2.0)
-QUICK_JOINT = ["ibp laplace integrated"]
-JOINT = {
-    "ibp laplace integrated": (PriorSpec("ibp", ALPHA), "laplace", "integrated"),
-    "finite gaussian integrated": (
-        PriorSpec("finite", ALPHA, n_features=3),
-        "gaussian",
-        "integrated",
-    ),
-    "two_parameter laplace slice": (
-        PriorSpec("two_parameter", ALPHA, beta=2.5),
-        "laplace",
-        "slice",
-    ),
-}
-N, D = 3, 2
-
-
-def statistics(Z, S, A, alpha, sigma_x, sigma_a, X):
-    """Functions of one joint draw, of the features only through their class."""
-    K = Z.shape[1]
-    gram = Z.astype(float) @ Z.T
-    s = np.abs(S[Z != 0])
-    return {
-        "K": K,
-        "K²": K**2,
-        "ΣZ": np.trace(gram),
-        "shared": gram.sum() - np.trace(gram),
-        "α": alpha,
-        "αK": alpha * K,
-        "log σ_x": np.log(sigma_x),
-        "log σ_a": np.log(sigma_a),
-        "K log σ_a": K * np.log(sigma_a),
-        "Σ|s|": s.sum(),
-        "Σ min(s², 4)": np.minimum(s**2, 4.0).sum(),
-        "Σ (a/σ_a)²": np.square(A / sigma_a).sum(),
-        "log mean X²": np.log(np.mean(X**2)),
-        "K log mean X²": K * np.log(np.mean(X**2)),
-        "|W| log mean X²": s.sum() * np.log(np.mean(X**2)),
-    }
-
-
-def forward(rng, spec, slab):
-    """One joint draw from the stories."""
-    alpha, Z = simulate_prior(rng, spec, N)
-    Z = Z[:, Z.any(axis=0)]
-    sigma_x, sigma_a = (simulate_sigma(rng, law) for law in LAWS)
-    S = Z * (rng.laplace(size=Z.shape) if slab == "laplace" else rng.normal(size=Z.shape))
-    A = sigma_a * rng.normal(size=(Z.shape[1], D))
-    return Z, S, A, alpha, sigma_x, sigma_a, S @ A + sigma_x * rng.normal(size=(N, D))
-
-
-def successive(rng, spec, slab, way, draws, likelihood=thali.SparseFactor):
-    laws = [thali.InverseGamma(*law) for law in LAWS]
-    model = Model(library_prior(spec), likelihood(slab, *laws))
-    engine = thali.UncollapsedGibbs(new_features=way)
-    Z, S, A, alpha, sigma_x, sigma_a, X = forward(rng, spec, slab)
-    hyper = {**model.prior.start(), "alpha": alpha, "sigma_x": sigma_x, "sigma_a": sigma_a}
-    begun = Start("joint", Z.astype(bool), hyper, parameters={"A": A, "S": S.astype(float)})
-    state = engine.begin(rng, model, Data.validate(X), begun)
-    for _ in range(draws):
-        A, S, h = state.parameters["A"], state.parameters["S"], state.hyper
-        X = (state.bits * S) @ A + h["sigma_x"] * rng.normal(size=(N, D))
-        engine.step(rng, model, Data.validate(X), state)
-        A, S, h = state.parameters["A"], state.parameters["S"], state.hyper
-        yield statistics(state.bits, S, A, h["alpha"], h["sigma_x"], h["sigma_a"], X)
-
-
-def geweke_p_values(seed, name, draws, likelihood=thali.SparseFactor):
-    spec, slab, way = JOINT[name]
-    first, second = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2))
-    ours = [statistics(*forward(first, spec, slab)) for _ in range(draws)]
-    chain = list(successive(second, spec, slab, way, draws, likelihood))
-    return {
-        key: p_value_of_difference([d[key] for d in ours], [d[key] for d in chain])
-        for key in ours[0]
-    }
-
-
-@pytest.mark.parametrize("name", QUICK_JOINT)
-def test_engine_and_forward_simulation_agree(name, seed):
-    judge("sparse_geweke", geweke_p_values(seed, name, draws=2500))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", JOINT)
-def test_engine_and_forward_simulation_agree_closely(name, seed):
-    judge("sparse_geweke", geweke_p_values(seed, name, draws=40_000))
 
 
 # ---- the two ways to new features ---------------------------------------------------------------
@@ -411,9 +253,7 @@ def test_enumeration_catches_a_broken_kernel(name, tmp_path, monkeypatch, seed):
 
 
 def test_the_budget_counts_these_tests():
-    assert TESTS["sparse_enumeration"] == len(QUICK) + len(CASES)
-    assert TESTS["sparse_prior_recovery"] == len(QUICK_FLAT) + len(FLAT)
-    assert TESTS["sparse_geweke"] == len(QUICK_JOINT) + len(JOINT)
+    assert TESTS["sparse_enumeration"] == 2 * len(CASES)
     assert TESTS["sparse_agreement"] == 1
     assert TESTS["sparse_moves"] == 2 + 4
 

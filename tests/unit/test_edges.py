@@ -9,6 +9,8 @@ from sklearn.exceptions import NotFittedError
 
 import thali
 from thali import storage
+from thali.data import Data
+from thali.model import Model
 
 QUICK = thali.CollapsedGibbs(sweeps=12, chains=2)
 
@@ -108,3 +110,48 @@ def test_a_failing_checkpoint_leaves_no_thread_at_work(X, tmp_path, monkeypatch)
 def test_wrong_arguments_are_named(X, settings, fit, words):
     with pytest.raises((TypeError, ValueError), match=words):
         thali.LatentFeatures(engine=QUICK, **settings).fit(X, **fit)
+
+
+# ---- next to no noise ---------------------------------------------------------------------------
+@pytest.mark.parametrize("sigma_x", [1e-3, 1e-4, 1e-5, 2e-6])
+@pytest.mark.parametrize("moves", [0, 2])
+@pytest.mark.parametrize("gaps", [0, 3])
+def test_nearly_equal_columns_with_hardly_any_noise_neither_hang_nor_fail(sigma_x, moves, gaps):
+    rng = np.random.default_rng(0)
+    Z = rng.random((20, 4)) < 0.5
+    Z = np.column_stack([Z, Z[:, 0]])
+    Z[3, 4] ^= True
+    X = Z @ rng.standard_normal((5, 6))
+    X[:gaps, 0] = np.nan
+    engine = thali.CollapsedGibbs(sweeps=60, chains=1, init=Z, moves=moves)
+    likelihood = thali.LinearGaussian(sigma_x, 1.0)
+    model = thali.LatentFeatures(thali.IBP(2.0), likelihood, engine, random_state=0).fit(X)
+    fixed = Model(thali.IBP(2.0), likelihood)
+    assert model.best_.log_joint == pytest.approx(fixed.log_joint(X, model.best_.Z), rel=1e-9)
+    assert model.n_features_ == 5
+
+
+@pytest.mark.parametrize("law", [thali.Gamma(1, 1), thali.InverseGamma(1, 1e-8), "auto"])
+def test_inferred_noise_of_data_without_any_stays_where_digits_do(law):
+    rng = np.random.default_rng(0)
+    Z = rng.random((50, 5)) < 0.4
+    X = Z @ rng.standard_normal((5, 10))
+    engine = thali.CollapsedGibbs(sweeps=100, chains=1, init="ica")
+    likelihood = thali.LinearGaussian(law, 1.0)
+    model = thali.LatentFeatures(thali.IBP(), likelihood, engine, random_state=0).fit(X)
+    assert model.n_features_ == 5
+    assert model.sigma_x_ >= 1e-4
+
+
+def test_the_rank_of_data_without_noise_is_not_that_of_its_rounding_errors(rng):
+    from thali.starts.ica import signal_rank
+
+    X = (rng.random((600, 5)) < 0.4) @ rng.standard_normal((5, 60))
+    assert signal_rank(Data.validate(X)) == 5
+
+
+def test_an_alpha_beyond_all_bounds_is_named(rng):
+    engine = thali.CollapsedGibbs(sweeps=5, chains=1, init="empty")
+    model = thali.LatentFeatures(thali.IBP(1e6), engine=engine)
+    with pytest.raises(ValueError, match=r"With alpha=1e\+06 the prior gives a row more than"):
+        model.fit(rng.standard_normal((10, 3)))

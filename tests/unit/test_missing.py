@@ -13,7 +13,7 @@ from unit.test_predictive import brute_force
 import thali
 from thali import predictive
 from thali.data import Data
-from thali.missing import complete, first_guess, patterns
+from thali.missing import first_guess, patterns
 from thali.model import Model
 
 SIGMA_X, SIGMA_A = 0.7, 1.1
@@ -97,7 +97,8 @@ def test_completing_draws_from_the_right_law(rng):
     X = np.full((2000, 2), np.nan)
     X[0] = 5.0
     Z, A = rng.random((2000, 1)) < 0.5, np.array([[3.0, -1.0]])
-    filled = complete(rng, Data.validate(X), Z, A, 0.5)
+    likelihood = thali.LinearGaussian(sigma_x=0.5, sigma_a=1.0)
+    filled = likelihood.complete(rng, Data.validate(X), Z, {"A": A}).X
     assert np.array_equal(filled[0], X[0])
     scaled = ((filled - Z @ A) / 0.5)[1:].ravel()
     assert stats.kstest(scaled, "norm").pvalue > 1e-6
@@ -129,9 +130,9 @@ def test_features_and_missing_entries_are_the_conditional_normal_law(rng):
         means[~seen, d] = gone @ mean[:, 0]
         variances[~seen, d] = SIGMA_X**2 + np.einsum("nk,kl,nl->n", gone, cov, gone)
     missing = np.isnan(X)
-    mean, variance = LIKELIHOOD.missing_entries(X, Z)
-    assert np.allclose(mean, means[missing], atol=1e-9)
-    assert np.allclose(variance, variances[missing], atol=1e-9)
+    law = LIKELIHOOD.missing_entries(X, Z)
+    assert np.allclose(law.mean, means[missing], atol=1e-9)
+    assert np.allclose(law.variance, variances[missing], atol=1e-9)
 
 
 def test_draws_of_features_have_the_right_moments(rng):
@@ -280,7 +281,7 @@ def test_imputation_is_the_mixture_over_draws(rng):
     for draw in model.draws():
         likelihood = thali.LinearGaussian(sigma_x=draw.sigma_x, sigma_a=draw.sigma_a)
         parts.append(likelihood.missing_entries(X - model.mean_, draw.Z))
-    means, variances = (np.array(part) for part in zip(*parts, strict=True))
+    means, variances = (np.array([getattr(p, k) for p in parts]) for k in ("mean", "variance"))
     shift = np.broadcast_to(model.mean_, X.shape)[missing]
     filled, std = model.impute(return_std=True)
     assert np.allclose(filled[~missing], X[~missing], rtol=1e-14)

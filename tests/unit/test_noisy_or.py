@@ -14,6 +14,7 @@ from thali.data import Data
 from thali.evaluation import autocorrelation, match_assignments
 from thali.kernels import noisy_or as kernel
 from thali.kernels.bit_prior import BitPrior
+from thali.likelihoods.base import Place
 from thali.likelihoods.noisy_or import codes
 from thali.model import Model
 from thali.starts import NAMED
@@ -54,7 +55,7 @@ def accepted(rng, log_ratio):
 def test_densities_are_those_of_the_definition(small):
     X, Z, Y = small
     likelihood = thali.NoisyOr(**RATES)
-    value = likelihood.log_density(Data(X), Z, {"A": Y}, RATES)
+    value = likelihood.log_density(Place(Data(X), Z, {"A": Y}, RATES))
     assert value == pytest.approx(log_joint(X, Z, Y), abs=1e-10)
     C = Z.astype(int) @ Y
     entries = [oracles.noisy_or_entry(int(x), c, 0.03, 0.8) for x, c in zip(X.flat, C.flat)]  # noqa: B905

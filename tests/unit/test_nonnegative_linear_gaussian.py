@@ -15,6 +15,7 @@ import thali
 from thali.data import Data
 from thali.evaluation import match_assignments
 from thali.kernels import nonnegative_features as kernel
+from thali.likelihoods.base import Place
 from thali.structures import FeatureTables
 
 SCALES = [(0.6, 0.9), (0.05, 2.0), (3.0, 0.1)]
@@ -33,7 +34,7 @@ def test_densities_are_scipys(sigma_x, sigma_a, rng):
     given = stats.norm.logpdf(X, Z @ A, sigma_x).sum()
     prior = stats.halfnorm.logpdf(A, scale=sigma_a).sum()
     assert likelihood.log_likelihood(X, Z, A) == pytest.approx(given, rel=1e-12)
-    found = likelihood.log_density(Data(X), Z, {"A": A}, hyper_of(sigma_x, sigma_a))
+    found = likelihood.log_density(Place(Data(X), Z, {"A": A}, hyper_of(sigma_x, sigma_a)))
     assert found == pytest.approx(given + prior, rel=1e-12)
 
 
@@ -118,10 +119,10 @@ def test_the_judgement_is_exact_for_one_feature_and_low_for_two(rng):
         Z = np.ones((5, k), np.uint8)
         Z[: k - 1, 0] = 0
         exact = nonnegative_oracles.log_likelihood_by_orthant(X, Z, sigma_x, sigma_a)
-        parameters, judged = {"A": np.ones((k, 2))}, []
+        place, judged = Place(Data(X), Z, {"A": np.ones((k, 2))}, hyper), []
         for _ in range(300):
-            judged.append(likelihood.judge(rng, Data(X), Z, parameters, hyper))
-            parameters, _ = likelihood.update_parameters(rng, Data(X), Z, parameters, hyper, True)
+            judged.append(likelihood.judge(rng, place))
+            likelihood.update_parameters(rng, place, hold=True)
         if k == 1:
             assert judged == pytest.approx([exact] * 300, abs=1e-8)
         else:
@@ -137,7 +138,8 @@ def test_the_judgement_does_not_depend_on_the_unit(rng):
         A = np.abs(rng.normal(size=(k, 3)))
         one, other = (
             thali.NonnegativeLinearGaussian().judge(
-                np.random.default_rng(0), Data(u * X), Z, {"A": u * A}, hyper_of(0.5 * u, 1.5 * u)
+                np.random.default_rng(0),
+                Place(Data(u * X), Z, {"A": u * A}, hyper_of(0.5 * u, 1.5 * u)),
             )
             for u in (1.0, unit)
         )
@@ -155,7 +157,9 @@ def test_own_dishes_keep_the_books(capacity, rng):
         Z[:4, 0] = Z[5, 1] = Z[6, 2] = 1
         A = np.abs(rng.normal(size=(3, 2)))
         m = Z.sum(axis=0, dtype=np.int64)
-        new, parameters = likelihood.update_own(rng, Data(X), Z, {"A": A}, hyper, tables, m)
+        place = Place(Data(X), Z, {"A": A}, hyper)
+        likelihood.update_own(rng, place, tables, m)
+        new, parameters = place.bits, place.parameters
         assert new.dtype == np.uint8
         assert (new.sum(axis=0) >= 1).all()
         assert np.array_equal(new[:, 0], Z[:, 0])  # shared by others: not touched
@@ -221,7 +225,7 @@ def test_the_log_joint_of_a_draw_is_its_density():
     prior, likelihood = thali.IBP(1.0), thali.NonnegativeLinearGaussian(0.3, 1.0)
     model = thali.LatentFeatures(prior, likelihood, engine, random_state=0).fit(data.X)
     for draw in model.draws():
-        density = likelihood.log_density(data, draw.Z, {"A": draw.A}, draw.hyper)
+        density = likelihood.log_density(Place(data, draw.Z, {"A": draw.A}, draw.hyper))
         assert draw.log_joint == pytest.approx(density + prior.log_prob(draw.Z), rel=1e-10)
 
 

@@ -83,7 +83,22 @@ def test_density_integrates_to_one():
     assert np.isclose(np.exp(logs).sum() * (grid[1] - grid[0]), 1.0, atol=1e-6)
 
 
-def test_beyond_ten_features_the_density_is_a_lower_bound_and_close(seed):
+def sum_over_all(model, X, Z, x):
+    """P(z = 1 | x) and log p(x) by the sum over all 2^K rows, new dishes up to two."""
+    n, k = Z.shape
+    tables = model.prior.tables(n + 1)
+    odds, rate = tables.log_odds[Z.sum(axis=0)], np.exp(tables.new_log_weight)
+    form = model.likelihood.rows(X, Z)
+    rows = np.array(list(itertools.product([0.0, 1.0], repeat=k)))
+    logs = rows @ odds - np.logaddexp(0.0, odds).sum() - rate
+    for i, z in enumerate(rows):
+        new = [j * np.log(rate) - gammaln(j + 1) + form.log_density(x, z, j) for j in range(3)]
+        logs[i] += logsumexp(new)
+    total = logsumexp(logs)
+    return np.exp(logs - total) @ rows, total
+
+
+def test_beyond_ten_features_the_density_is_close(seed):
     rng = np.random.default_rng(seed)
     k = 14
     model = Model(thali.IBP(alpha=3.0), thali.LinearGaussian(sigma_x=0.3, sigma_a=1.0))
@@ -94,15 +109,30 @@ def test_beyond_ten_features_the_density_is_a_lower_bound_and_close(seed):
     z = rng.random(k) < 0.4
     x = z @ A + 0.3 * rng.standard_normal(30)
     marginals, logs = predictive.rows(model, Data(X), Z, x[None])
-    odds = model.prior.tables(61).log_odds[Z.sum(axis=0)]
-    form = model.likelihood.rows(X, Z)
-    rate = np.exp(model.prior.tables(61).new_log_weight)
-    total = -np.inf
-    for bits in itertools.product([0, 1], repeat=k):
-        bits = np.array(bits, float)
-        prior = (bits * odds - np.logaddexp(0.0, odds)).sum() - rate
-        new = [j * np.log(rate) - gammaln(j + 1) + form.log_density(x, bits, j) for j in range(3)]
-        total = np.logaddexp(total, prior + logsumexp(new))
-    assert logs[0] <= total + 1e-6
-    assert logs[0] > total - 1e-3
+    _, total = sum_over_all(model, X, Z, x)
+    assert logs[0] == pytest.approx(total, abs=1e-3)
     assert np.array_equal(marginals[0] > 0.5, z)
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_beyond_ten_features_doubtful_bits_keep_their_doubt(gaps, rng):
+    """Large noise: against the sum over all rows; and of nothing observed, against the prior."""
+    k, n = 13, 40
+    model = Model(thali.IBP(alpha=3.0), thali.LinearGaussian(sigma_x=3.0, sigma_a=1.0))
+    Z = rng.random((n, k)) < 0.3
+    Z[0] = True
+    A = rng.standard_normal((k, 6))
+    X = Z @ A + 3.0 * rng.standard_normal((n, 6))
+    if gaps:
+        X[3, 2] = X[5, 0] = np.nan
+    x = 3.0 * rng.standard_normal(6)
+    rows = np.array([x, np.full(6, np.nan)])
+    marginals, logs = predictive.rows(model, Data.validate(X), Z, rows)
+    odds = model.prior.tables(n + 1).log_odds[Z.sum(axis=0)]
+    assert np.allclose(marginals[1], 1.0 / (1.0 + np.exp(-odds)))
+    assert logs[1] == pytest.approx(0.0, abs=1e-9)
+    if not gaps:
+        expected, total = sum_over_all(model, X, Z, x)
+        assert np.allclose(marginals[0], expected, atol=0.05)
+        assert logs[0] == pytest.approx(total, abs=0.1)
+        assert (np.abs(marginals[0] - 0.5) < 0.499).all()

@@ -22,6 +22,7 @@ from thali.kernels.sparse_factor import (
     propose_weight,
     turn_entries,
 )
+from thali.likelihoods.base import Place
 from thali.model import Model
 from thali.starts import NAMED, given_start
 
@@ -173,9 +174,9 @@ def normal_log_density(X, W, sigma_x, sigma_a):
 def test_the_reported_log_density_has_the_features_integrated_out(slab, rng):
     Z, S, A, data = some_state(rng, n=7, k=2, d=3)
     likelihood = thali.SparseFactor(slab, sigma_x=0.5, sigma_a=0.8)
-    found, value = likelihood.update_parameters(
-        rng, data, Z, {"A": A, "S": S}, dict(HYPER), hold=False
-    )
+    place = Place(data, Z, {"A": A, "S": S}, dict(HYPER))
+    value = likelihood.update_parameters(rng, place, hold=False)
+    found = place.parameters
     on = found["S"][Z == 1]
     slab_law = stats.laplace if slab == "laplace" else stats.norm
     wanted = normal_log_density(data.X, found["S"], 0.5, 0.8) + slab_law.logpdf(on).sum()
@@ -191,7 +192,8 @@ def test_the_log_density_is_likelihood_times_priors(rng):
         + stats.norm(0, 0.8).logpdf(A).sum()
         + stats.laplace.logpdf(S[Z == 1]).sum()
     )
-    assert likelihood.log_density(data, Z, {"A": A, "S": S}, HYPER) == pytest.approx(wanted)
+    place = Place(data, Z, {"A": A, "S": S}, HYPER)
+    assert likelihood.log_density(place) == pytest.approx(wanted)
 
 
 def test_an_average_over_amounts_is_the_entrys_evidence(rng):

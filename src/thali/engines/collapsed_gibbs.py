@@ -28,7 +28,6 @@ from thali.engines.chain_settings import ChainSettings
 from thali.likelihoods.base import Collapsed, GaussianRows
 from thali.likelihoods.gaussian_scales import scales_without_features
 from thali.likelihoods.masked_columns import MaskedColumns
-from thali.missing import complete
 from thali.model import Model
 from thali.priors.base import PredictsRow
 from thali.settings import whole_number
@@ -109,7 +108,7 @@ class CollapsedGibbs(ChainSettings, Engine):
             X = data.reduced
             return State(_rows(Z, X), k, hyper, 0, start.hold_sigma, X, data.squares)
         columns = MaskedColumns(data.X, data.patterns)
-        X, _ = _completed(rng, data, Z, hyper, columns)
+        X, _ = _completed(rng, model, data, Z, hyper, columns)
         return State(_rows(Z, X), k, hyper, 0, start.hold_sigma, X, None, columns)
 
     def step(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> Info:
@@ -118,9 +117,16 @@ class CollapsedGibbs(ChainSettings, Engine):
         if state.prior is None:
             state.prior = model.at(hyper).prior
         tables = state.prior.tables(data.n)
-        if self.moves:
-            self._move_columns(rng, data, state, tables)
-        report = self._sweep(rng, data, state, tables)
+        try:
+            if self.moves:
+                self._move_columns(rng, data, state, tables)
+            report = self._sweep(rng, data, state, tables)
+        except (np.linalg.LinAlgError, ZeroDivisionError):
+            raise ValueError(
+                f"Features are nearly equal and the noise sigma_x={hyper['sigma_x']:.3g} is so "
+                f"small beside sigma_a={hyper['sigma_a']:.3g} that double precision cannot tell "
+                "them apart; give a larger sigma_x, or let both be inferred."
+            ) from None
         state.n_features = k = int(report.n_features)
         state.sweep += 1
         counts = counts_from_gram(data.n, state.rows.C[:k, :k])
@@ -139,7 +145,7 @@ class CollapsedGibbs(ChainSettings, Engine):
         )
         if data.mask is not None:
             Z = state.Z
-            state.X, evidence = _completed(rng, data, Z, hyper, state.columns)
+            state.X, evidence = _completed(rng, model, data, Z, hyper, state.columns)
             state.rows.T[:k] = Z.T.astype(float) @ state.X
         state.prior = model.at(hyper).prior
         log_joint = evidence + state.prior.log_prob_counts(counts)
@@ -185,6 +191,12 @@ class CollapsedGibbs(ChainSettings, Engine):
                 state.rows.T[:k] = state.rows.Z[:, :k].T.astype(float) @ state.X
             state.rows, report = kernel.sweep(
                 rng, state.X, state.squares, state.rows, k, law, every
+            )
+        if report.refused >= 0 and tables.new_log_weight > np.log(0.1 * kernel.MOST_NEW):
+            raise ValueError(
+                f"With alpha={hyper['alpha']:.3g} the prior gives a row more than "
+                f"{np.exp(tables.new_log_weight):.3g} features of its own; give a smaller alpha, "
+                "or let it be inferred."
             )
         if report.refused >= 0:
             raise ValueError(
@@ -256,6 +268,7 @@ def _log_binomials(n: int) -> np.ndarray:
 
 def _completed(
     rng: np.random.Generator,
+    model: Model,
     data: Data,
     Z: np.ndarray,
     hyper: dict[str, float],
@@ -266,7 +279,8 @@ def _completed(
     noise = sigma_x * rng.standard_normal((Z.shape[1], data.d))
     A, log_dets, explained = columns.solve(Z, (sigma_x / sigma_a) ** 2, noise)
     evidence = columns.log_evidence(log_dets, explained, Z.shape[1], sigma_x, sigma_a)
-    return complete(rng, data, Z, A, sigma_x), evidence
+    likelihood: Any = model.at(hyper).likelihood
+    return likelihood.complete(rng, data, Z, {"A": A}).X, evidence
 
 
 def _rows(Z: np.ndarray, X: np.ndarray) -> Any:

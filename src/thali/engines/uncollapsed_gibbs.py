@@ -11,13 +11,17 @@ or, with ``new_features="slice"``, bits and own dishes in one: every feature get
 a level s is drawn below the smallest in use, and all unused features with π > s take part with
 parameters from their prior (after Teh, Görür and Ghahramani 2007; exact for any likelihood).
 
+Where entries of X are missing the state holds draws of them: a step is one given the completed
+data, and then draws them afresh given Z and the parameters. The log joint is that of what was
+observed.
+
 Columns are put in a random order before every step: bits are visited in that order, which must not
 depend on the columns' age. Given the parameters the rows cost O(NK(K + D)) through two products.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,7 +29,7 @@ import numpy as np
 from thali.data import Data
 from thali.engines.base import Engine, Info
 from thali.engines.chain_settings import ChainSettings
-from thali.likelihoods.base import Collapsed, GibbsUpdates, JudgesMatrix, Parameters
+from thali.likelihoods.base import Collapsed, GibbsUpdates, JudgesMatrix, Place
 from thali.model import Model
 from thali.priors.base import HasFrequencies, PredictsRow
 from thali.starts import Start
@@ -33,22 +37,11 @@ from thali.structures import counts_from_gram, gram
 
 
 @dataclass
-class State:
-    """What the next step needs: Z, the parameters, the hyperparameters, and the count."""
+class State(Place):
+    """What the next step needs: the place, how many steps led to it, and how long σ is held."""
 
-    bits: np.ndarray  # (N, K) uint8, no empty columns
-    parameters: Parameters
-    hyper: dict[str, float]
     sweep: int = 0
     hold_sigma: int = 0
-
-    @property
-    def Z(self) -> np.ndarray:
-        return self.bits.astype(bool)
-
-    @property
-    def n_features(self) -> int:
-        return self.bits.shape[1]
 
 
 @dataclass(frozen=True)
@@ -68,6 +61,7 @@ class UncollapsedGibbs(ChainSettings, Engine):
 
     needs_prior: ClassVar[tuple[type, ...]] = (PredictsRow, HasFrequencies)
     needs_likelihood: ClassVar[tuple[type, ...]] = (GibbsUpdates,)
+    masked: ClassVar[bool] = True
     kind: ClassVar[str] = "draws"
 
     def __post_init__(self) -> None:
@@ -87,23 +81,32 @@ class UncollapsedGibbs(ChainSettings, Engine):
         parameters = likelihood.new_parameters(rng, data, Z.shape[1], hyper)
         for name, value in start.parameters.items():
             parameters[name] = np.take(value, used, axis=likelihood.axes[name])
+        state = State(data, Z, parameters, hyper, 0, start.hold_sigma)
+        if data.mask is not None and not start.parameters:
+            state.data = likelihood.guess(data)
+        else:
+            complete(rng, model, data, state)
         for _ in range(1 if start.parameters else likelihood.settling):
-            parameters, _ = likelihood.update_parameters(rng, data, Z, parameters, hyper, hold=True)
-        return State(Z, parameters, hyper, 0, start.hold_sigma)
+            likelihood.update_parameters(rng, state, hold=True)
+            complete(rng, model, data, state)
+        return state
 
     def step(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> Info:
-        """Bits, own dishes, parameters, hyperparameters."""
+        """Bits, own dishes, parameters, missing entries, hyperparameters."""
         likelihood: Any = model.likelihood
         hyper = state.hyper
+        if data.mask is None:
+            state.data = data
         self._select(model, state, rng.permutation(state.n_features))
         if self.new_features == "slice":
-            self._slice(rng, model, data, state)
+            self._slice(rng, model, state)
         else:
-            self._bits_then_own(rng, model, data, state)
+            self._bits_then_own(rng, model, state)
         hold = state.sweep < state.hold_sigma
-        state.parameters, log_density = likelihood.update_parameters(
-            rng, data, state.bits, state.parameters, hyper, hold
-        )
+        log_density = likelihood.update_parameters(rng, state, hold)
+        if data.mask is not None:
+            log_density = log_density_of_observed(model, data, state)
+            complete(rng, model, data, state)
         counts = counts_from_gram(data.n, gram(state.bits))
         model.prior.resample(rng, hyper, counts)
         state.sweep += 1
@@ -113,36 +116,38 @@ class UncollapsedGibbs(ChainSettings, Engine):
     def level(
         self, rng: np.random.Generator, model: Model, data: Data, state: State, info: Info
     ) -> float:
-        """The log joint with parameters integrated out, as well as the likelihood can tell."""
-        likelihood = model.likelihood
-        if not isinstance(likelihood, JudgesMatrix):
+        """The log joint with parameters integrated out, as well as the likelihood can tell.
+
+        Drawn entries are judged along with the rest, and their own density taken off again.
+        """
+        if not isinstance(model.likelihood, JudgesMatrix):
             return info.log_joint
+        likelihood: Any = model.likelihood
         counts = counts_from_gram(data.n, gram(state.bits))
         log_prior = model.at(state.hyper).prior.log_prob_counts(counts)
-        judged = likelihood.judge(rng, data, state.bits, state.parameters, state.hyper)
+        judged = likelihood.judge(rng, state)
+        if data.mask is not None:
+            judged += likelihood.log_density(replace(state, data=data))
+            judged -= likelihood.log_density(state)
         return judged + log_prior
 
-    def _bits_then_own(
-        self, rng: np.random.Generator, model: Model, data: Data, state: State
-    ) -> None:
+    def _bits_then_own(self, rng: np.random.Generator, model: Model, state: State) -> None:
         from thali.kernels.bit_prior import BitPrior
 
         likelihood: Any = model.likelihood
         prior: Any = model.at(state.hyper).prior
-        tables = prior.tables(data.n)
+        tables = prior.tables(state.data.n)
         m = state.bits.sum(axis=0, dtype=np.int64)
-        bits = BitPrior(tables.log_odds, m, np.zeros(0))
-        work = likelihood.update_bits(rng, data, state.bits, state.parameters, state.hyper, bits)
-        state.bits, state.parameters = likelihood.update_own(
-            rng, data, state.bits, state.parameters, state.hyper, tables, work
-        )
+        work = likelihood.update_bits(rng, state, BitPrior(tables.log_odds, m, np.zeros(0)))
+        likelihood.update_own(rng, state, tables, work)
 
-    def _slice(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> None:
+    def _slice(self, rng: np.random.Generator, model: Model, state: State) -> None:
         """Frequencies, level, unused features above it, all bits; then the unused ones go."""
         from thali.kernels.bit_prior import BitPrior
 
         likelihood: Any = model.likelihood
         prior: Any = model.at(state.hyper).prior
+        data = state.data
         m = state.bits.sum(axis=0, dtype=np.int64)
         used = prior.used_frequencies(rng, data.n, m)
         level = (1.0 - rng.random()) * used.min(initial=1.0)
@@ -158,7 +163,7 @@ class UncollapsedGibbs(ChainSettings, Engine):
         order = rng.permutation(len(pi))
         self._select(model, state, order)
         bits = BitPrior(np.zeros(0), state.bits.sum(axis=0, dtype=np.int64), pi[order])
-        likelihood.update_bits(rng, data, state.bits, state.parameters, state.hyper, bits)
+        likelihood.update_bits(rng, state, bits)
         self._select(model, state, np.flatnonzero(state.bits.any(axis=0)))
 
     def _select(self, model: Model, state: State, order: np.ndarray) -> None:
@@ -179,12 +184,30 @@ class UncollapsedGibbs(ChainSettings, Engine):
 
     def freeze(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """The state as arrays and plain values."""
-        arrays = {"Z": np.packbits(state.bits, axis=0), **state.parameters}
+        arrays = {"Z": np.packbits(state.bits, axis=0), "X": state.data.X, **state.parameters}
         numbers = {"hyper": dict(state.hyper), "sweep": state.sweep, "hold": state.hold_sigma}
         return arrays, numbers
 
     def thaw(self, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]) -> State:
         """The state that ``freeze`` saved."""
         bits = np.ascontiguousarray(np.unpackbits(arrays["Z"], axis=0, count=data.n))
-        parameters = {name: value for name, value in arrays.items() if name != "Z"}
-        return State(bits, parameters, dict(numbers["hyper"]), numbers["sweep"], numbers["hold"])
+        parameters = {name: value for name, value in arrays.items() if name not in ("Z", "X")}
+        at = data if data.mask is None else Data(arrays["X"])
+        hyper = dict(numbers["hyper"])
+        return State(at, bits, parameters, hyper, numbers["sweep"], numbers["hold"])
+
+
+def complete(rng: np.random.Generator, model: Model, data: Data, state: State) -> None:
+    """Draw the missing entries of ``data``, if there are any, given Z and the parameters."""
+    if data.mask is not None:
+        likelihood: Any = model.at(state.hyper).likelihood
+        state.data = likelihood.complete(rng, data, state.bits, state.parameters)
+
+
+def log_density_of_observed(model: Model, data: Data, state: State) -> float:
+    """log P(X | Z) or log P(X, parameters | Z), as ``update_parameters`` has it."""
+    if isinstance(model.likelihood, Collapsed):
+        fixed: Any = model.at(state.hyper).likelihood
+        return float(fixed.log_marginal(data.X, state.bits))
+    likelihood: Any = model.likelihood
+    return float(likelihood.log_density(replace(state, data=data)))

@@ -1,10 +1,10 @@
 r"""Held-out entries: hide some of X, fit the rest, and ask how well what was hidden is predicted.
 
-Given a draw's Z, A and σ_x the hidden entries h are independent, x_h ~ N(z_n a_d, σ_x²), so with S
-draws of the posterior given the entries that were left
+Given a draw's Z, parameters and scales the hidden entries h are independent (x_h ~ N(z_n a_d, σ_x²)
+under the linear-Gaussian likelihood), so with S draws of the posterior given what was left
 
-    mean over h of  log (1/S) Σ_s N(x_h | draw s)       each entry by itself: the reported number
-    log (1/S) Σ_s ∏_h N(x_h | draw s)                   all of them jointly
+    mean over h of  log (1/S) Σ_s p(x_h | draw s)       each entry by itself: the reported number
+    log (1/S) Σ_s ∏_h p(x_h | draw s)                   all of them jointly
 
 The first is an average of marginal predictive densities; the second is one density of very many
 dimensions, in which a single draw outweighs the rest, so that it needs far more draws to settle.
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from thali.data import as_matrix
+from thali.model import Model
 
 if TYPE_CHECKING:
     from thali.estimators import LatentFeatures
@@ -57,6 +58,11 @@ class Holdout:
     values: np.ndarray
     where: str
 
+    @property
+    def where_hidden(self) -> tuple[np.ndarray, np.ndarray]:
+        """The places of the hidden entries, as an index into X."""
+        return self.rows, self.columns
+
     def log_predictive(self, model: LatentFeatures, *, joint: bool = False) -> float:
         """Mean over hidden entries of the log predictive density of each, averaged over draws.
 
@@ -64,11 +70,14 @@ class Holdout:
         not a mean): the log of the mean over draws of the product over entries.
         """
         self._check(model)
+        values = self.values - np.broadcast_to(model.mean_, self.mask.shape)[self.where_hidden]
+        parts = Model(model.prior_, model.likelihood_)
         logs = []
         for draw in model.draws(DRAWS):
-            mean = (draw.Z.astype(float) @ draw.A + model.mean_)[self.rows, self.columns]
-            deviation = (self.values - mean) / draw.sigma_x
-            logs.append(-0.5 * np.log(2.0 * np.pi * draw.sigma_x**2) - 0.5 * deviation**2)
+            likelihood: Any = parts.at(draw.hyper).likelihood
+            parameters = {"A": draw.A, **draw.parameters}
+            law = likelihood.entries(draw.Z, parameters, self.where_hidden)
+            logs.append(law.log_density(values))
         table = np.array(logs)  # (draws, entries)
         if joint:
             table = table.sum(axis=1, keepdims=True)

@@ -52,6 +52,7 @@ LOST_DIGITS = 3e4  # Σ V² of rows come and gone, in units of rounding, before 
 LAZY = 1e3  # V up to which a row's absence is allowed for and not written into S and G
 MOST_NEW = 1000  # dishes of one row's own, beyond which the scales cannot be meant
 RISKY = 150.0  # V beyond which a row leaves by making S and G afresh without it
+SUNK = 1e6  # and V, own dishes counted, beyond which 1 − zSz has lost too many digits to tell V
 
 
 class Law(NamedTuple):
@@ -91,17 +92,19 @@ def draw_new_dishes(rng, rho, V, r, free, law):
     f(j) = w_j N(x; zμ, σ_x²(V + j/r) I), w_j = e^{j·new_log_weight}/j! or with C(free, j).
     The density rises in V up to V* = ρ/Dσ_x² and then falls, so beyond any j the mass left out
     is at most the prior's tail times its largest remaining value. Summing stops when that is
-    below rounding, or at once when no value of the tail could make the answer other than 0.
+    below rounding, or at once when no value of the tail could make the answer other than 0; beyond
+    ``MOST_NEW`` there is no summing on, and the answer is refused.
     """
     half_d = 0.5 * law.dimensions
     precision = 0.5 / (law.sigma_x * law.sigma_x)
     best_V = rho * precision / half_d
+    V = max(V, 1.0)  # it is, but for rounding
     u = rng.random()
     log_w = 0.0
     top = log_row_density(rho, V, half_d, precision)
     total = 1.0  # Σ f / e^top
     j = 0
-    while free < 0 or j < free:
+    while (free < 0 or j < free) and j <= MOST_NEW:
         room = 1.0 if free < 0 else float(free - j)
         log_w += law.new_log_weight + np.log(room / (j + 1.0))
         V_next = V + (j + 1.0) / r
@@ -162,9 +165,10 @@ def leave(rows, x, z, b, x2, k, r, out, s, h):
                 own += 1
     u, v = out[0], out[1]
     times_bits(rows.S, z, k, u)
-    V = 1.0 / (1.0 - dot_bits(z, u, k))
+    left = 1.0 - dot_bits(z, u, k)
+    V = 1.0 / left if left > 0.0 else np.inf
     shared = V - own / r  # own dishes make V large harmlessly: S hardly changes then
-    if not shared < RISKY:
+    if not (0.0 < shared < RISKY and V < SUNK):
         leave_afresh(rows, x, z, b, k, r)
         times_bits(rows.S, z, k, s)
         times_bits(rows.G, z, k, h)
@@ -259,7 +263,7 @@ def sweep(rng, X, squares, rows, k, law, refresh_every):
         u, v = out[0], out[1]
         # the row's bits, one by one: s = S z, h = G z, q = z S z, c = z b, g = z G z
         stays = c0 != 0.0
-        q = dot_bits(z, s, k)
+        q = max(dot_bits(z, s, k), 0.0)
         c = dot_bits(z, b, k)
         g = dot_bits(z, h, k)
         for i in range(k):
@@ -267,7 +271,7 @@ def sweep(rng, X, squares, rows, k, law, refresh_every):
             if m == 0.0:
                 continue
             sign = -1.0 if z[i] else 1.0
-            q_new = q + 2.0 * sign * s[i] + rows.S[i, i] + c0 * u[i] * u[i]
+            q_new = max(q + 2.0 * sign * s[i] + rows.S[i, i] + c0 * u[i] * u[i], 0.0)
             c_new = c + sign * b[i]
             g_new = g + 2.0 * sign * h[i] + rows.G[i, i] + (2.0 * c1 * v[i] + c2 * u[i]) * u[i]
             V_old = 1.0 + q
@@ -339,16 +343,19 @@ def sweep(rng, X, squares, rows, k, law, refresh_every):
         # the row returns
         times_bits(rows.S, z, k, s)
         times_bits(rows.G, z, k, h)
-        V = 1.0 + dot_bits(z, s, k)
+        V = 1.0 + max(dot_bits(z, s, k), 0.0)
         rho = x2 - 2.0 * dot_bits(z, b, k) + dot_bits(z, h, k)
         for i in range(k):
             h[i] = b[i] - h[i]
             rows.m[i] += z[i]
         rank_one(rows.S, rows.G, s, h, -1.0 / V, 1.0 / V, rho / (V * V), k)
         since += 1
+        sunk = V >= SUNK
         V -= own / r
         lost += V * V if V_left >= RISKY else max(V, V_left) ** 2
-        if V >= RISKY:  # what the row's return cost is mended at once, before it is ever used
+        if (
+            sunk or V >= RISKY
+        ):  # what the row's return cost is mended at once, before it is ever used
             refresh(rows, k, r)
             refreshes += 1
             lost = 0.0

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from thali.kernels.collapsed_rows import LOST_MASS
-from thali.kernels.row_posterior import ENUMERATED
+from thali.kernels.collapsed_rows import LOST_MASS, MOST_NEW
+from thali.kernels.row_posterior import ENUMERATED, count_held
 
 NEGLIGIBLE = 50.0  # nats below the best so far, where 2^10 terms together are below rounding
 
@@ -57,7 +57,7 @@ def dish_mass(rho, V, dims, r, free, law, floor):
     total = 1.0
     log_w = 0.0
     j = 0
-    while free < 0 or j < free:
+    while (free < 0 or j < free) and j <= MOST_NEW:
         room = 1.0 if free < 0 else float(free - j)
         log_w += law.new_log_weight + np.log(room / (j + 1.0))
         extra = (j + 1.0) / r
@@ -171,11 +171,12 @@ def one_row(x, mu, S, group, dims, odds, r, free, law, marginal):
     o = 0.0
     for i in range(k):
         sign = try_flip(walk, i, mu, S, group, rho, V)
-        doubt[i] = -sign * odds[i] - dish_mass(rho, V, dims, r, free, law, -np.inf)
+        doubt[i] = top - sign * odds[i] - dish_mass(rho, V, dims, r, free, law, -np.inf)
         marginal[i] = 0.0
         if walk.z[i]:
             o += odds[i]
             marginal[i] = 1.0
+    doubt -= o  # now what a flip loses of the log weight at the mode
     free_bits = np.argsort(doubt)[: min(k, ENUMERATED)]
     total = 1.0  # Σ e^{weight − top}
     for code in range(1, 1 << len(free_bits)):
@@ -199,7 +200,7 @@ def one_row(x, mu, S, group, dims, odds, r, free, law, marginal):
                 marginal[j] += weight
     for i in range(k):
         marginal[i] /= total
-    return top + np.log(total)
+    return top + np.log(total) + count_held(walk.z, doubt, len(free_bits), marginal)
 
 
 @njit(cache=True, nogil=True)

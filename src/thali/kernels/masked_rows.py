@@ -22,6 +22,7 @@ from thali.kernels.collapsed_rows import (
     LOST_DIGITS,
     MOST_NEW,
     RISKY,
+    SUNK,
     Law,
     Report,
     draw_new_dishes,
@@ -119,7 +120,7 @@ def draw_bits(rng, rows, n, x, x2, k, b, G, s, h, law):
         if m == 0.0:
             continue
         sign = -1.0 if z[i] else 1.0
-        q_new = q + 2.0 * sign * s[i] + rows.S[i, i]
+        q_new = max(q + 2.0 * sign * s[i] + rows.S[i, i], 0.0)
         c_new = c + sign * b[i]
         g_new = g + 2.0 * sign * h[i] + G[i, i]
         log_ratio = (
@@ -230,7 +231,7 @@ def masked_sweep(rng, X, mask, rows, k, law, refresh_every):
             b, y, s, h, out, G = scratch(cap)
         z = rows.Z[n]
         times_bits(rows.S, z, k, s)
-        V = 1.0 + dot_bits(z, s, k)
+        V = 1.0 + max(dot_bits(z, s, k), 0.0)
         # its missing entries, and the row returns
         draw_missing(rng, rows, x, z, k, gone, s, law.sigma_x * np.sqrt(V))
         x2 = project(rows, x, z, k, b, y)
@@ -241,9 +242,12 @@ def masked_sweep(rng, X, mask, rows, k, law, refresh_every):
             rows.m[i] += z[i]
         rank_one(rows.S, rows.G, s, h, -1.0 / V, 1.0 / V, rho / (V * V), k)
         since += 1
+        sunk = V >= SUNK
         V -= new / r
         lost += V * V if V_left >= RISKY else max(V, V_left) ** 2
-        if V >= RISKY:  # what the row's return cost is mended at once, before it is ever used
+        if (
+            sunk or V >= RISKY
+        ):  # what the row's return cost is mended at once, before it is ever used
             refresh(rows, k, r)
             refreshes += 1
             lost = 0.0

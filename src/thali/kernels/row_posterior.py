@@ -3,8 +3,9 @@ r"""The law of a new row's bits, and its predictive density, given features lear
     p(x) = Σ_z P(z) Σ_j P(j) N(x; zμ, σ_x²(1 + z S zᵀ + j/r) I)
 
 For each row a mode is found by single flips; the 2^w rows over the w = min(K, 10) dishes that are
-least certain there are then summed in Gray-code order, the other dishes held at the mode. That is
-exact for K ≤ 10, and a lower bound of p(x) beyond, short by what the held dishes could add.
+least certain there are then summed in Gray-code order, which is exact for K ≤ 10. The other dishes
+count as independent of them and of each other, each with its odds at the mode: exact where they are
+so, as in a row of which nothing was observed, and close where the data leave little doubt.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from thali.kernels.collapsed_rows import LOST_MASS, log_row_density
+from thali.kernels.collapsed_rows import LOST_MASS, MOST_NEW, log_row_density
 
 ENUMERATED = 10
 
@@ -27,7 +28,7 @@ def new_dish_mass(rho, V, r, free, law):
     top = log_row_density(rho, V, half_d, precision)
     total = 1.0
     j = 0
-    while free < 0 or j < free:
+    while (free < 0 or j < free) and j <= MOST_NEW:
         room = 1.0 if free < 0 else float(free - j)
         log_w += law.new_log_weight + np.log(room / (j + 1.0))
         V_next = V + (j + 1.0) / r
@@ -110,6 +111,18 @@ def find_mode(z, b, x2, S, G, odds, r, free, law, s, h):
 
 
 @njit(cache=True, nogil=True)
+def count_held(z, doubt, enumerated, marginal):
+    """Probabilities of all but the least certain bits, by their odds at the mode; and what these
+    add to the log of the sum. ``doubt`` is the log weight lost by a flip there."""
+    added = 0.0
+    for i in np.argsort(doubt)[enumerated:]:
+        other = np.exp(-doubt[i])
+        marginal[i] = (1.0 if z[i] else other) / (1.0 + other)
+        added += np.log1p(other)
+    return added
+
+
+@njit(cache=True, nogil=True)
 def one_row(b, x2, S, G, odds, r, free, law, marginal):
     """Fill ``marginal`` with P(z_k = 1 | x) and return log Σ of the weights."""
     k = len(b)
@@ -177,7 +190,7 @@ def one_row(b, x2, S, G, odds, r, free, law, marginal):
                 marginal[j] += weight
     for i in range(k):
         marginal[i] /= total
-    return top + np.log(total)
+    return top + np.log(total) + count_held(z, doubt, len(free_bits), marginal)
 
 
 @njit(cache=True, nogil=True)

@@ -6,11 +6,13 @@ An engine names the capabilities it needs; a likelihood declares those it has by
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from thali.data import Data
+from thali.likelihoods.entries import EntryLaw
 from thali.structures import FeatureTables
 
 
@@ -76,15 +78,38 @@ class Conditional(FeatureLikelihood):
 Parameters = dict[str, np.ndarray]
 
 
+@dataclass
+class Place:
+    """Where a chain that keeps its parameters is.
+
+    ``data`` are complete: where entries of X are missing they hold draws of them. ``bits`` is Z,
+    (N, K) uint8 without empty columns, and ``hyper`` has a number for each hyperparameter.
+    """
+
+    data: Data
+    bits: np.ndarray
+    parameters: Parameters
+    hyper: dict[str, float]
+
+    @property
+    def Z(self) -> np.ndarray:
+        """The bits as they are recorded."""
+        return self.bits.astype(bool)
+
+    @property
+    def n_features(self) -> int:
+        return self.bits.shape[1]
+
+
 class GibbsUpdates(Conditional):
     """The parameters can be kept and updated by exact steps (uncollapsed Gibbs).
 
     ``axes`` names the parameters that are kept, each with its axis of features: 0, or 1 for those
     that have a row for each row of X, which ``update_bits`` updates along with the bits.
-    Steps are asked of the likelihood as the user gave it (a hyperparameter is a number or a law);
-    ``hyper`` has a number for each. Z is (N, K) uint8 without empty columns, and every step leaves
-    P(Z, parameters | X) invariant. ``settling`` is how many updates of the parameters come before
-    the first step, so that they belong to the Z that a chain begins with.
+    Steps are asked of the likelihood as the user gave it (a hyperparameter is a number or a law),
+    change the place that they are given, and leave P(Z, parameters | X) invariant. ``settling`` is
+    how many updates of the parameters come before the first step, so that they belong to the Z that
+    a chain begins with.
     """
 
     axes: ClassVar[dict[str, int]]
@@ -97,54 +122,29 @@ class GibbsUpdates(Conditional):
         """The parameters of k features, drawn from their prior."""
 
     @abstractmethod
-    def update_bits(
-        self,
-        rng: np.random.Generator,
-        data: Data,
-        Z: np.ndarray,
-        parameters: Parameters,
-        hyper: dict[str, float],
-        bits: Any,
-    ) -> Any:
-        """One pass over all bits given the parameters, in place; ``bits`` is a kernel BitPrior.
+    def update_bits(self, rng: np.random.Generator, place: Place, bits: Any) -> Any:
+        """One pass over all bits given the parameters; ``bits`` is a kernel BitPrior.
 
         What it returns is handed to ``update_own``: products of the data worth making once.
         """
 
     @abstractmethod
     def update_own(
-        self,
-        rng: np.random.Generator,
-        data: Data,
-        Z: np.ndarray,
-        parameters: Parameters,
-        hyper: dict[str, float],
-        tables: FeatureTables,
-        work: Any,
-    ) -> tuple[np.ndarray, Parameters]:
-        """Draw anew the dishes that only one row has; the new Z and its parameters."""
+        self, rng: np.random.Generator, place: Place, tables: FeatureTables, work: Any
+    ) -> None:
+        """Draw anew the dishes that only one row has, and their parameters."""
 
     @abstractmethod
-    def update_parameters(
-        self,
-        rng: np.random.Generator,
-        data: Data,
-        Z: np.ndarray,
-        parameters: Parameters,
-        hyper: dict[str, float],
-        hold: bool,
-    ) -> tuple[Parameters, float]:
-        """Draw scales (in ``hyper``, unless ``hold``) and parameters given Z.
+    def update_parameters(self, rng: np.random.Generator, place: Place, hold: bool) -> float:
+        """Draw scales (unless ``hold``) and parameters given Z.
 
-        Also returns what is added to log P([Z]) in the log joint: log P(X | Z) where the
-        parameters can be integrated out, else ``log_density`` of the new ones.
+        Returns what is added to log P([Z]) in the log joint: log P(X | Z) where the parameters can
+        be integrated out, else ``log_density`` of the new ones.
         """
 
     @abstractmethod
-    def log_density(
-        self, data: Data, Z: np.ndarray, parameters: Parameters, hyper: dict[str, float]
-    ) -> float:
-        """log P(X, parameters | Z)."""
+    def log_density(self, place: Place) -> float:
+        """log P(X, parameters | Z); of the observed entries, where others are NaN."""
 
 
 class JudgesMatrix(FeatureLikelihood):
@@ -155,23 +155,43 @@ class JudgesMatrix(FeatureLikelihood):
     """
 
     @abstractmethod
-    def judge(
-        self,
-        rng: np.random.Generator,
-        data: Data,
-        Z: np.ndarray,
-        parameters: Parameters,
-        hyper: dict[str, float],
-    ) -> float:
+    def judge(self, rng: np.random.Generator, place: Place) -> float:
         """An estimate of log P(X | Z), the parameters being a draw given X and Z."""
 
 
 class Masked(FeatureLikelihood):
     """Entries of X may be missing: NaN in X, to every method, is an entry that was not observed."""
 
+    def guess(self, data: Data) -> Data:
+        """Complete data for starts to look at, a first guess in place of what is missing."""
+        return data.filled
+
     @abstractmethod
-    def missing_entries(self, X: Any, Z: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance of each missing entry given Z and what was observed, row by row."""
+    def entries(self, Z: Any, parameters: Parameters, where: tuple[np.ndarray, ...]) -> EntryLaw:
+        """The law of the entries at (rows, columns), given Z and the parameters."""
+
+    def complete(
+        self, rng: np.random.Generator, data: Data, Z: Any, parameters: Parameters
+    ) -> Data:
+        """The data with every missing entry drawn given Z and the parameters.
+
+        Alternating with steps given the completed data, this leaves the posterior given the
+        observed entries invariant (data augmentation).
+        """
+        if data.mask is None:
+            return data
+        where = np.nonzero(~data.mask)
+        X = data.X.copy()
+        X[where] = self.entries(Z, parameters, where).draw(rng)
+        return Data(X)
+
+
+class MaskedCollapsed(Masked, Collapsed):
+    """The parameters can be integrated out also where entries of X are missing."""
+
+    @abstractmethod
+    def missing_entries(self, X: Any, Z: Any) -> EntryLaw:
+        """The law of each missing entry given Z and what was observed, row by row."""
 
 
 class RowUpdates(FeatureLikelihood):

@@ -23,6 +23,7 @@ from thali.hyperparameters import (
 
 METROPOLIS_WIDTH = 0.05  # the step of Anand (2015)
 FINEST = 1e-6  # a noise below this share of the data's scale is lost in double precision
+LEAST = 1e-4  # of the data's scale and of σ_a: laws of σ_x are cut off there, for the digits' sake
 
 
 def check_scales(likelihood: Any) -> None:
@@ -87,6 +88,15 @@ def scales_without_features(
     def evidence(sigma_x: float, sigma_a: float) -> float:
         return log_evidence(eigenvalues, lengths, squares, n, float(d), sigma_x, sigma_a)
 
+    scale = np.sqrt(squares / (n * d))
+    if isinstance(likelihood.sigma_x, Law) and not hold:
+        least = (1.0 + 1e-9) * LEAST * max(scale, hyper["sigma_a"])
+        hyper["sigma_x"] = max(hyper["sigma_x"], least)
+
+    def log_law(law: Law, value: float, sigma_x: float, sigma_a: float) -> float:
+        cut = isinstance(likelihood.sigma_x, Law) and sigma_x < LEAST * max(scale, sigma_a)
+        return -np.inf if cut else law.log_density(value) + evidence(sigma_x, sigma_a)
+
     # the standard deviations of log σ when K is settled: 1/√(2ND) and 1/√(2KD)
     for name, size in (("sigma_x", n), ("sigma_a", len(C) + 1)):
         law = getattr(likelihood, name)
@@ -94,9 +104,8 @@ def scales_without_features(
             continue
 
         def target(value: float, name: str = name, law: Law = law) -> float:
-            if name == "sigma_x":
-                return law.log_density(value) + evidence(value, hyper["sigma_a"])
-            return law.log_density(value) + evidence(hyper["sigma_x"], value)
+            at = {**hyper, name: value}
+            return log_law(law, value, at["sigma_x"], at["sigma_a"])
 
         if step == "slice":
             width = min(1.0, 3.0 / np.sqrt(2.0 * size * d))

@@ -21,7 +21,8 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from thali.data import Data
 from thali.hyperparameters import Law, as_number
-from thali.likelihoods.base import Collapsed, GaussianRows, GibbsUpdates, Masked, Parameters
+from thali.likelihoods.base import GaussianRows, GibbsUpdates, MaskedCollapsed, Parameters, Place
+from thali.likelihoods.entries import NormalEntries
 from thali.likelihoods.gaussian_scales import (
     check_scales,
     resolve_scales,
@@ -34,7 +35,7 @@ from thali.structures import FeatureTables, as_binary_matrix
 
 
 @dataclass(frozen=True)
-class LinearGaussian(Settings, Collapsed, GibbsUpdates, GaussianRows, Masked):
+class LinearGaussian(Settings, MaskedCollapsed, GibbsUpdates, GaussianRows):
     """Noise scale ``sigma_x`` and feature scale ``sigma_a``: numbers, laws, or "auto".
 
     "auto" infers the scale under a weak law centred on the data:
@@ -73,13 +74,7 @@ class LinearGaussian(Settings, Collapsed, GibbsUpdates, GaussianRows, Masked):
         return mean + self._sigma_x * rng.standard_normal(mean.shape)
 
     def log_likelihood(self, X: Any, Z: Any, A: Any) -> float:
-        residual = np.asarray(X, float) - np.asarray(Z, float) @ np.asarray(A, float)
-        residual = residual[~np.isnan(residual)]
-        sigma = self._sigma_x
-        return float(
-            -0.5 * residual.size * np.log(2.0 * np.pi * sigma**2)
-            - 0.5 * np.square(residual).sum() / sigma**2
-        )
+        return log_normal(residual(X, Z, A), self._sigma_x)
 
     # A integrated out
 
@@ -127,25 +122,31 @@ class LinearGaussian(Settings, Collapsed, GibbsUpdates, GaussianRows, Masked):
 
     # missing entries
 
-    def missing_entries(self, X: Any, Z: Any) -> tuple[np.ndarray, np.ndarray]:
+    def entries(
+        self, Z: Any, parameters: Parameters, where: tuple[np.ndarray, ...]
+    ) -> NormalEntries:
+        """x_nd ~ N(z_n a_d, σ_x²)."""
+        return normal_entries(np.asarray(Z, float), parameters["A"], self._sigma_x, where)
+
+    def missing_entries(self, X: Any, Z: Any) -> NormalEntries:
         """x_nd ~ N(z_n E[a_d], σ_x²(1 + z_n M_d z_nᵀ)), in the order of ``np.nonzero(isnan(X))``.
 
         >>> lik = LinearGaussian(sigma_x=1.0, sigma_a=1.0)
-        >>> mean, variance = lik.missing_entries([[2.0], [np.nan]], [[1], [1]])
-        >>> mean.round(6).tolist(), variance.round(6).tolist()
+        >>> law = lik.missing_entries([[2.0], [np.nan]], [[1], [1]])
+        >>> law.mean.round(6).tolist(), law.variance.round(6).tolist()
         ([1.0], [1.5])
         """
         X, Z = _pair(X, Z)
         missing = np.isnan(X)
         n, d = np.nonzero(missing)
         if Z.shape[1] == 0 or len(n) == 0:
-            return np.zeros(len(n)), np.full(len(n), self._sigma_x**2)
+            return NormalEntries(np.zeros(len(n)), np.full(len(n), self._sigma_x))
         masked = MaskedColumns(X)
         A = masked.solve(Z, self._r, np.zeros((Z.shape[1], X.shape[1])))[0]
         spread = np.zeros(X.shape)
         spread.T[missing.T] = masked.spreads(Z, self._r)
         mean = np.einsum("ik,ki->i", Z[n], A[:, d])
-        return mean, self._sigma_x**2 * (1.0 + spread[n, d])
+        return NormalEntries(mean, self._sigma_x * np.sqrt(1.0 + spread[n, d]))
 
     # Gibbs updates with A kept
 
@@ -154,70 +155,38 @@ class LinearGaussian(Settings, Collapsed, GibbsUpdates, GaussianRows, Masked):
     ) -> Parameters:
         return {"A": hyper["sigma_a"] * rng.standard_normal((k, data.d))}
 
-    def update_bits(
-        self,
-        rng: np.random.Generator,
-        data: Data,
-        Z: np.ndarray,
-        parameters: Parameters,
-        hyper: dict[str, float],
-        bits: Any,
-    ) -> Any:
+    def update_bits(self, rng: np.random.Generator, place: Place, bits: Any) -> Any:
         from thali.kernels.given_features import turn_bits
 
-        B, R, G = products(data.X, Z, parameters["A"])
-        turn_bits(rng, R, G, Z, bits, hyper["sigma_x"])
+        B, R, G = products(place.data.X, place.bits, place.parameters["A"])
+        turn_bits(rng, R, G, place.bits, bits, place.hyper["sigma_x"])
         return B, R, G, bits.m
 
     def update_own(
-        self,
-        rng: np.random.Generator,
-        data: Data,
-        Z: np.ndarray,
-        parameters: Parameters,
-        hyper: dict[str, float],
-        tables: FeatureTables,
-        work: Any,
-    ) -> tuple[np.ndarray, Parameters]:
+        self, rng: np.random.Generator, place: Place, tables: FeatureTables, work: Any
+    ) -> None:
         """Their A integrated out; ``update_parameters`` then draws A whole."""
         from thali.kernels.collapsed_rows import Law as KernelLaw
         from thali.kernels.given_features import count_own_dishes
 
+        data, hyper = place.data, place.hyper
         law = KernelLaw(*tables, hyper["sigma_x"], hyper["sigma_a"], float(data.d))
         B, R, G, m = work
-        own = count_own_dishes(rng, B, R, G, data.squares, Z, m, law)
-        Z, shared = with_own_dishes(Z, m, own)
+        own = count_own_dishes(rng, B, R, G, data.squares, place.bits, m, law)
+        place.bits, shared = with_own_dishes(place.bits, m, own)
         new = self.new_parameters(rng, data, int(own.sum()), hyper)["A"]
-        return Z, {"A": np.concatenate([parameters["A"][shared], new])}
+        place.parameters = {"A": np.concatenate([place.parameters["A"][shared], new])}
 
-    def update_parameters(
-        self,
-        rng: np.random.Generator,
-        data: Data,
-        Z: np.ndarray,
-        parameters: Parameters,
-        hyper: dict[str, float],
-        hold: bool,
-    ) -> tuple[Parameters, float]:
+    def update_parameters(self, rng: np.random.Generator, place: Place, hold: bool) -> float:
         """Scales given Z with A integrated out, then A given Z and the scales."""
-        real = Z.astype(float)
-        C, T = real.T @ real, real.T @ data.X
-        squares = float(data.squares.sum())
-        evidence = scales_without_features(
-            rng, self, C, T, squares, data.n, data.d, hyper, hold=hold
-        )
-        sigma_x = hyper["sigma_x"]
-        L = np.linalg.cholesky(C + (sigma_x / hyper["sigma_a"]) ** 2 * np.eye(len(C)))
-        mean = cho_solve((L, True), T)
-        noise = solve_triangular(L, rng.standard_normal(T.shape), lower=True, trans="T")
-        return {"A": mean + sigma_x * noise}, evidence
+        evidence, A = scales_then_features(rng, self, place.data, place.bits, place.hyper, hold)
+        place.parameters = {"A": A}
+        return evidence
 
-    def log_density(
-        self, data: Data, Z: np.ndarray, parameters: Parameters, hyper: dict[str, float]
-    ) -> float:
-        A, sigma_a = parameters["A"], hyper["sigma_a"]
-        prior = -0.5 * np.square(A / sigma_a).sum() - 0.5 * A.size * np.log(2 * np.pi * sigma_a**2)
-        return self.at(sigma_x=hyper["sigma_x"]).log_likelihood(data.X, Z, A) + float(prior)
+    def log_density(self, place: Place) -> float:
+        A, hyper = place.parameters["A"], place.hyper
+        given = self.at(sigma_x=hyper["sigma_x"]).log_likelihood(place.data.X, place.bits, A)
+        return given + log_normal(A, hyper["sigma_a"])
 
     def rows(self, X: Any, Z: Any) -> PredictiveRows:
         """The predictive form of complete data (with missing entries S differs by column)."""
@@ -281,6 +250,50 @@ def products(
     """B = XAᵀ, R = B − ZG and G = AAᵀ, all that the bits' kernel reads of X and A."""
     B, G = X @ A.T, A @ A.T
     return B, B - Z.astype(float) @ G, G
+
+
+def scales_then_features(
+    rng: np.random.Generator,
+    likelihood: Any,
+    data: Data,
+    W: np.ndarray,
+    hyper: dict[str, float],
+    hold: bool,
+) -> tuple[float, np.ndarray]:
+    """Draw the scales given W (Z, or amounts) with A integrated out, then A; and log P(X | W)."""
+    real = W.astype(float)
+    C, T = real.T @ real, real.T @ data.X
+    squares = float(data.squares.sum())
+    evidence = scales_without_features(
+        rng, likelihood, C, T, squares, data.n, data.d, hyper, hold=hold
+    )
+    sigma_x = hyper["sigma_x"]
+    L = np.linalg.cholesky(C + (sigma_x / hyper["sigma_a"]) ** 2 * np.eye(len(C)))
+    mean = cho_solve((L, True), T)
+    noise = solve_triangular(L, rng.standard_normal(T.shape), lower=True, trans="T")
+    return evidence, mean + sigma_x * noise
+
+
+def residual(X: Any, W: Any, A: Any) -> np.ndarray:
+    """X − WA of the observed entries, in a row."""
+    left = np.asarray(X, float) - np.asarray(W, float) @ np.asarray(A, float)
+    return np.asarray(left[~np.isnan(left)])
+
+
+def log_normal(values: np.ndarray, sigma: float) -> float:
+    """Σ log N(v; 0, σ²)."""
+    return float(
+        -0.5 * values.size * np.log(2.0 * np.pi * sigma**2)
+        - 0.5 * np.square(values).sum() / sigma**2
+    )
+
+
+def normal_entries(
+    W: np.ndarray, A: np.ndarray, sigma_x: float, where: tuple[np.ndarray, ...]
+) -> NormalEntries:
+    """N(w_n a_d, σ_x²) at the places (rows, columns)."""
+    mean = (W @ A)[where]
+    return NormalEntries(mean, np.full(mean.shape, sigma_x))
 
 
 def with_own_dishes(Z: np.ndarray, m: np.ndarray, own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

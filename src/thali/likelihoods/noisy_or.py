@@ -33,7 +33,8 @@ from thali.hyperparameters import (
     check_probability,
     slice_step_of_probability,
 )
-from thali.likelihoods.base import GibbsUpdates, JudgesMatrix, Parameters
+from thali.likelihoods.base import GibbsUpdates, JudgesMatrix, Masked, Parameters, Place
+from thali.likelihoods.entries import BinaryEntries
 from thali.likelihoods.linear_gaussian import with_own_dishes
 from thali.settings import Settings
 from thali.structures import FeatureTables
@@ -42,7 +43,7 @@ NAMES = ("epsilon", "lam", "p")
 
 
 @dataclass(frozen=True)
-class NoisyOr(Settings, GibbsUpdates, JudgesMatrix):
+class NoisyOr(Settings, GibbsUpdates, JudgesMatrix, Masked):
     """Leak ``epsilon``, strength ``lam`` and rate ``p`` of the causes: numbers, or beta laws.
 
     X must be of 0 and 1. A draw's ``A`` is Y, K×T of 0 and 1: which cause is active in which column
@@ -100,8 +101,23 @@ class NoisyOr(Settings, GibbsUpdates, JudgesMatrix):
         return epsilon + (1.0 - epsilon) * quiet
 
     def log_likelihood(self, X: Any, Z: Any, A: Any) -> float:
-        counts = code_counts(codes(Data.validate(X).binary, np.asarray(Z), active(A)))
+        data = Data.validate(X)
+        counts = code_counts(codes(data.binary, np.asarray(Z), active(A)), data.mask)
         return log_likelihood_of_counts(counts, self._number("epsilon"), self._number("lam"))
+
+    # missing entries
+
+    def guess(self, data: Data) -> Data:
+        """Complete data of 0 and 1: the first guess, rounded."""
+        if data.mask is None:
+            return data
+        return Data(np.where(data.mask, data.X, (data.filled.X > 0.5).astype(float)))
+
+    def entries(
+        self, Z: Any, parameters: Parameters, where: tuple[np.ndarray, ...]
+    ) -> BinaryEntries:
+        """x_it ~ Bernoulli(1 − (1−ε)(1−λ)^{z_i·y_t})."""
+        return BinaryEntries(self.mean(Z, parameters["A"])[where])
 
     # Gibbs updates with Y kept
 
@@ -110,68 +126,46 @@ class NoisyOr(Settings, GibbsUpdates, JudgesMatrix):
     ) -> Parameters:
         return {"A": (rng.random((k, data.d)) < hyper["p"]).astype(np.uint8)}
 
-    def update_bits(
-        self,
-        rng: np.random.Generator,
-        data: Data,
-        Z: np.ndarray,
-        parameters: Parameters,
-        hyper: dict[str, float],
-        bits: Any,
-    ) -> Any:
-        from thali.kernels.noisy_or import gains, rates_at, turn_bits
+    def update_bits(self, rng: np.random.Generator, place: Place, bits: Any) -> Any:
+        from thali.kernels.noisy_or import gains, turn_bits
 
-        Y = active(parameters["A"])
-        gain = gains(rates_at(*(hyper[name] for name in NAMES)), len(Y))
-        E = codes(data.binary, Z, Y)
-        turn_bits(rng, E, Z, Y, gain, bits)
+        Y = active(place.parameters["A"])
+        E = codes(place.data.binary, place.bits, Y)
+        turn_bits(rng, E, place.bits, Y, gains(rates_of(place.hyper), len(Y)), bits)
         return E, bits.m
 
     def update_own(
-        self,
-        rng: np.random.Generator,
-        data: Data,
-        Z: np.ndarray,
-        parameters: Parameters,
-        hyper: dict[str, float],
-        tables: FeatureTables,
-        work: Any,
-    ) -> tuple[np.ndarray, Parameters]:
+        self, rng: np.random.Generator, place: Place, tables: FeatureTables, work: Any
+    ) -> None:
         """Their number with y summed out, then y given the row."""
-        from thali.kernels.noisy_or import count_own_causes, draw_own_causes, rates_at
+        from thali.kernels.noisy_or import count_own_causes, draw_own_causes
 
-        rates = rates_at(*(hyper[name] for name in NAMES))
+        rates, A = rates_of(place.hyper), place.parameters["A"]
         E, m = work
-        kept, single = m > 1, m == 1
-        Y = parameters["A"][kept]
-        E = E - codes(np.uint8(0), Z[:, single], parameters["A"][single])  # of shared causes alone
-        has = Z[:, single].sum(axis=1, dtype=np.int64)
+        single = place.bits[:, m == 1]
+        Y = A[m > 1]
+        E = E - codes(np.uint8(0), single, A[m == 1])  # of shared causes alone
+        has = single.sum(axis=1, dtype=np.int64)
         own = count_own_causes(
             rng, E, has, len(Y), len(Y), tables.new_log_weight, tables.capacity, rates
         )
         new = draw_own_causes(rng, E, own, rates)
-        return with_own_dishes(Z, m, own)[0], {"A": np.concatenate([Y, new])}
+        place.bits, _ = with_own_dishes(place.bits, m, own)
+        place.parameters = {"A": np.concatenate([Y, new])}
 
-    def update_parameters(
-        self,
-        rng: np.random.Generator,
-        data: Data,
-        Z: np.ndarray,
-        parameters: Parameters,
-        hyper: dict[str, float],
-        hold: bool,
-    ) -> tuple[Parameters, float]:
+    def update_parameters(self, rng: np.random.Generator, place: Place, hold: bool) -> float:
         """Y given Z, one pass; then p, ε and λ given Y; and log P(X, Y | Z)."""
-        from thali.kernels.noisy_or import gains, rates_at, turn_causes
+        from thali.kernels.noisy_or import gains, turn_causes
 
-        Y = parameters["A"].copy()
-        E = codes(data.binary, Z, Y)
-        gain = gains(rates_at(*(hyper[name] for name in NAMES)), len(Y))
-        turn_causes(rng, E, Z, Y, gain, log(hyper["p"]) - log1p(-hyper["p"]))
+        hyper, Y = place.hyper, place.parameters["A"].copy()
+        E = codes(place.data.binary, place.bits, Y)
+        gain = gains(rates_of(hyper), len(Y))
+        turn_causes(rng, E, place.bits, Y, gain, log(hyper["p"]) - log1p(-hyper["p"]))
         counts = code_counts(E)
         if not hold:
             self._update_rates(rng, counts, Y, hyper)
-        return {"A": Y}, log_density_of_counts(counts, Y, hyper)
+        place.parameters = {"A": Y}
+        return log_density_of_counts(counts, Y, hyper)
 
     def _update_rates(
         self, rng: np.random.Generator, counts: np.ndarray, Y: np.ndarray, hyper: dict[str, float]
@@ -191,33 +185,32 @@ class NoisyOr(Settings, GibbsUpdates, JudgesMatrix):
 
             hyper[name] = slice_step_of_probability(rng, hyper[name], target, width=1.0)
 
-    def log_density(
-        self, data: Data, Z: np.ndarray, parameters: Parameters, hyper: dict[str, float]
-    ) -> float:
+    def log_density(self, place: Place) -> float:
         """log P(X, Y | Z); of probabilities of y, at y = 1 where they are above one half."""
-        Y = active(parameters["A"])
-        return log_density_of_counts(code_counts(codes(data.binary, Z, Y)), Y, hyper)
+        Y = active(place.parameters["A"])
+        counts = code_counts(codes(place.data.binary, place.bits, Y), place.data.mask)
+        return log_density_of_counts(counts, Y, place.hyper)
 
-    def judge(
-        self,
-        rng: np.random.Generator,
-        data: Data,
-        Z: np.ndarray,
-        parameters: Parameters,
-        hyper: dict[str, float],
-    ) -> float:
+    def judge(self, rng: np.random.Generator, place: Place) -> float:
         """The log density and Σ H(y_kt | x, Z, the other y), on average at most the entropy of Y
         given X and Z: together, on average, a lower bound of log P(X | Z)."""
-        from thali.kernels.noisy_or import gains, rates_at, single_entropies
+        from thali.kernels.noisy_or import gains, single_entropies
 
-        Y = active(parameters["A"])
-        gain = gains(rates_at(*(hyper[name] for name in NAMES)), len(Y))
-        log_odds = log(hyper["p"]) - log1p(-hyper["p"])
-        entropy = float(single_entropies(codes(data.binary, Z, Y), Z, Y, gain, log_odds))
-        return self.log_density(data, Z, parameters, hyper) + entropy
+        Y, p = active(place.parameters["A"]), place.hyper["p"]
+        gain = gains(rates_of(place.hyper), len(Y))
+        E = codes(place.data.binary, place.bits, Y)
+        entropy = float(single_entropies(E, place.bits, Y, gain, log(p) - log1p(-p)))
+        return self.log_density(place) + entropy
 
     def _number(self, name: str) -> float:
         return as_number("NoisyOr", name, getattr(self, name))
+
+
+def rates_of(hyper: dict[str, float]) -> Any:
+    """ε, λ and p as the kernels take them."""
+    from thali.kernels.noisy_or import rates_at
+
+    return rates_at(*(hyper[name] for name in NAMES))
 
 
 def active(A: Any) -> np.ndarray:
@@ -231,9 +224,9 @@ def codes(X: Any, Z: np.ndarray, Y: np.ndarray) -> np.ndarray:
     return doubled.astype(np.int32) + X
 
 
-def code_counts(E: np.ndarray) -> np.ndarray:
-    """n_cx: how many entries have c active causes and value x, (most c + 1, 2)."""
-    counts = np.bincount(E.ravel(), minlength=2)
+def code_counts(E: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
+    """n_cx: how many entries (of the mask) have c active causes and value x, (most c + 1, 2)."""
+    counts = np.bincount(E.ravel() if mask is None else E[mask], minlength=2)
     return np.append(counts, [0] * (len(counts) % 2)).reshape(-1, 2)
 
 

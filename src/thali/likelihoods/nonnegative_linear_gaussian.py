@@ -10,21 +10,22 @@ feature that only one row has is born and dies with its part of A integrated out
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from thali.data import Data
 from thali.hyperparameters import Law, as_number
-from thali.likelihoods.base import GibbsUpdates, JudgesMatrix, Parameters
+from thali.likelihoods.base import GibbsUpdates, JudgesMatrix, Masked, Parameters, Place
+from thali.likelihoods.entries import NormalEntries
 from thali.likelihoods.gaussian_scales import (
     check_scales,
     resolve_scales,
     scale_given_squares,
     start_scales,
 )
-from thali.likelihoods.linear_gaussian import products
+from thali.likelihoods.linear_gaussian import log_normal, normal_entries, products, residual
 from thali.settings import Settings
 from thali.structures import FeatureTables
 
@@ -33,7 +34,7 @@ TRIES = 4  # births or deaths a row in a step
 
 
 @dataclass(frozen=True)
-class NonnegativeLinearGaussian(Settings, GibbsUpdates, JudgesMatrix):
+class NonnegativeLinearGaussian(Settings, GibbsUpdates, JudgesMatrix, Masked):
     """Features without negative entries; noise scale ``sigma_x`` and feature scale ``sigma_a``.
 
     The scales are numbers, laws or "auto", as of ``LinearGaussian``; ``sigma_a`` is the root mean
@@ -73,8 +74,13 @@ class NonnegativeLinearGaussian(Settings, GibbsUpdates, JudgesMatrix):
         return mean + self._number("sigma_x") * rng.standard_normal(mean.shape)
 
     def log_likelihood(self, X: Any, Z: Any, A: Any) -> float:
-        residual = np.asarray(X, float) - np.asarray(Z, float) @ np.asarray(A, float)
-        return log_normal(residual, self._number("sigma_x"))
+        return log_normal(residual(X, Z, A), self._number("sigma_x"))
+
+    def entries(
+        self, Z: Any, parameters: Parameters, where: tuple[np.ndarray, ...]
+    ) -> NormalEntries:
+        """x_nd ~ N(z_n a_d, σ_x²)."""
+        return normal_entries(np.asarray(Z, float), parameters["A"], self._number("sigma_x"), where)
 
     # Gibbs updates
 
@@ -83,82 +89,52 @@ class NonnegativeLinearGaussian(Settings, GibbsUpdates, JudgesMatrix):
     ) -> Parameters:
         return {"A": hyper["sigma_a"] * np.abs(rng.standard_normal((k, data.d)))}
 
-    def update_bits(
-        self,
-        rng: np.random.Generator,
-        data: Data,
-        Z: np.ndarray,
-        parameters: Parameters,
-        hyper: dict[str, float],
-        bits: Any,
-    ) -> Any:
+    def update_bits(self, rng: np.random.Generator, place: Place, bits: Any) -> Any:
         from thali.kernels.given_features import turn_bits
 
-        turn_bits(rng, *products(data.X, Z, parameters["A"])[1:], Z, bits, hyper["sigma_x"])
+        _, R, G = products(place.data.X, place.bits, place.parameters["A"])
+        turn_bits(rng, R, G, place.bits, bits, place.hyper["sigma_x"])
         return bits.m
 
     def update_own(
-        self,
-        rng: np.random.Generator,
-        data: Data,
-        Z: np.ndarray,
-        parameters: Parameters,
-        hyper: dict[str, float],
-        tables: FeatureTables,
-        work: Any,
-    ) -> tuple[np.ndarray, Parameters]:
+        self, rng: np.random.Generator, place: Place, tables: FeatureTables, work: Any
+    ) -> None:
         """Births and deaths, a few tries a row."""
         from thali.kernels.nonnegative_features import OwnLaw, own_dishes
 
-        A = parameters["A"]
+        A, Z, hyper = place.parameters["A"], place.bits, place.hyper
         law = OwnLaw(tables.new_log_weight, tables.capacity, hyper["sigma_x"], hyper["sigma_a"])
-        E = data.X - Z.astype(float) @ A
+        E = place.data.X - Z.astype(float) @ A
         stays, rows, born = own_dishes(rng, E, Z, work, A, law, TRIES)
         new = np.zeros((len(Z), len(rows)), np.uint8)
         new[rows, np.arange(len(rows))] = 1
-        Z = np.ascontiguousarray(np.concatenate([Z[:, stays], new], axis=1))
-        return Z, {"A": np.concatenate([A[stays], born])}
+        place.bits = np.ascontiguousarray(np.concatenate([Z[:, stays], new], axis=1))
+        place.parameters = {"A": np.concatenate([A[stays], born])}
 
-    def update_parameters(
-        self,
-        rng: np.random.Generator,
-        data: Data,
-        Z: np.ndarray,
-        parameters: Parameters,
-        hyper: dict[str, float],
-        hold: bool,
-    ) -> tuple[Parameters, float]:
+    def update_parameters(self, rng: np.random.Generator, place: Place, hold: bool) -> float:
         """A given Z and the scales, entry by entry; then the scales given A."""
         from thali.kernels.nonnegative_features import draw_features
 
-        C, T, A = sums(data.X, Z, parameters["A"])
+        data, hyper = place.data, place.hyper
+        C, T, A = sums(data.X, place.bits, place.parameters["A"])
         draw_features(rng, C, T, A, hyper["sigma_x"], hyper["sigma_a"], PASSES)
         if not hold:
-            squares = float(np.square(data.X - Z.astype(float) @ A).sum())
+            squares = float(np.square(data.X - place.bits.astype(float) @ A).sum())
             for name, total, size in (
                 ("sigma_x", squares, data.X.size),
                 ("sigma_a", float(np.square(A).sum()), A.size),
             ):
                 law = getattr(self, name)
                 hyper[name] = scale_given_squares(rng, law, hyper[name], total, size)
-        return {"A": A}, self.log_density(data, Z, {"A": A}, hyper)
+        place.parameters = {"A": A}
+        return self.log_density(place)
 
-    def log_density(
-        self, data: Data, Z: np.ndarray, parameters: Parameters, hyper: dict[str, float]
-    ) -> float:
-        A = parameters["A"]
-        residual = data.X - Z.astype(float) @ A
-        prior = A.size * np.log(2.0) + log_normal(A, hyper["sigma_a"])
-        return log_normal(residual, hyper["sigma_x"]) + float(prior)
+    def log_density(self, place: Place) -> float:
+        A, hyper = place.parameters["A"], place.hyper
+        given = log_normal(residual(place.data.X, place.bits, A), hyper["sigma_x"])
+        return given + A.size * float(np.log(2.0)) + log_normal(A, hyper["sigma_a"])
 
-    def judge(
-        self,
-        rng: np.random.Generator,
-        data: Data,
-        Z: np.ndarray,
-        parameters: Parameters,
-        hyper: dict[str, float],
-    ) -> float:
+    def judge(self, rng: np.random.Generator, place: Place) -> float:
         """log P(X, A' | Z) − log q(A' | A), A' one pass of Gibbs sampling from A.
 
         With q the law of A' given Z and X this would be log P(X | Z), whatever A' (Chib 1995). The
@@ -167,12 +143,12 @@ class NonnegativeLinearGaussian(Settings, GibbsUpdates, JudgesMatrix):
         """
         from thali.kernels.nonnegative_features import draw_features, log_density_of_pass
 
-        scales = hyper["sigma_x"], hyper["sigma_a"]
-        C, T, A = sums(data.X, Z, parameters["A"])
+        scales = place.hyper["sigma_x"], place.hyper["sigma_a"]
+        C, T, A = sums(place.data.X, place.bits, place.parameters["A"])
         before = A.copy()
         draw_features(rng, C, T, A, *scales, 1)
         passed = log_density_of_pass(C, T, before, A, *scales)
-        return self.log_density(data, Z, {"A": A}, hyper) - float(passed)
+        return self.log_density(replace(place, parameters={"A": A})) - float(passed)
 
     def _number(self, name: str) -> float:
         return as_number("NonnegativeLinearGaussian", name, getattr(self, name))
@@ -182,11 +158,3 @@ def sums(X: np.ndarray, Z: np.ndarray, A: np.ndarray) -> tuple[np.ndarray, np.nd
     """C = ZᵀZ, T = ZᵀX, and a copy of A to change."""
     real = Z.astype(float)
     return real.T @ real, real.T @ X, np.array(A, order="C")
-
-
-def log_normal(values: np.ndarray, sigma: float) -> float:
-    """Σ log N(v; 0, σ²)."""
-    return float(
-        -0.5 * values.size * np.log(2.0 * np.pi * sigma**2)
-        - 0.5 * np.square(values).sum() / sigma**2
-    )

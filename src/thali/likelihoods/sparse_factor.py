@@ -17,13 +17,20 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy.linalg import cho_solve, solve_triangular
 
 from thali.data import Data
-from thali.hyperparameters import InverseGamma, Law, as_number, check_hyperparameter, slice_step
-from thali.likelihoods.base import GibbsUpdates, Parameters
-from thali.likelihoods.gaussian_scales import FINEST, scales_without_features
-from thali.likelihoods.linear_gaussian import products, with_own_dishes
+from thali.hyperparameters import Law, as_number, slice_step
+from thali.likelihoods.base import GibbsUpdates, Masked, Parameters, Place
+from thali.likelihoods.entries import NormalEntries
+from thali.likelihoods.gaussian_scales import check_scales, resolve_scales, start_scales
+from thali.likelihoods.linear_gaussian import (
+    log_normal,
+    normal_entries,
+    products,
+    residual,
+    scales_then_features,
+    with_own_dishes,
+)
 from thali.settings import Settings
 from thali.structures import FeatureTables
 
@@ -31,7 +38,7 @@ SLABS = ("laplace", "gaussian")
 
 
 @dataclass(frozen=True)
-class SparseFactor(Settings, GibbsUpdates):
+class SparseFactor(Settings, GibbsUpdates, Masked):
     """Features taken in amounts: ``slab`` is "laplace" or "gaussian", the law of the amounts.
 
     ``sigma_x`` is the noise scale and ``sigma_a`` that of the features: numbers, laws, or "auto"
@@ -57,40 +64,16 @@ class SparseFactor(Settings, GibbsUpdates):
             raise ValueError(
                 f"SparseFactor: slab must be 'laplace' or 'gaussian', not {self.slab!r}."
             )
-        for name in ("sigma_x", "sigma_a"):
-            if not isinstance(getattr(self, name), str) or getattr(self, name) != "auto":
-                check_hyperparameter("SparseFactor", name, getattr(self, name))
+        check_scales(self)
 
     def at(self, **numbers: float) -> Self:
         return self.replace(**numbers)
 
     def resolve(self, data: Data) -> Self:
-        v = data.mean_square or 1.0  # data of zeros have no scale of their own
-        for name in ("sigma_x", "sigma_a"):
-            sigma = getattr(self, name)
-            if not isinstance(sigma, Law | str) and sigma < FINEST * np.sqrt(data.mean_square):
-                raise ValueError(
-                    f"SparseFactor: {name}={sigma} is less than a millionth of the data's scale "
-                    f"({np.sqrt(v):.3g}), too fine for double precision; use a larger one."
-                )
-        fixed = [s for s in (self.sigma_x, self.sigma_a) if not isinstance(s, Law | str)]
-        if len(fixed) == 2 and fixed[0] < FINEST * fixed[1]:
-            raise ValueError(
-                f"SparseFactor: sigma_x={self.sigma_x} is less than a millionth of "
-                f"sigma_a={self.sigma_a}, too fine for double precision; use closer ones."
-            )
-        return self.replace(
-            sigma_x=InverseGamma(1.0, 0.01 * v) if self.sigma_x == "auto" else self.sigma_x,
-            sigma_a=InverseGamma(2.0, v) if self.sigma_a == "auto" else self.sigma_a,
-        )
+        return self.replace(**resolve_scales(self, data))
 
     def start(self, data: Data) -> dict[str, float]:
-        scale = float(np.sqrt(data.mean_square)) or 1.0
-        numbers = {}
-        for name, guess in (("sigma_x", 0.5 * scale), ("sigma_a", scale)):
-            sigma = getattr(self, name)
-            numbers[name] = guess if isinstance(sigma, Law | str) else float(sigma)
-        return numbers
+        return start_scales(self, data)
 
     # sampling and densities
 
@@ -111,12 +94,14 @@ class SparseFactor(Settings, GibbsUpdates):
 
     def log_likelihood(self, X: Any, Z: Any, A: Any) -> float:
         """log P(X | W, A), where the weights W = Z ⊙ S are given in the place of Z."""
-        residual = np.asarray(X, float) - np.asarray(Z, float) @ np.asarray(A, float)
-        sigma = as_number("SparseFactor", "sigma_x", self.sigma_x)
-        return float(
-            -0.5 * residual.size * np.log(2.0 * np.pi * sigma**2)
-            - 0.5 * np.square(residual).sum() / sigma**2
-        )
+        return log_normal(residual(X, Z, A), as_number("SparseFactor", "sigma_x", self.sigma_x))
+
+    def entries(
+        self, Z: Any, parameters: Parameters, where: tuple[np.ndarray, ...]
+    ) -> NormalEntries:
+        """x_nd ~ N((z_n ⊙ s_n) a_d, σ_x²)."""
+        sigma_x = as_number("SparseFactor", "sigma_x", self.sigma_x)
+        return normal_entries(Z * parameters["S"], parameters["A"], sigma_x, where)
 
     def log_slab(self, s: np.ndarray) -> float:
         """Σ log p(s)."""
@@ -124,13 +109,10 @@ class SparseFactor(Settings, GibbsUpdates):
             return float(-np.abs(s).sum() - s.size * np.log(2.0))
         return float(-0.5 * np.square(s).sum() - 0.5 * s.size * np.log(2.0 * np.pi))
 
-    def log_density(
-        self, data: Data, Z: np.ndarray, parameters: Parameters, hyper: dict[str, float]
-    ) -> float:
-        A, S, sigma_a = parameters["A"], parameters["S"], hyper["sigma_a"]
-        prior = -0.5 * np.square(A / sigma_a).sum() - 0.5 * A.size * np.log(2 * np.pi * sigma_a**2)
-        given = self.at(sigma_x=hyper["sigma_x"]).log_likelihood(data.X, Z * S, A)
-        return given + float(prior) + self.log_slab(S[Z != 0])
+    def log_density(self, place: Place) -> float:
+        A, S, hyper = place.parameters["A"], place.parameters["S"], place.hyper
+        given = log_normal(residual(place.data.X, place.bits * S, A), hyper["sigma_x"])
+        return given + log_normal(A, hyper["sigma_a"]) + self.log_slab(S[place.bits != 0])
 
     # Gibbs updates
 
@@ -144,49 +126,38 @@ class SparseFactor(Settings, GibbsUpdates):
         A = hyper["sigma_a"] * rng.standard_normal((k, data.d))
         return {"A": A, "S": self.sample_weights(rng, (data.n, k))}
 
-    def update_bits(
-        self,
-        rng: np.random.Generator,
-        data: Data,
-        Z: np.ndarray,
-        parameters: Parameters,
-        hyper: dict[str, float],
-        bits: Any,
-    ) -> Any:
+    def update_bits(self, rng: np.random.Generator, place: Place, bits: Any) -> Any:
         """(z, s) of every entry: z with s integrated out, then s given z."""
         from thali.kernels.sparse_factor import turn_entries
 
-        S = parameters["S"]
-        S *= Z
-        B, R, G = products(data.X, S, parameters["A"])
-        turn_entries(rng, R, G, Z, S, bits, hyper["sigma_x"], self._laplace)
+        S = place.parameters["S"]
+        S *= place.bits
+        B, R, G = products(place.data.X, S, place.parameters["A"])
+        turn_entries(rng, R, G, place.bits, S, bits, place.hyper["sigma_x"], self._laplace)
         return B, G, bits.m
 
     def update_own(
-        self,
-        rng: np.random.Generator,
-        data: Data,
-        Z: np.ndarray,
-        parameters: Parameters,
-        hyper: dict[str, float],
-        tables: FeatureTables,
-        work: Any,
-    ) -> tuple[np.ndarray, Parameters]:
+        self, rng: np.random.Generator, place: Place, tables: FeatureTables, work: Any
+    ) -> None:
         """Births and deaths with the own dishes' A integrated out; then their A, exactly."""
         from thali.kernels.collapsed_rows import Law as KernelLaw
         from thali.kernels.sparse_factor import move_own_dishes
 
+        data, hyper = place.data, place.hyper
         law = KernelLaw(*tables, hyper["sigma_x"], hyper["sigma_a"], float(data.d))
-        S, A = parameters["S"], parameters["A"]
+        S, A = place.parameters["S"], place.parameters["A"]
         B, G, m = work
-        counts, s = move_own_dishes(rng, B, G, data.squares, Z, S, m, law, self._laplace)
-        Z, shared = with_own_dishes(Z, m, counts)
+        counts, s = move_own_dishes(rng, B, G, data.squares, place.bits, S, m, law, self._laplace)
+        place.bits, shared = with_own_dishes(place.bits, m, counts)
         rows = np.repeat(np.arange(data.n), counts)
         new = np.zeros((data.n, len(s)))
         new[rows, np.arange(len(s))] = s
         S, A = S[:, shared], A[shared]
         own = self._own_features(rng, data.X - S @ A, rows, s, hyper)
-        return Z, {"A": np.concatenate([A, own]), "S": np.concatenate([S, new], axis=1)}
+        place.parameters = {
+            "A": np.concatenate([A, own]),
+            "S": np.concatenate([S, new], axis=1),
+        }
 
     def _own_features(
         self,
@@ -209,33 +180,18 @@ class SparseFactor(Settings, GibbsUpdates):
         np.add.at(variance, at, sigma_a**2 * s**2)
         return A + (sigma_a**2 * s / variance[at])[:, None] * left[at]
 
-    def update_parameters(
-        self,
-        rng: np.random.Generator,
-        data: Data,
-        Z: np.ndarray,
-        parameters: Parameters,
-        hyper: dict[str, float],
-        hold: bool,
-    ) -> tuple[Parameters, float]:
+    def update_parameters(self, rng: np.random.Generator, place: Place, hold: bool) -> float:
         """S given A; the scale between S and A; scales with A integrated out; A given S."""
         from thali.kernels.sparse_factor import redraw_weights
 
-        S, A = parameters["S"] * Z, parameters["A"]
-        _, R, G = products(data.X, S, A)
+        Z, A, hyper = place.bits, place.parameters["A"], place.hyper
+        S = place.parameters["S"] * Z
+        _, R, G = products(place.data.X, S, A)
         redraw_weights(rng, R, G, Z, S, hyper["sigma_x"], self._laplace)
         S *= self._rescaling(rng, Z, S, A, hyper["sigma_a"])
-        C, T = S.T @ S, S.T @ data.X
-        squares = float(data.squares.sum())
-        evidence = scales_without_features(
-            rng, self, C, T, squares, data.n, data.d, hyper, hold=hold
-        )
-        sigma_x = hyper["sigma_x"]
-        L = np.linalg.cholesky(C + (sigma_x / hyper["sigma_a"]) ** 2 * np.eye(len(C)))
-        mean = cho_solve((L, True), T)
-        noise = solve_triangular(L, rng.standard_normal(T.shape), lower=True, trans="T")
-        parameters = {"A": mean + sigma_x * noise, "S": S}
-        return parameters, evidence + self.log_slab(S[Z != 0])
+        evidence, A = scales_then_features(rng, self, place.data, S, hyper, hold)
+        place.parameters = {"A": A, "S": S}
+        return evidence + self.log_slab(S[Z != 0])
 
     def _rescaling(
         self, rng: np.random.Generator, Z: np.ndarray, S: np.ndarray, A: np.ndarray, sigma_a: float

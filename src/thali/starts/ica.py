@@ -24,6 +24,7 @@ from thali.structures import counts_from_gram
 
 LARGEST_RANK = 100
 ROUNDS = 50  # of least squares and flips; a handful suffices
+ROUNDING = 1e-6  # of the largest singular value: less is lost when the Gram matrix squares it
 LEAST_NOISE = 0.02  # of the mean square: with less, an empty start buys a feature for every row
 WARNINGS = threading.Lock()  # Python's warning filters belong to the process, not to a thread
 
@@ -73,7 +74,7 @@ def signal_rank(data: Data) -> int:
         return len(s) if len(s) and s[0] > 0.0 else 0
     beta = min(data.reduced.shape) / max(data.n, data.d)
     omega = ((0.56 * beta - 0.95) * beta + 1.82) * beta + 1.43
-    return int((s > max(omega * np.median(s), 1e-10 * s[0])).sum())
+    return int((s > max(omega * np.median(s), ROUNDING * s[0])).sum())
 
 
 def noise_scale(model: Model, data: Data, hyper: dict[str, float]) -> dict[str, float]:
