@@ -216,6 +216,15 @@ def test_a_run_says_what_it_read_and_where_to_look(plates, capsys):
     assert "open out/report.html" in said
 
 
+def test_the_command_line_judges_as_the_report_does(fitted, plates, capsys):
+    assert run(["fit", str(plates), *SHORT, "--seed", "3", "--out", "out"]) == 0
+    found = thali.load("out/model.thali").convergence()
+    assert f"\n{found.headline} {found.advice}\n" in capsys.readouterr().out
+    assert found.headline in Path("out/report.html").read_text(encoding="utf-8")
+    assert run(["show", str(fitted / "model.thali")]) == 0
+    assert f"\n{found.headline} {found.advice}\n" in capsys.readouterr().out
+
+
 def test_quiet_says_nothing(plates, capfd):
     assert run(["fit", str(plates), *SHORT, "--out", "out", "--quiet"]) == 0
     assert capfd.readouterr() == ("", "")
