@@ -22,6 +22,7 @@ import thali
 from thali import datasets
 from thali.cli import run
 from thali.cli.outputs import FILES
+from thali.starts.base import NAMES
 from thali.tables import read_table
 
 SHORT = ["--sweeps", "20", "--chains", "2"]
@@ -251,6 +252,12 @@ def test_version_and_help(capsys):
     assert run(["--help"]) == 0
     said = capsys.readouterr().out
     assert all(name in said for name in ("demo", "fit", "show", "report"))
+
+
+def test_help_names_every_start(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert run(["fit", "--help"]) == 0
+    assert ", ".join(NAMES) in " ".join(capsys.readouterr().out.replace("│", " ").split())
 
 
 def test_help_loads_nothing_heavy():

@@ -30,6 +30,7 @@ from thali.cli.options import (
     read_likelihood,
     read_prior,
 )
+from thali.starts.base import NAMES
 
 if TYPE_CHECKING:
     from thali.tables import Table
@@ -174,9 +175,7 @@ def fit(
     chains: Annotated[int | None, _inference(min=1, help="Chains, run in parallel (4).")] = None,
     init: Annotated[
         str | None,
-        _inference(
-            help="race, ica, sparse_ica, patterns, prior, empty, or a file: .thali or a 0/1 table."
-        ),
+        _inference(help=f"{', '.join(NAMES)}, or a file: .thali or a 0/1 table."),
     ] = None,
     particles: Annotated[
         int | None, _inference(min=1, help="Particles of particle-filter (500).")
