@@ -29,6 +29,7 @@ from thali.cli.options import (
     read_init,
     read_likelihood,
     read_prior,
+    read_time_budget,
 )
 from thali.starts.base import NAMES
 
@@ -193,7 +194,7 @@ def fit(
     transpose: Annotated[bool, _data("--transpose", help="Swap rows and columns.")] = False,
     columns: Annotated[str | None, _data(help="Columns of the file to use: a,b,c.")] = None,
     time_budget: Annotated[
-        float | None, _inference(min=0, metavar="SECONDS", help="Stop after so many seconds.")
+        float | None, _inference(metavar="SECONDS", help="Stop after so many seconds.")
     ] = None,
     image_shape: Annotated[
         str | None, _results(metavar="HxW", help="Show rows as images, for example 28x28.")
@@ -220,6 +221,7 @@ def fit(
     )  # fmt: skip
     parts = Model(chosen_prior, chosen_likelihood)
     read_engine(engine, settings, parts, _silence)  # refuses bad settings before the data are read
+    seconds = read_time_budget(time_budget)
     shape = read_image_shape(image_shape)
     table = read_table(data, transpose=transpose, columns=read_columns(columns))
     if shape is not None and shape[0] * shape[1] != table.values.shape[1]:
@@ -239,7 +241,7 @@ def fit(
     with claim_folder(out):
         try:
             code = _fit_and_write(
-                model, _frame(table), out, shape, say, resume=resume, time_budget=time_budget
+                model, _frame(table), out, shape, say, resume=resume, time_budget=seconds
             )
         except ValueError as error:
             raise ValueError(with_places(data, table, error)) from error
