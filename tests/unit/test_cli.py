@@ -212,7 +212,7 @@ def test_a_run_without_seed_draws_one_and_says_it(plates, capsys):
 def test_a_run_says_what_it_read_and_where_to_look(plates, capsys):
     assert run(["fit", str(plates), *SHORT, "--out", "out"]) == 0
     said = capsys.readouterr().out
-    assert "30 x 36, named rows, named columns" in said
+    assert "30 x 36, named rows, named columns; row names from column 'plate'" in said
     assert "engine: CollapsedGibbs (chosen by auto)" in said
     assert "open out/report.html" in said
 
@@ -229,6 +229,15 @@ def test_the_command_line_judges_as_the_report_does(fitted, plates, capsys):
 def test_quiet_says_nothing(plates, capfd):
     assert run(["fit", str(plates), *SHORT, "--out", "out", "--quiet"]) == 0
     assert capfd.readouterr() == ("", "")
+
+
+def test_the_header_is_guessed_aloud_and_can_be_told(capsys):
+    Path("t.csv").write_text("2001,2002,2003\n0.1,0.2,0.7\n0.3,0.1,0.4\n")
+    for option, size in (([], "2 x 3"), (["--header"], "2 x 3"), (["--no-header"], "3 x 3")):
+        assert run(["fit", "t.csv", *SHORT, "--out", "out", *option]) == 0
+        line = capsys.readouterr().out.splitlines()[0]
+        assert line.startswith(f"t.csv: {size}")
+        assert ("first row read as names of columns (--no-header" in line) is (not option)
 
 
 def test_show_summarises_a_model(fitted, capsys):

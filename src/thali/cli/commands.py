@@ -193,6 +193,13 @@ def fit(
     center: Annotated[bool, _data("--center", help="Subtract column means first.")] = False,
     transpose: Annotated[bool, _data("--transpose", help="Swap rows and columns.")] = False,
     columns: Annotated[str | None, _data(help="Columns of the file to use: a,b,c.")] = None,
+    header: Annotated[
+        bool | None,
+        _data(
+            "--header/--no-header",
+            help="Whether the first row of a .csv or .tsv names columns; found out if not given.",
+        ),
+    ] = None,
     time_budget: Annotated[
         float | None, _inference(metavar="SECONDS", help="Stop after so many seconds.")
     ] = None,
@@ -223,7 +230,7 @@ def fit(
     read_engine(engine, settings, parts, _silence)  # refuses bad settings before the data are read
     seconds = read_time_budget(time_budget)
     shape = read_image_shape(image_shape)
-    table = read_table(data, transpose=transpose, columns=read_columns(columns))
+    table = read_table(data, transpose=transpose, columns=read_columns(columns), header=header)
     if shape is not None and shape[0] * shape[1] != table.values.shape[1]:
         raise ValueError(
             f"--image-shape {image_shape} needs {shape[0] * shape[1]} columns; "

@@ -23,7 +23,7 @@ def describe_table(name: str, table: tables.Table) -> str:
     rows = "named rows" if table.row_names is not None else "rows without names"
     missing = int(np.isnan(table.values).sum())
     gaps = f", {missing} of {n * d} entries missing" if missing else ""
-    return f"{name}: {n} x {d}, {rows}, {columns}{gaps}"
+    return "; ".join([f"{name}: {n} x {d}, {rows}, {columns}{gaps}", *table.notes])
 
 
 def with_places(name: str, table: tables.Table, error: ValueError) -> str:
