@@ -427,7 +427,8 @@ FILES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "a quote that is never closed": ("bad.csv", lambda: b'a,b,c\n1,2,"3\n4,5,6\n'),
     "a line with too few fields": ("bad.csv", lambda: b"a,b,c\n1,2,3\n4,5\n7,8,9\n"),
     "text in a column of numbers": ("bad.csv", lambda: b"a,b,c\n1,2,3\n4,five,6\n"),
-    "decimal commas": ("bad.csv", lambda: b"a;b\n1;2,5\n"),
+    "decimal commas beside points": ("bad.csv", lambda: b"a;b\n1.5;2,5\n"),
+    "a first column of prices": ("bad.csv", lambda: b"price,b\n$0.88,1\n$0.91,2\n"),
     "nothing but empty cells": ("bad.csv", lambda: b"a,b\nNA,NA\nNA,NA\n"),
     "infinite entries": ("bad.csv", lambda: b"a,b,c\n1,2,3\n4,5,-inf\n"),
     "bytes that are no text": ("bad.csv", lambda: bytes(range(9))),
@@ -481,6 +482,26 @@ def test_a_data_file_with_missing_entries_is_fitted(tmp_path, monkeypatch, capsy
     assert "NA" not in Path("thali-out", "imputed.csv").read_text()
 
 
+FITTED_FILES = {
+    "decimal commas": (b"a;b\n1;2,5\n3;4\n", "2 x 2, rows without names"),
+    "years above the columns": (b"who,2000,2010\nr,1,2\ns,4,3\n", "2 x 2, named rows"),
+    "a first column of words": (b"who,a,b\nr,1,2\ns,4,3\n", "2 x 2, named rows"),
+}
+
+
+@pytest.mark.parametrize("name", FITTED_FILES)
+def test_a_data_file_that_is_fitted_is_described_in_one_line(name, tmp_path, monkeypatch, capsys):
+    content, size = FITTED_FILES[name]
+    monkeypatch.chdir(tmp_path)
+    Path("good.csv").write_bytes(content)
+    assert run(["fit", "good.csv", "--sweeps", "6", "--chains", "1"]) == 0
+    line = capsys.readouterr().out.splitlines()[0]
+    assert line.startswith(f"good.csv: {size}")
+    promise = re.match("fitted: `([^`]+)`", DATA_FILES[name])
+    assert promise, DATA_FILES[name]
+    assert promise[1] in line
+
+
 def test_a_data_file_that_is_not_there(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("plates.csv").write_text("1,2\n")
@@ -522,7 +543,7 @@ def test_every_row_of_the_page_has_a_test_and_every_test_a_row():
         "missing entries",
     }
     assert len(rows) == len(set(rows))
-    assert set(rows) == {*SAME, *RIGHT, *REFUSED, *BROKEN, *FILES, *others}
+    assert set(rows) == {*SAME, *RIGHT, *REFUSED, *BROKEN, *FILES, *FITTED_FILES, *others}
     assert {*REFUSED, *BROKEN, *FILES} <= {
         *refusals(MATRICES), *refusals(MODELS), *refusals(DATA_FILES)
     }  # fmt: skip

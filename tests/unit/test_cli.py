@@ -22,6 +22,7 @@ import thali
 from thali import datasets
 from thali.cli import run
 from thali.cli.outputs import FILES
+from thali.starts.base import NAMES
 from thali.tables import read_table
 
 SHORT = ["--sweeps", "20", "--chains", "2"]
@@ -211,14 +212,32 @@ def test_a_run_without_seed_draws_one_and_says_it(plates, capsys):
 def test_a_run_says_what_it_read_and_where_to_look(plates, capsys):
     assert run(["fit", str(plates), *SHORT, "--out", "out"]) == 0
     said = capsys.readouterr().out
-    assert "30 x 36, named rows, named columns" in said
+    assert "30 x 36, named rows, named columns; row names from column 'plate'" in said
     assert "engine: CollapsedGibbs (chosen by auto)" in said
     assert "open out/report.html" in said
+
+
+def test_the_command_line_judges_as_the_report_does(fitted, plates, capsys):
+    assert run(["fit", str(plates), *SHORT, "--seed", "3", "--out", "out"]) == 0
+    found = thali.load("out/model.thali").convergence()
+    assert f"\n{found.headline} {found.advice}\n" in capsys.readouterr().out
+    assert found.headline in Path("out/report.html").read_text(encoding="utf-8")
+    assert run(["show", str(fitted / "model.thali")]) == 0
+    assert f"\n{found.headline} {found.advice}\n" in capsys.readouterr().out
 
 
 def test_quiet_says_nothing(plates, capfd):
     assert run(["fit", str(plates), *SHORT, "--out", "out", "--quiet"]) == 0
     assert capfd.readouterr() == ("", "")
+
+
+def test_the_header_is_guessed_aloud_and_can_be_told(capsys):
+    Path("t.csv").write_text("2001,2002,2003\n0.1,0.2,0.7\n0.3,0.1,0.4\n")
+    for option, size in (([], "2 x 3"), (["--header"], "2 x 3"), (["--no-header"], "3 x 3")):
+        assert run(["fit", "t.csv", *SHORT, "--out", "out", *option]) == 0
+        line = capsys.readouterr().out.splitlines()[0]
+        assert line.startswith(f"t.csv: {size}")
+        assert ("first row read as names of columns (--no-header" in line) is (not option)
 
 
 def test_show_summarises_a_model(fitted, capsys):
@@ -242,6 +261,12 @@ def test_version_and_help(capsys):
     assert run(["--help"]) == 0
     said = capsys.readouterr().out
     assert all(name in said for name in ("demo", "fit", "show", "report"))
+
+
+def test_help_names_every_start(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert run(["fit", "--help"]) == 0
+    assert ", ".join(NAMES) in " ".join(capsys.readouterr().out.replace("│", " ").split())
 
 
 def test_help_loads_nothing_heavy():
@@ -291,7 +316,9 @@ MISTAKES = {
     ),
     "burn-in": (["fit", "DATA", "--sweeps", "9", "--burn-in", "9"], "leaves nothing of 9 sweeps"),
     "seed": (["fit", "DATA", "--seed", "-1"], "--seed"),
-    "time": (["fit", "DATA", "--time-budget", "-1"], "--time-budget"),
+    "time": (["fit", "DATA", "--time-budget", "-1"], "--time-budget -1 is no time"),
+    "no time": (["fit", "nowhere.csv", "--time-budget", "0"], "--time-budget 0 is no time to run"),
+    "no number of seconds": (["fit", "DATA", "--time-budget", "nan"], "--time-budget nan"),
     "column": (["fit", "DATA", "--columns", "pixel1"], "did you mean 'pixel 1'"),
     "no columns": (["fit", "DATA", "--columns", ""], "no columns are chosen"),
     "shape": (["fit", "DATA", "--image-shape", "6by6"], "is not HEIGHTxWIDTH"),

@@ -11,6 +11,8 @@ from types import ModuleType
 import pytest
 
 import thali
+from thali.choices import ENGINES, LIKELIHOODS, PRIORS
+from thali.starts.base import NAMES
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -44,3 +46,10 @@ def test_one_version_number() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["version"] == thali.__version__
     assert f"## [{thali.__version__}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_what_is_inside_names_every_part(page: str) -> None:
+    inside = (ROOT / page).read_text(encoding="utf-8").split("## What is inside")[1].split("##")[0]
+    parts = [part.__name__ for kind in (PRIORS, LIKELIHOODS, ENGINES) for part in kind.values()]
+    assert [name for name in (*parts, *NAMES) if f"`{name}`" not in inside] == []

@@ -47,6 +47,93 @@ GOOD = {
     "pandas without names": (",0,1\n0,1.5,2\n1,3,4\n", [[1.5, 2], [3, 4]], ["0", "1"], ["0", "1"]),
     "counted columns": ("0,1,2,3\n1,2,5,4\n", [[1, 2, 5, 4]], ["0", "1", "2", "3"], None),
     "years as names": ("who,11,12,13\nr,1,2,5\n", [[1, 2, 5]], ["11", "12", "13"], ["r"]),
+    "years over text": (
+        "country,2000,2005,2015\nIndia,0.1,0.5,0.2\nPeru,0.3,0.4,0.9\n",
+        [[0.1, 0.5, 0.2], [0.3, 0.4, 0.9]],
+        ["2000", "2005", "2015"],
+        ["India", "Peru"],
+    ),
+    "two years": (
+        "country,2001,2002\nIndia,1,5\nPeru,3,4\n",
+        [[1, 5], [3, 4]],
+        ["2001", "2002"],
+        ["India", "Peru"],
+    ),
+    "years amid fractions": (
+        "land,2000,2005,2015\nr,1.5,9e3,2.5\ns,9e3,1.5,9e3\nt,2.5,.5,.1\n",
+        [[1.5, 9e3, 2.5], [9e3, 1.5, 9e3], [2.5, 0.5, 0.1]],
+        ["2000", "2005", "2015"],
+        ["r", "s", "t"],
+    ),
+    "even steps": (
+        "label,0.5,1.0,1.5,2.0\nr,0.1,3,0.2,1\ns,0.6,1,2,1\n",
+        [[0.1, 3, 0.2, 1], [0.6, 1, 2, 1]],
+        ["0.5", "1.0", "1.5", "2.0"],
+        ["r", "s"],
+    ),
+    "even steps throughout are data": (
+        "r,1,2,3\ns,2,3,4\nt,0,1,2\n",
+        [[1, 2, 3], [2, 3, 4], [0, 1, 2]],
+        None,
+        ["r", "s", "t"],
+    ),
+    "a name that repeats is no label": (
+        "r,2001,2002\ns,1,5\nr,3,4\n",
+        [[2001, 2002], [1, 5], [3, 4]],
+        None,
+        ["r", "s", "r"],
+    ),
+    "an empty corner": (",9,5\nr,9,2\ns,3,5\n", [[9, 2], [3, 5]], ["9", "5"], ["r", "s"]),
+    "bare years": (
+        "2001,2003,2004\n0.1,0.2,1\n.3,1,.4\n",
+        [[0.1, 0.2, 1], [0.3, 1, 0.4]],
+        ["2001", "2003", "2004"],
+        None,
+    ),
+    "counted from one": (
+        "1,2,3,4\n-.5,2.5,9,1\n1.5,-1,3.5,7.5\n",
+        [[-0.5, 2.5, 9, 1], [1.5, -1, 3.5, 7.5]],
+        ["1", "2", "3", "4"],
+        None,
+    ),
+    "falling years are data": (
+        "2004,2003,2001\n.1,.2,1\n.3,1,.4\n",
+        [[2004, 2003, 2001], [0.1, 0.2, 1], [0.3, 1, 0.4]],
+        None,
+        None,
+    ),
+    "a larger first row is data": (
+        "3,5,8\n1,2,3\n0,1,1\n",
+        [[3, 5, 8], [1, 2, 3], [0, 1, 1]],
+        None,
+        None,
+    ),
+    "infinity and years": (
+        "1,2,3,4\ninf,inf,1e308,-1e308\n-inf,.5,.5,1\n",
+        [[1, 2, 3, 4], [np.inf, np.inf, 1e308, -1e308], [-np.inf, 0.5, 0.5, 1]],
+        None,
+        None,
+    ),
+    "quantiles as names": ("name,10%,50%\nr,1,2\n", [[1, 2]], ["10%", "50%"], ["r"]),
+    "dates as row names": (
+        "day,a\n2020-01-01,1\n2020-01-02,2\n",
+        [[1], [2]],
+        ["a"],
+        ["2020-01-01", "2020-01-02"],
+    ),
+    "ids as row names": ("id,a\n0x10,1\n0x1f,2\n", [[1], [2]], ["a"], ["0x10", "0x1f"]),
+    "typeset minus": ("a,b\n−1.5,1\n−2,−3\n", [[-1.5, 1], [-2, -3]], ["a", "b"], None),
+    "decimal commas": ("a;b\n1,5;−2,5\n3;4,125\n", [[1.5, -2.5], [3, 4.125]], ["a", "b"], None),
+    "decimal commas and row names": (
+        "who;a, cm\nSt. John, E.;,5\nr;1,5e3\n",
+        [[0.5], [1500]],
+        ["a, cm"],
+        ["St. John, E.", "r"],
+    ),
+    "user ids": ("user_id,a\n7,1\n8,3\n", [[1], [3]], ["a"], ["7", "8"]),
+    "ids of two words": ("Patient ID,a\n7,1\n8,3\n", [[1], [3]], ["a"], ["7", "8"]),
+    "ids in camel case": ("userId,a\n7,1\n8,3\n", [[1], [3]], ["a"], ["7", "8"]),
+    "acid is no id": ("acid,a\n7,1\n8,3\n", [[7, 1], [8, 3]], ["acid", "a"], None),
     "numbered rows": ("id,a\n7,1\n8,3\n", [[1], [3]], ["a"], ["7", "8"]),
     "id that repeats is data": ("id,a\n7,1\n7,3\n", [[7, 1], [7, 3]], ["id", "a"], None),
     "missing": ("a,b,c\n,NA,nan\n1,?,N/A\n", [[NAN] * 3, [1, NAN, NAN]], ["a", "b", "c"], None),
@@ -74,6 +161,64 @@ GOOD = {
 @pytest.mark.parametrize(("text", "values", "columns", "rows"), GOOD.values(), ids=GOOD.keys())
 def test_csv_gives_numbers_and_names(write, text, values, columns, rows):
     check(read_table(write("t.csv", text)), values, columns, rows)
+
+
+@pytest.mark.parametrize("text", ["r,1,2\ns,3,4\n", "9,5,7\n1,2,3\n", "a,b\n1,2\n"])
+def test_the_reader_can_be_told_of_a_header(write, text):
+    path = write("t.csv", text)
+    first = text.splitlines()[0].split(",")
+    table = read_table(path, header=True)
+    assert len(table.values) == text.count("\n") - 1
+    assert table.column_names == first[-table.values.shape[1] :]
+    assert not any("first row" in note for note in table.notes)
+    if first != ["a", "b"]:
+        table = read_table(path, header=False)
+        assert len(table.values) == text.count("\n")
+        assert table.column_names is None
+    else:
+        with pytest.raises(ValueError, match="line 1, column 2: 'b' is not a number"):
+            read_table(path, header=False, columns=["2"])
+
+
+def test_a_header_is_said_of_text_only_and_may_be_short(write, tmp_path):
+    path = write("t.csv", "2000,2005\nr,1,2\ns,3,4\n")
+    check(read_table(path, header=True), [[1, 2], [3, 4]], ["2000", "2005"], ["r", "s"])
+    with pytest.raises(ValueError, match="line 1: 2 fields where the other lines have 3"):
+        read_table(path, header=False)
+    np.save(tmp_path / "t.npy", np.eye(2))
+    with pytest.raises(
+        ValueError, match=r"only a \.csv or \.tsv file can be said to have a header"
+    ):
+        read_table(tmp_path / "t.npy", header=True)
+
+
+NAMES = "first row read as names of columns (--no-header reads it as data)"
+DATA = "first row read as data (--header reads it as names of columns)"
+NOTES = {
+    "header in words": ("a,b\n1,2\n", ()),
+    "numbers": ("4,2\n1,2\n3,4\n", ()),
+    "row names": ("who,a\nr,1\n", ("row names from column 'who'",)),
+    "unnamed rows": (",a\nr,1\n", ("row names from the first column",)),
+    "years": ("2001,2002\n1,2\n3,4\n", (NAMES,)),
+    "falling years": ("2002,2001\n1,2\n3,4\n", (DATA,)),
+    "years in range": (
+        "who,2001,2002\nr,1000,3000\ns,3000,1000\n",
+        (DATA, "row names from the first column"),
+    ),
+    "decimal commas": ("a;b\n1,5;2\n", ("decimal commas read as points",)),
+}
+
+
+@pytest.mark.parametrize(("text", "notes"), NOTES.values(), ids=NOTES.keys())
+def test_what_was_guessed_is_noted(write, text, notes):
+    path = write("t.csv", text)
+    assert read_table(path).notes == notes
+    assert read_table(path, transpose=True).notes == notes
+
+
+def test_a_column_of_prices_may_name_the_rows_when_others_are_chosen(write):
+    path = write("t.csv", "price,b,c\n$1,2,3\n$2,4,5\n")
+    check(read_table(path, columns=["c", "b"]), [[3, 2], [5, 4]], ["c", "b"], ["$1", "$2"])
 
 
 def test_tsv_and_the_short_header_of_r(write):
@@ -165,6 +310,19 @@ def test_parquet_of_pandas_keeps_its_index(tmp_path):
     check(read_table(path), [[1, 3], [2, 4]], ["a", "b"])
 
 
+def test_parquet_notes_the_row_names_and_refuses_prices(tmp_path):
+    import pandas as pd
+
+    path = parquet(tmp_path / "t.parquet", who=["r", "s"], a=[1, 2])
+    assert read_table(path).notes == ("row names from column 'who'",)
+    pd.DataFrame({"a": [1, 2]}, index=pd.Index(["r", "s"], name="who")).to_parquet(path)
+    assert read_table(path).notes == ("row names from column 'who'",)
+    path = parquet(tmp_path / "t.parquet", price=["$1", "$2"], a=[1, 2])
+    with pytest.raises(ValueError, match=r"row 1, column 'price': '\$1' is not a number"):
+        read_table(path)
+    check(read_table(path, columns=["a"]), [[1], [2]], ["a"], ["$1", "$2"])
+
+
 def test_parquet_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
     path = parquet(tmp_path / "t.parquet", a=[1])
     real = builtins.__import__
@@ -205,7 +363,26 @@ BAD = {
     "rarely text in column 1": ("t.csv", "a,b\n1,2\n3,4\nx,5\n", "line 4, column 'a': 'x' is not"),
     "second column of names": ("t.csv", "n,k,a\nr,x,1\ns,y,2\n", "line 2, column 'k': 'x' is not"),
     "underscores": ("t.csv", "a\n1_000\n2\n3\n", "line 2, column 'a': '1_000' is not a number"),
-    "decimal comma": ("t.csv", "a;b\n1;2,5\n", r"'2,5' is not a number; write it with a point"),
+    "decimal comma": ("t.csv", 'a,b\n1,"2,5"\n', r"'2,5' is not a number; write it with a point"),
+    "commas and points": (
+        "t.csv",
+        "a;b\n1,5;2.5\n3,5;4,5\n",
+        r"line 2, column 'a': '1,5' is not a number; write it with a point \(1\.5\)",
+    ),
+    "thousands or decimals": (
+        "t.csv",
+        "a;b\n1,234;2\n3,456;4\n",
+        r"line 2, column 'a': '1,234' is not a number; .* comma \(1234\) or .* point \(1\.234\)",
+    ),
+    "prices first": (
+        "t.csv",
+        "price,b\n$0.88,1\n€1,2\n",
+        r"line 2, column 'price': '\$0\.88' is not a number; write it plainly \(0\.88\), or choose",
+    ),
+    "prices without header": ("t.csv", "$1,$2\n$3,$4\n", r"line 1, column 1: '\$1' is not"),
+    "thousands first": ("t.csv", 'a,b\n"1,234",1\n"5,678",2\n', "line 2, column 'a': '1,234' is"),
+    "per cent first": ("t.csv", "a,b\n10%,1\n12 %,2\n", r"'10%' is not .* plainly \(10\)"),
+    "hexadecimal first": ("t.csv", "a,b\n0x10,1\n0x11,2\n", r"'0x10' is not .* plainly \(16\)"),
     "long text": ("t.csv", "a,b\n1," + "x" * 99 + "\n", r"'x{40}…' is not a number"),
     "last row short": (
         "t.csv",

@@ -29,7 +29,9 @@ from thali.cli.options import (
     read_init,
     read_likelihood,
     read_prior,
+    read_time_budget,
 )
+from thali.starts.base import NAMES
 
 if TYPE_CHECKING:
     from thali.tables import Table
@@ -174,9 +176,7 @@ def fit(
     chains: Annotated[int | None, _inference(min=1, help="Chains, run in parallel (4).")] = None,
     init: Annotated[
         str | None,
-        _inference(
-            help="race, ica, sparse_ica, patterns, prior, empty, or a file: .thali or a 0/1 table."
-        ),
+        _inference(help=f"{', '.join(NAMES)}, or a file: .thali or a 0/1 table."),
     ] = None,
     particles: Annotated[
         int | None, _inference(min=1, help="Particles of particle-filter (500).")
@@ -193,8 +193,15 @@ def fit(
     center: Annotated[bool, _data("--center", help="Subtract column means first.")] = False,
     transpose: Annotated[bool, _data("--transpose", help="Swap rows and columns.")] = False,
     columns: Annotated[str | None, _data(help="Columns of the file to use: a,b,c.")] = None,
+    header: Annotated[
+        bool | None,
+        _data(
+            "--header/--no-header",
+            help="Whether the first row of a .csv or .tsv names columns; found out if not given.",
+        ),
+    ] = None,
     time_budget: Annotated[
-        float | None, _inference(min=0, metavar="SECONDS", help="Stop after so many seconds.")
+        float | None, _inference(metavar="SECONDS", help="Stop after so many seconds.")
     ] = None,
     image_shape: Annotated[
         str | None, _results(metavar="HxW", help="Show rows as images, for example 28x28.")
@@ -221,8 +228,9 @@ def fit(
     )  # fmt: skip
     parts = Model(chosen_prior, chosen_likelihood)
     read_engine(engine, settings, parts, _silence)  # refuses bad settings before the data are read
+    seconds = read_time_budget(time_budget)
     shape = read_image_shape(image_shape)
-    table = read_table(data, transpose=transpose, columns=read_columns(columns))
+    table = read_table(data, transpose=transpose, columns=read_columns(columns), header=header)
     if shape is not None and shape[0] * shape[1] != table.values.shape[1]:
         raise ValueError(
             f"--image-shape {image_shape} needs {shape[0] * shape[1]} columns; "
@@ -240,7 +248,7 @@ def fit(
     with claim_folder(out):
         try:
             code = _fit_and_write(
-                model, _frame(table), out, shape, say, resume=resume, time_budget=time_budget
+                model, _frame(table), out, shape, say, resume=resume, time_budget=seconds
             )
         except ValueError as error:
             raise ValueError(with_places(data, table, error)) from error

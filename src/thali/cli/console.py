@@ -15,8 +15,6 @@ from thali.evaluation import match_features
 
 __all__ = ["describe_answer", "describe_table", "print_matching", "print_summary", "with_places"]
 
-AGREEMENT = 1.1  # R-hat above which chains are said to disagree
-
 
 def describe_table(name: str, table: tables.Table) -> str:
     """What was read, in one line."""
@@ -25,7 +23,7 @@ def describe_table(name: str, table: tables.Table) -> str:
     rows = "named rows" if table.row_names is not None else "rows without names"
     missing = int(np.isnan(table.values).sum())
     gaps = f", {missing} of {n * d} entries missing" if missing else ""
-    return f"{name}: {n} x {d}, {rows}, {columns}{gaps}"
+    return "; ".join([f"{name}: {n} x {d}, {rows}, {columns}{gaps}", *table.notes])
 
 
 def with_places(name: str, table: tables.Table, error: ValueError) -> str:
@@ -47,20 +45,17 @@ def _place(table: tables.Table, i: np.intp, j: np.intp) -> str:
 
 
 def describe_answer(model: Any) -> str:
-    """The answer in one line, and how far to trust it."""
+    """The answer in one line, and how far to trust it, in the words of the report, in another."""
     plural = "" if model.n_features_ == 1 else "s"
     answer = f"{model.n_features_} feature{plural}, log joint {model.log_joint_:,.2f}."
-    rhat = {name: value["rhat"] for name, value in model.diagnostics_.items()}
     if model.kind_ == "weighted":
-        ess = next(iter(model.diagnostics_.values()))["ess"]
-        return f"{answer} Log evidence {model.log_evidence_:,.2f}; effective particles {ess:,.0f}."
-    worst = max(rhat, key=lambda name: np.nan_to_num(rhat[name], nan=-np.inf))
-    if rhat[worst] > AGREEMENT:
-        answer += (
-            f" The chains still disagree (R-hat of {worst} is {rhat[worst]:.2f}): "
-            "more --sweeps may help."
-        )
-    return answer
+        answer += f" Log evidence {model.log_evidence_:,.2f}."
+    return f"{answer}\n{_verdict(model)}"
+
+
+def _verdict(model: Any) -> str:
+    found = model.convergence()
+    return f"{found.headline} {found.advice}".strip()
 
 
 def print_matching(model: Any, truth: np.ndarray, names: Sequence[str]) -> None:
@@ -89,6 +84,7 @@ def print_summary(model: Any) -> None:
     _print(_diagnostics(model))
     if model.n_features_:
         _print(_frequencies(model))
+    print(_verdict(model))
 
 
 def _print(table: Table) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
@@ -21,6 +22,7 @@ __all__ = [
     "read_init",
     "read_likelihood",
     "read_prior",
+    "read_time_budget",
 ]
 
 
@@ -131,6 +133,12 @@ def read_image_shape(text: str | None) -> tuple[int, int] | None:
     if len(sides) != 2 or not all(side.strip().isdecimal() and int(side) for side in sides):
         raise ValueError(f"--image-shape {text!r} is not HEIGHTxWIDTH; write it like 28x28.")
     return int(sides[0]), int(sides[1])
+
+
+def read_time_budget(seconds: float | None) -> float | None:
+    if seconds is not None and not (seconds > 0 and math.isfinite(seconds)):
+        raise ValueError(f"--time-budget {seconds:g} is no time to run; give it seconds above 0.")
+    return seconds
 
 
 def load_model(path: Path) -> Any:

@@ -26,6 +26,7 @@ def read_table(
     *,
     transpose: bool = False,
     columns: Sequence[str] | None = None,
+    header: bool | None = None,
 ) -> Table:
     """Read a .csv, .tsv, .npy, .npz or .parquet file.
 
@@ -37,6 +38,8 @@ def read_table(
         Exchange rows and columns after reading.
     columns : sequence of str, optional
         Columns of the file to keep, by name, or by number from 1 when the file names none.
+    header : bool, optional
+        Whether the first row of a .csv or .tsv names the columns; found out if not given.
 
     Examples
     --------
@@ -56,8 +59,8 @@ def read_table(
         file = Path(name)
     suffix = file.suffix.lower()
     readers: dict[str, Callable[[], Table]] = {
-        ".csv": lambda: read_text(file, ",", columns),
-        ".tsv": lambda: read_text(file, "\t", columns),
+        ".csv": lambda: read_text(file, ",", columns, header),
+        ".tsv": lambda: read_text(file, "\t", columns, header),
         ".npy": lambda: read_npy(file, columns),
         ".npz": lambda: read_npz(file, member, columns),
         ".parquet": lambda: read_parquet(file, columns),
@@ -68,6 +71,8 @@ def read_table(
             f"{file} ends in {suffix or 'nothing'!r}; thali reads .csv, .tsv, .npy, .npz and "
             ".parquet: convert or rename the file."
         )
+    if header is not None and suffix not in {".csv", ".tsv"}:
+        raise ValueError(f"{file}: only a .csv or .tsv file can be said to have a header, or none.")
     table = readers[suffix]()
     if 0 in table.values.shape:
         n, d = table.values.shape
@@ -102,4 +107,4 @@ def _transposed(file: Path, table: Table) -> Table:
         except ValueError as error:
             raise ValueError(f"{error} (transposing turns row names into column names.)") from None
     values = np.ascontiguousarray(table.values.T)
-    return Table(values, table.row_names, table.column_names)
+    return Table(values, table.row_names, table.column_names, table.notes)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from thali.tables.table import Table, brief, choose_columns
-from thali.tables.text import numbers
+from thali.tables.cells import numbers, written_otherwise
+from thali.tables.table import Table, brief, choose_columns, row_names_from
 
 __all__ = ["read_parquet"]
 
@@ -38,14 +38,16 @@ def read_parquet(file: Path, columns: Sequence[str] | None) -> Table:
     kept = [j for j, name in enumerate(arrow.column_names) if name not in index]
     names = [arrow.column_names[j] for j in kept]
     cells = [arrow.column(j) for j in kept]
-    skip = 0
+    skip, notes = 0, tuple(map(row_names_from, index[:1] if row_names is not None else ()))
     if row_names is None and cells and _holds_text(cells[0]) and names[0] not in (columns or ()):
-        row_names, skip = _texts(cells[0]), 1
+        texts = _texts(cells[0])
+        if columns is not None or not written_otherwise(texts):
+            row_names, skip, notes = texts, 1, (row_names_from(names[0]),)
     chosen = choose_columns(file, names, len(names), columns, skip)
     values = np.empty((arrow.num_rows, len(chosen)))
     for j, c in enumerate(chosen):
         values[:, j] = _arrow_numbers(cells[c], file, f"column {names[c]!r}")
-    return Table(values, [names[c] for c in chosen], row_names)
+    return Table(values, [names[c] for c in chosen], row_names, notes)
 
 
 def _holds_text(column: Any) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Table", "brief", "choose_columns", "refuse_repeats"]
+__all__ = ["Table", "brief", "choose_columns", "refuse_repeats", "row_names_from"]
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,19 @@ class Table:
         Names from the header, if there is one.
     row_names : list of str or None
         Names from the first column or index, if there are any; they may repeat.
+    notes : tuple of str
+        What was decided in reading, where a file could be read otherwise.
     """
 
     values: NDArray[np.float64]
     column_names: list[str] | None
     row_names: list[str] | None
+    notes: tuple[str, ...] = ()
+
+
+def row_names_from(column: str | None) -> str:
+    """The note about the column that was taken for the names of the rows."""
+    return f"row names from column {column!r}" if column else "row names from the first column"
 
 
 def refuse_repeats(file: Path, names: Sequence[str], what: str = "column name") -> None:
