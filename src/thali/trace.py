@@ -175,9 +175,7 @@ class Trace:
         return np.concatenate([chain.weights for chain in self.chains]) / len(self.chains)
 
     def means(self) -> dict[str, float]:
-        """The posterior mean of each scalar over the kept draws."""
-        if self.kind != "weighted":
-            return {name: float(values.mean()) for name, values in self.kept().items()}
+        """The posterior mean of each scalar over all kept draws, by weight."""
         table = np.array([row for chain in self.chains for row in chain.kept_scalars()])
         middle = table[0] + self.weights() @ (table - table[0])  # exact for a fixed number
         return dict(zip(self.names, middle.tolist(), strict=True))
