@@ -12,6 +12,7 @@ from thali.engines.base import check_capabilities, check_missing, missing_capabi
 from thali.likelihoods import LinearGaussian, NoisyOr, NonnegativeLinearGaussian, SparseFactor
 from thali.model import Model
 from thali.priors import IBP, BetaBernoulli, TwoParameterIBP
+from thali.settings import refuse_class
 
 PRIORS = {"ibp": IBP, "two_parameter_ibp": TwoParameterIBP, "beta_bernoulli": BetaBernoulli}
 LIKELIHOODS: dict[str, Any] = {
@@ -50,6 +51,7 @@ def choose_engine(engine: Any, model: Model | None = None) -> Any:
 
 def check_engine(engine: Any, model: Model, data: Data | None = None) -> None:
     """Refuse an object that is no engine, and a combination that is not valid (for the data)."""
+    refuse_class("engine", engine)
     if not hasattr(engine, "step"):
         raise TypeError(
             f"engine={engine!r} is not an engine: use one of thali's, such as "

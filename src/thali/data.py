@@ -170,6 +170,11 @@ def check_table(X: Any) -> None:
         array = np.asarray(X)
     except ValueError:
         raise ValueError("X has a list inside a row where a number should be.") from None
+    if array.ndim == 0:
+        number = array.dtype.kind in "biufc"
+        what = "None" if X is None else "a single number" if number else f"a {type(X).__name__}"
+        hint = "; pandas.DataFrame(X) makes a table of columns" if isinstance(X, dict) else ""
+        raise TypeError(f"X is {what}, not a table (rows x columns) of numbers{hint}.")
     if array.ndim != 2:
         advice = "X.reshape(-1, 1) if it is one column, X.reshape(1, -1) if it is one row"
         if array.ndim > 2:

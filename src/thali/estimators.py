@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -22,8 +23,8 @@ from thali.data import Data, as_matrix, check_table, observed_means, row_names, 
 from thali.model import Model
 from thali.nested_parts import NestedParts
 from thali.point_estimate import answer_at, draws_to_use, point_estimate, spaced
-from thali.run import run
-from thali.settings import positive_number
+from thali.run import run, seed_of
+from thali.settings import positive_number, whole_number
 from thali.structures import as_amounts, as_binary_matrix
 from thali.trace import Draw, Recorded, Trace
 
@@ -105,13 +106,26 @@ class LatentFeatures(NestedParts, ClassNamePrefixFeaturesOutMixin, TransformerMi
         NaN, None, pandas' NA and masked entries are missing: only what was observed is fitted.
 
         ``checkpoint`` names a file written every few seconds; ``resume=True`` goes on from it and
-        ends with the same draws as a run never stopped. ``time_budget`` stops after so many
-        seconds; Ctrl-C stops at once; both keep what was computed.
+        ends with the same draws as a run never stopped, with its seed unless ``random_state`` is
+        a number. Without ``resume``, a checkpoint that lies there is moved aside. ``time_budget``
+        stops after so many seconds; Ctrl-C stops at once; both keep what was computed. A fit that
+        fails leaves an earlier one as it was.
         """
+        with self._whole_or_as_before():
+            return self._fit(X, checkpoint, resume, time_budget)
+
+    def _fit(
+        self,
+        X: Any,
+        checkpoint: str | os.PathLike[str] | None,
+        resume: bool,
+        time_budget: float | None,
+    ) -> Self:
         if not isinstance(self.center, bool | np.bool_):
             raise TypeError(f"center must be True or False, not {self.center!r}.")
+        progress = checked_progress(self.progress)
         if time_budget is not None:
-            positive_number("fit", "time_budget", time_budget)
+            time_budget = positive_number("fit", "time_budget", time_budget)
         names = row_names(X)
         X = self._validated(X, reset=True, copy=True)
         mean = observed_means(X) if self.center else np.zeros(X.shape[1])
@@ -121,13 +135,13 @@ class LatentFeatures(NestedParts, ClassNamePrefixFeaturesOutMixin, TransformerMi
         ).resolve(data)
         engine = choose_engine(self.engine, model)
         check_engine(engine, model, data)
-        seed = seed_from(self.random_state)
+        seed = self._seed(checkpoint if resume else None)
         trace = run(
             seed,
             model,
             engine,
             data,
-            progress=self.progress,
+            progress=progress,
             checkpoint=checkpoint,
             resume=resume,
             time_budget=time_budget,
@@ -138,21 +152,46 @@ class LatentFeatures(NestedParts, ClassNamePrefixFeaturesOutMixin, TransformerMi
                 "they were made afresh: the data are far from zero, or sigma_x is far below "
                 "their scale. Centre the data (center=True), or let the scales be inferred.",
                 RuntimeWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
+        if hasattr(engine, "sweeps"):
+            engine = engine.replace(sweeps=trace.sweeps)
+        self._forget()
         self.seed_, self.mean_, self.row_names_ = seed, mean, names
         return self._settle(data, model, engine, trace)
+
+    @contextmanager
+    def _whole_or_as_before(self) -> Iterator[None]:
+        """Undo every change to this estimator if what is done to it fails."""
+        before = dict(self.__dict__)
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+    def _seed(self, to_resume: str | os.PathLike[str] | None) -> int:
+        """The given seed, or that of the run to be resumed, or a new one."""
+        given = isinstance(self.random_state, int | np.integer)
+        if to_resume is None or given or not Path(to_resume).is_file():
+            return seed_from(self.random_state)
+        return seed_of(to_resume)
+
+    def _forget(self) -> None:
+        """Take away what an earlier fit found; the columns' names and number are new already."""
+        for name in [name for name in self.__dict__ if name.endswith("_")]:
+            if name not in ("n_features_in_", "feature_names_in_"):
+                del self.__dict__[name]
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_n_features_out")
 
     def _settle(self, data: Data, model: Model, engine: Any, trace: Trace) -> Self:
         """Everything the trace says, as attributes."""
-        for name in ("posterior_", "best_", "diagnostics_", "amounts_"):
-            self.__dict__.pop(name, None)
         self._data, self._model, self._trace = data, model, trace
         self.prior_, self.likelihood_ = model.prior, model.likelihood
-        self.engine_ = engine.replace(sweeps=trace.sweeps) if hasattr(engine, "sweeps") else engine
+        self.engine_ = engine
         self.X_ = data.X + self.mean_ if self.center else data.X
         most = draws_to_use(data.n, int(trace.kept()["n_features"].max()))
         picked = trace.pick(trace.spread(most))
@@ -181,7 +220,6 @@ class LatentFeatures(NestedParts, ClassNamePrefixFeaturesOutMixin, TransformerMi
         self.starts_, self.stopped_ = trace.starts, trace.stopped
         self.seconds_, self.drift_ = trace.seconds, trace.drift
         self.kind_, self.weights_ = trace.kind, trace.weights()
-        self.__dict__.pop("log_evidence_", None)
         if trace.kind == "weighted":
             self.log_evidence_ = trace.log_evidence
         self._n_features_out = self.n_features_
@@ -213,10 +251,13 @@ class LatentFeatures(NestedParts, ClassNamePrefixFeaturesOutMixin, TransformerMi
         """
         check_is_fitted(self)
         count = len(self._trace)
-        wanted = set(spaced(count, count if most is None else most).tolist())
-        for index, recorded in enumerate(self._trace.matrices()):
-            if index in wanted:
-                yield self._draw(index, recorded)
+        most = count if most is None else whole_number("draws", "most", most, 0)
+        wanted = set(spaced(count, most).tolist())
+        return (
+            self._draw(index, recorded)
+            for index, recorded in enumerate(self._trace.matrices())
+            if index in wanted
+        )
 
     @cached_property
     def best_(self) -> Draw:
@@ -386,6 +427,8 @@ class LatentFeatures(NestedParts, ClassNamePrefixFeaturesOutMixin, TransformerMi
 
     def _validated(self, X: Any, *, reset: bool, copy: bool = False) -> np.ndarray:
         check_table(X)
+        if hasattr(X, "columns") and not len(X.columns):
+            raise ValueError("X is empty: the data frame has no columns.")
         X = validate_data(
             self,
             unmasked(X),
@@ -407,3 +450,12 @@ def seed_from(random_state: Any) -> int:
     if random_state is None:
         return int(np.random.SeedSequence().generate_state(1)[0])
     return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def checked_progress(progress: Any) -> bool | str:
+    """``progress`` as a run takes it, or one sentence."""
+    if isinstance(progress, bool | np.bool_):
+        return bool(progress)
+    if isinstance(progress, str) and progress == "auto":
+        return progress
+    raise ValueError(f"progress must be 'auto', True or False, not {progress!r}.")

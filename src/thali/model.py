@@ -8,6 +8,7 @@ from typing import Any
 from thali.data import Data
 from thali.likelihoods.base import FeatureLikelihood
 from thali.priors.base import FeaturePrior
+from thali.settings import refuse_class
 
 
 @dataclass(frozen=True)
@@ -18,14 +19,9 @@ class Model:
     likelihood: FeatureLikelihood
 
     def __post_init__(self) -> None:
-        ours = getattr(self.prior, "structure", None)
-        theirs = getattr(self.likelihood, "structure", None)
-        if ours is None or theirs is None:
-            part, name = (self.prior, "prior") if ours is None else (self.likelihood, "likelihood")
-            raise TypeError(
-                f"{name}={part!r} is not a {name}: use one of thali's, such as "
-                f"{'thali.IBP()' if name == 'prior' else 'thali.LinearGaussian()'}."
-            )
+        check_part("prior", self.prior, FeaturePrior, "thali.IBP()")
+        check_part("likelihood", self.likelihood, FeatureLikelihood, "thali.LinearGaussian()")
+        ours, theirs = self.prior.structure, self.likelihood.structure
         if ours != theirs:
             raise ValueError(
                 f"{type(self.prior).__name__} is a prior on {ours} but "
@@ -56,3 +52,17 @@ class Model:
         -2.2655
         """
         return self.prior.log_prob(Z) + self.likelihood.log_marginal(X, Z)  # type: ignore[attr-defined]
+
+
+def check_part(name: str, part: Any, kind: type, such_as: str) -> None:
+    """Refuse a class, a part in the place of another, and what is no part at all."""
+    refuse_class(name, part)
+    if isinstance(part, kind):
+        return
+    other = ""
+    for what, base in (("prior", FeaturePrior), ("likelihood", FeatureLikelihood)):
+        if isinstance(part, base):
+            other = f" but a {what}"
+    raise TypeError(
+        f"{name}={part!r} is not a {name}{other}: use one of thali's, such as {such_as}."
+    )

@@ -11,7 +11,7 @@ from typing import Any, Self
 from thali.choices import LIKELIHOODS, PRIORS, choose_engine, named
 from thali.engines.base import takes_missing
 from thali.model import Model
-from thali.settings import Settings
+from thali.settings import Settings, refuse_class
 
 
 class NestedParts:
@@ -45,7 +45,9 @@ class NestedParts:
                     f"Invalid parameter {owner!r} for estimator {type(self).__name__}; nested "
                     "parameters belong to prior, likelihood or engine."
                 )
-            setattr(self, owner, self._part(owner).replace(**changes))
+            part = self._part(owner)
+            refuse_class(owner, part)
+            setattr(self, owner, part.replace(**changes))
         return self
 
     def _part(self, name: str) -> Any:

@@ -12,11 +12,13 @@ import hashlib
 import os
 import threading
 import time
+import warnings
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,11 +28,27 @@ from thali.machine import cores
 from thali.model import Model
 from thali.progress import Progress
 from thali.starting import Starting
-from thali.trace import ChainTrace, Trace, freeze_chain, thaw_chain
+from thali.trace import (
+    ChainTrace,
+    Kept,
+    Trace,
+    freeze_chain,
+    freeze_draws,
+    thaw_chain,
+    thaw_draws,
+)
 
 SLICE = 0.1  # seconds a thread stays with one chain before it turns to the one furthest behind
 CHECKPOINT_EVERY = 3.0  # seconds, or twenty times what writing takes if that is longer
 LOOK = 50  # sweeps after which the number of features tells how many more, if that was left open
+
+
+class Snapshot(NamedTuple):
+    """A chain at one of its steps: the state's arrays, plain values, and draws of its burn-in."""
+
+    arrays: dict[str, np.ndarray]
+    meta: dict[str, Any]
+    burning: list[tuple[int, Kept]]
 
 
 @dataclass
@@ -41,7 +59,7 @@ class Chain:
     rng: np.random.Generator
     state: Any
     trace: ChainTrace = field(default_factory=ChainTrace)
-    saved: tuple[dict[str, np.ndarray], dict[str, Any]] | None = None
+    saved: Snapshot | None = None
 
     def snapshot(self, engine: Any) -> None:
         """Everything needed to go on from here."""
@@ -55,7 +73,7 @@ class Chain:
             "names": self.trace.names,
             "drift": self.trace.drift,
         }
-        self.saved = arrays, meta
+        self.saved = Snapshot(arrays, meta, list(self.trace.burning))
 
 
 def run(
@@ -116,12 +134,12 @@ class _Loop:
     def begin(self, bar: Progress, resume: bool) -> None:
         if self.checkpoint is not None:
             storage.check_writable(self.checkpoint)
-        if resume:
-            if self.checkpoint is None:
-                raise ValueError("resume=True needs checkpoint=path, the file to resume from.")
-            if self.checkpoint.exists():
+            if resume and self.checkpoint.exists():
                 self._resume()
                 return
+            _tell_of_fresh_start(self.checkpoint, resume)
+        elif resume:
+            raise ValueError("resume=True needs checkpoint=path, the file to resume from.")
         sequences = np.random.SeedSequence(self.seed).spawn(self.engine.chains + 1)
         starts = Starting(
             self.given,
@@ -282,11 +300,10 @@ class _Loop:
         for chain in self.chains:
             if chain.saved is None:
                 return
-            state, meta = chain.saved
-            arrays |= {f"state{chain.index}_{name}": value for name, value in state.items()}
-            arrays |= freeze_chain(
-                chain.trace, self.data.n, meta["steps"], meta["draws"], f"chain{chain.index}"
-            )
+            (state, meta, burning), n, i = chain.saved, self.data.n, chain.index
+            arrays |= {f"state{i}_{name}": value for name, value in state.items()}
+            arrays |= freeze_chain(chain.trace, n, meta["steps"], meta["draws"], f"chain{i}")
+            arrays |= freeze_draws(burning, n, f"burning{i}")
             metas.append(meta)
         whole = {
             "fingerprint": self.fingerprint,
@@ -318,6 +335,8 @@ class _Loop:
             }
             state = self.engine.thaw(self.data, state_arrays, saved["numbers"])
             trace = thaw_chain(arrays, f"chain{index}", saved["names"], saved["drift"])
+            if f"burning{index}_kept_at" in arrays:
+                trace.burning = deque(thaw_draws(arrays, f"burning{index}"))
             self.chains.append(Chain(index, rng, state, trace))
 
     def _fingerprint(self) -> dict[str, str]:
@@ -359,6 +378,27 @@ class _Loop:
 
     def _seconds(self) -> float:
         return self.earlier + time.monotonic() - self.began
+
+
+def seed_of(checkpoint: str | os.PathLike[str]) -> int:
+    """The seed of the run that left a checkpoint."""
+    _, meta = storage.read(checkpoint, "checkpoint")
+    return int(meta["fingerprint"]["the seed"])
+
+
+def _tell_of_fresh_start(checkpoint: Path, resume: bool) -> None:
+    """Warn that there is nothing to resume, or that a checkpoint was moved out of the way."""
+    if resume:
+        said = f"There is no checkpoint {checkpoint} to resume from; starting afresh."
+    elif checkpoint.exists():
+        earlier = storage.set_aside(checkpoint)
+        said = (
+            f"Starting afresh: the checkpoint that lay at {checkpoint} is kept as {earlier} "
+            "(resume=True goes on from a checkpoint)."
+        )
+    else:
+        return
+    warnings.warn(said, UserWarning, stacklevel=6)
 
 
 def _digest(array: Any) -> str:

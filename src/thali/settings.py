@@ -2,6 +2,7 @@
 
 A prior, a likelihood or an engine is a value: it never changes after it is made.
 ``get_params`` lets ``clone`` and ``GridSearchCV`` look inside; a new value comes from ``replace``.
+Two are equal when their fields are, arrays by what they hold.
 """
 
 from __future__ import annotations
@@ -10,9 +11,29 @@ import dataclasses
 import difflib
 from typing import Any, Self
 
+import numpy as np
+
 
 class Settings:
     """Base of every frozen dataclass of settings (no state, no template methods)."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Put equality and hash into the class itself, where ``dataclass`` leaves them alone."""
+        super().__init_subclass__(**options)
+        if "__eq__" not in vars(cls):
+            cls.__eq__ = Settings.__eq__  # type: ignore[method-assign]
+            cls.__hash__ = Settings.__hash__  # type: ignore[method-assign]
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        theirs = other.get_params()  # type: ignore[attr-defined]
+        return all(same(mine, theirs[name]) for name, mine in self.get_params().items())
+
+    def __hash__(self) -> int:
+        values = self.get_params().values()
+        marks = (np.shape(v) if isinstance(v, np.ndarray) else v for v in values)
+        return hash((type(self), *marks))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the fields by name, as scikit-learn expects."""
@@ -36,9 +57,30 @@ class Settings:
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]
 
 
+def same(left: Any, right: Any) -> bool:
+    """Whether two values of a setting are equal; arrays are when all their entries are.
+
+    >>> same(np.eye(2), np.eye(2)), same(np.eye(2), "race"), same("race", "race")
+    (True, False, True)
+    """
+    if isinstance(left, np.ndarray) or isinstance(right, np.ndarray):
+        both = isinstance(left, np.ndarray) and isinstance(right, np.ndarray)
+        return left is right or (both and np.array_equal(left, right))
+    return left is right or bool(left == right)
+
+
+def refuse_class(what: str, value: Any) -> None:
+    """Refuse a class where one of its instances is meant."""
+    if isinstance(value, type):
+        name = value.__name__
+        raise TypeError(f"{what}={name} is a class; write {name}(), with brackets.")
+
+
 def positive_number(owner: str, name: str, value: Any) -> float:
     """Return ``value`` as a float, or say which setting must be a positive finite number."""
     try:
+        if isinstance(value, bool | np.bool_):
+            raise TypeError
         number = float(value)
     except (TypeError, ValueError):
         raise TypeError(f"{owner}: {name} must be a positive number, not {value!r}.") from None

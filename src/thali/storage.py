@@ -54,6 +54,13 @@ def check_writable(path: Path) -> None:
         raise PermissionError(f"Cannot write {path}: the folder {path.parent} is not writable.")
 
 
+def set_aside(path: Path) -> Path:
+    """Move a file out of the way of another, from a.thali to a.previous.thali; where it is now."""
+    earlier = path.with_name(f"{path.stem}.previous{path.suffix}")
+    os.replace(path, earlier)
+    return earlier
+
+
 def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Read what ``write`` wrote; a missing, foreign, broken or newer file gets one sentence."""
     path = Path(path)

@@ -175,9 +175,7 @@ class Trace:
         return np.concatenate([chain.weights for chain in self.chains]) / len(self.chains)
 
     def means(self) -> dict[str, float]:
-        """The posterior mean of each scalar over the kept draws."""
-        if self.kind != "weighted":
-            return {name: float(values.mean()) for name, values in self.kept().items()}
+        """The posterior mean of each scalar over all kept draws, by weight."""
         table = np.array([row for chain in self.chains for row in chain.kept_scalars()])
         middle = table[0] + self.weights() @ (table - table[0])  # exact for a fixed number
         return dict(zip(self.names, middle.tolist(), strict=True))
@@ -304,15 +302,19 @@ def freeze_chain(
     chain: ChainTrace, n: int, steps: int, draws: int, prefix: str
 ) -> dict[str, np.ndarray]:
     """The first ``steps`` records and ``draws`` matrices of a chain as arrays."""
-    kept = chain.kept[:draws]
+    scalars = np.array(chain.scalars[:steps], float).reshape(steps, len(chain.names))
+    kept = list(zip(chain.kept_at[:draws], chain.kept[:draws], strict=True))
+    return {f"{prefix}_scalars": scalars} | freeze_draws(kept, n, prefix)
+
+
+def freeze_draws(draws: list[tuple[int, Kept]], n: int, prefix: str) -> dict[str, np.ndarray]:
+    """Draws with their steps as arrays, features side by side."""
+    kept = [draw for _, draw in draws]
     packed = [draw.Z for draw in kept]
     joined = np.concatenate(packed, axis=1) if kept else np.zeros((-(-n // 8), 0), np.uint8)
     names = kept[0].parameters if kept else {}
     return {
-        f"{prefix}_scalars": np.array(chain.scalars[:steps], float).reshape(
-            steps, len(chain.names)
-        ),
-        f"{prefix}_kept_at": np.array(chain.kept_at[:draws], np.int64),
+        f"{prefix}_kept_at": np.array([at for at, _ in draws], np.int64),
         f"{prefix}_kept_k": np.array([z.shape[1] for z in packed], np.int64),
         f"{prefix}_kept_Z": joined,
     } | {
@@ -325,17 +327,22 @@ def thaw_chain(
     arrays: dict[str, np.ndarray], prefix: str, names: list[str], drift: float
 ) -> ChainTrace:
     """The chain that ``freeze_chain`` saved."""
-    ends = np.cumsum(arrays[f"{prefix}_kept_k"])
-    parts = [slice(end - k, end) for end, k in zip(ends, arrays[f"{prefix}_kept_k"], strict=True)]
-    mark = f"{prefix}_with_"
-    others = {key.removeprefix(mark): value for key, value in arrays.items() if mark in key}
+    draws = thaw_draws(arrays, prefix)
     return ChainTrace(
         list(names),
         [tuple(row) for row in arrays[f"{prefix}_scalars"].tolist()],
-        arrays[f"{prefix}_kept_at"].tolist(),
-        [
-            Kept(arrays[f"{prefix}_kept_Z"][:, part], {k: v[part] for k, v in others.items()})
-            for part in parts
-        ],
+        [at for at, _ in draws],
+        [kept for _, kept in draws],
         drift,
     )
+
+
+def thaw_draws(arrays: dict[str, np.ndarray], prefix: str) -> list[tuple[int, Kept]]:
+    """The draws that ``freeze_draws`` saved."""
+    ends = np.cumsum(arrays[f"{prefix}_kept_k"])
+    parts = [slice(end - k, end) for end, k in zip(ends, arrays[f"{prefix}_kept_k"], strict=True)]
+    mark = f"{prefix}_with_"
+    others = {key.removeprefix(mark): v for key, v in arrays.items() if key.startswith(mark)}
+    Z = arrays[f"{prefix}_kept_Z"]
+    kept = [Kept(Z[:, part], {k: v[part] for k, v in others.items()}) for part in parts]
+    return list(zip(arrays[f"{prefix}_kept_at"].tolist(), kept, strict=True))

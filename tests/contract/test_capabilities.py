@@ -105,8 +105,22 @@ def test_mismatched_structures_are_refused():
         ("engine", "colapsed_gibbs", "Did you mean 'collapsed_gibbs'"),
         ("prior", 3, "is not a prior"),
         ("engine", 3, "is not an engine"),
+        ("prior", thali.IBP, r"prior=IBP is a class; write IBP\(\), with brackets"),
+        ("likelihood", thali.LinearGaussian, r"write LinearGaussian\(\), with brackets"),
+        ("engine", thali.CollapsedGibbs, r"write CollapsedGibbs\(\), with brackets"),
+        ("prior", thali.LinearGaussian(), r"is not a prior but a likelihood: .* thali.IBP\(\)"),
+        ("likelihood", thali.IBP(), "is not a likelihood but a prior"),
+        ("engine", thali.IBP(), "is not an engine"),
+        ("likelihood", thali.CollapsedGibbs(), "is not a likelihood: use one of"),
     ],
 )
 def test_unknown_parts_are_named(part, value, words):
+    model = thali.LatentFeatures(**{part: value})
+    assert model.get_params()[part] is value  # and so can be looked at
     with pytest.raises((ValueError, TypeError), match=words):
-        thali.LatentFeatures(**{part: value}).fit(np.ones((3, 2)))
+        model.fit(np.ones((3, 2)))
+
+
+def test_a_setting_of_a_class_is_refused_with_words():
+    with pytest.raises(TypeError, match=r"write IBP\(\), with brackets"):
+        thali.LatentFeatures(prior=thali.IBP).set_params(prior__alpha=2.0)

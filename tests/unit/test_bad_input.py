@@ -287,6 +287,21 @@ def test_a_matrix_is_refused_in_the_words_of_the_table(name):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (None, "X is None, not a table"),
+        ({"a": [1.0, 2.0]}, "X is a dict, not a table"),
+        (3.0, "X is a single number, not a table"),
+        (pd.DataFrame(), "X is empty: the data frame has no columns"),
+        (pd.DataFrame(index=[1, 2]), "X is empty: the data frame has no columns"),
+    ],
+)
+def test_what_is_no_table_is_called_so(given, said):
+    with pytest.raises((TypeError, ValueError), match=said):
+        fit(given)
+
+
 # ------------------------------------------------------------------------------------ saved models
 
 

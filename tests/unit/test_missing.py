@@ -364,12 +364,13 @@ def test_centring_uses_observed_entries(rng):
 
 def test_engines_and_likelihoods_that_cannot_are_named():
     from thali.engines.base import Engine, check_missing
+    from thali.likelihoods.base import FeatureLikelihood
 
     class Deaf(Engine):
         pass
 
-    class Plain:
-        structure = "features"
+    class Plain(FeatureLikelihood):
+        at = resolve = start = None
 
     data = Data.validate([[1.0, np.nan], [2.0, 3.0]])
     model = Model(thali.IBP(), LIKELIHOOD)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import time
 from itertools import product
 
 import numpy as np
@@ -162,7 +164,7 @@ def test_all_doors_open(tmp_path):
     assert len(thali.plots.trace(model).axes) == len(model.history_)
 
 
-def test_a_run_stopped_and_resumed_gives_the_same_draws(tmp_path):
+def test_a_run_stopped_and_resumed_gives_the_same_draws(tmp_path, monkeypatch):
     _, X = planted(1, t=40)
     path = tmp_path / "checkpoint.thali"
     make = lambda: thali.LatentFeatures(  # noqa: E731
@@ -171,7 +173,20 @@ def test_a_run_stopped_and_resumed_gives_the_same_draws(tmp_path):
         random_state=3,
     )
     whole = make().fit(X)
-    make().fit(X, checkpoint=path, time_budget=1e-9)
+    step, seen = thali.UncollapsedGibbs.step, []
+
+    def count(*arguments):
+        seen.append(1)
+        if len(seen) == 20:  # of 80 in both chains
+            signal.raise_signal(signal.SIGINT)
+        time.sleep(0.002)  # so that the signal comes before the end
+        return step(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(thali.UncollapsedGibbs, "step", count)
+        part = make().fit(X, checkpoint=path)
+    assert part.stopped_ == "interrupted"
+    assert part.history_["log_joint"].shape[1] < 40
     resumed = make().fit(X, checkpoint=path, resume=True)
     assert np.array_equal(whole.history_["log_joint"], resumed.history_["log_joint"])
 

@@ -17,7 +17,7 @@ from sklearn.exceptions import NotFittedError
 
 import thali
 from thali.report import write_report
-from thali.report.convergence import Scalar, judge, level_of
+from thali.report.convergence import Scalar, judge, level_of, scalars
 from thali.report.fit import fit_of
 
 EVIL = "<script>alert(1)</script>"
@@ -264,6 +264,33 @@ def test_chains_that_disagree_on_k_are_named() -> None:
         "K has not settled: chains disagree, 4 against 6."
     )
     assert judge(lines, 2, 500, [4]).headline == "The chains do not agree yet."
+
+
+@pytest.mark.parametrize("init", ["empty", "prior"])
+@pytest.mark.parametrize("inferred", [True, False])
+def test_fixed_is_what_the_model_fixed_and_the_rest_has_not_moved(
+    inferred: bool, init: str
+) -> None:
+    """A Metropolis step of a width far beyond the data's scale is never accepted."""
+    model = thali.LatentFeatures(
+        likelihood=thali.LinearGaussian(sigma_x="auto" if inferred else 1e-6, sigma_a=1e-6),
+        engine=thali.CollapsedGibbs(sweeps=120, chains=2, init=init, sigma_step="metropolis"),
+        random_state=0,
+    ).fit(1e-6 * thali.datasets.images(n=15, random_state=0).X)
+    assert not np.ptp(model.history_["sigma_x"][:, model.burn_in_ :], axis=1).any()
+    levels = {line.name: line.level for line in scalars(model)}
+    assert levels["sigma_a"] == "fixed"
+    assert (levels["sigma_x"] == "fixed") != inferred
+    said = model.convergence()
+    assert (said.headline == "σₓ has not moved.") == inferred
+    assert not inferred or said.level == "poor"
+
+
+def test_several_that_have_not_moved_are_named() -> None:
+    lines = [Scalar(n, "unknown", np.nan, np.nan, 1, 1, 1, True) for n in ("sigma_x", "sigma_a")]
+    assert judge(lines, 4, 500).headline == "σₓ and σₐ have not moved."
+    assert judge(lines, 1, 500).level == "poor"
+    assert judge(lines, 4, 10).headline.startswith("Too few draws")
 
 
 # In a browser ------------------------------------------------------------------------------------

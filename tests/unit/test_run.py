@@ -10,6 +10,7 @@ import pytest
 
 import thali
 from thali import run as run_module
+from thali.trace import ChainTrace, Kept, Trace
 
 
 @pytest.fixture(scope="module")
@@ -138,6 +139,82 @@ def test_a_checkpoint_of_another_run_is_refused(X, tmp_path, change, words):
         other.fit(X + 1.0 if "data" in change else X, checkpoint=path, resume=True)
 
 
+@pytest.mark.parametrize("source", [None, np.random.RandomState(0), np.random.default_rng(0)])
+def test_a_run_with_a_seed_of_its_own_is_resumed_with_it(X, tmp_path, source):
+    path = tmp_path / "run.thali"
+    unseeded = model(sweeps=10**6, init="empty").set_params(random_state=source)
+    seed = unseeded.fit(X, checkpoint=path, time_budget=0.2).seed_
+    steps = unseeded.history_["log_joint"].shape[1]
+    unseeded.fit(X, checkpoint=path, resume=True, time_budget=0.2)
+    assert unseeded.seed_ == seed
+    assert unseeded.history_["log_joint"].shape[1] > steps
+
+
+def stopped_at(fitted, steps, monkeypatch, X, **options):
+    """Fit, with Ctrl-C in the given step of this call."""
+    step, seen = thali.CollapsedGibbs.step, []
+
+    def count(*arguments):
+        seen.append(1)
+        if len(seen) == steps:
+            signal.raise_signal(signal.SIGINT)
+        return step(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(thali.CollapsedGibbs, "step", count)
+        fitted.fit(X, **options)
+    assert fitted.stopped_ == "interrupted"
+    return fitted
+
+
+def test_a_run_stopped_twice_in_burn_in_keeps_the_later_half(X, tmp_path, monkeypatch):
+    path = tmp_path / "run.thali"
+    fitted = model(sweeps=10**6, chains=1, init="empty")
+    stopped_at(fitted, 60, monkeypatch, X, checkpoint=path)
+    first = [draw.Z for draw in fitted.draws()]
+    before = len(fitted.history_["log_joint"][0])
+    stopped_at(fitted, 30, monkeypatch, X, checkpoint=path, resume=True)
+    steps = len(fitted.history_["log_joint"][0])
+    assert steps > before >= 60
+    assert fitted.burn_in_ == (steps - 1) // 2
+    again = [draw.Z for draw in fitted.draws()]
+    assert len(again) == steps - fitted.burn_in_
+    left = first[fitted.burn_in_ - (before - 1) // 2 :]  # of the draws of the first stop
+    assert all(np.array_equal(a, b) for a, b in zip(left, again[: len(left)], strict=True))
+
+
+def test_a_fresh_run_moves_a_checkpoint_aside_and_says_so(X, tmp_path):
+    path, earlier = tmp_path / "run.thali", tmp_path / "run.previous.thali"
+    fresh = model(sweeps=10**6, init="empty")
+    fresh.fit(X, checkpoint=path, time_budget=0.2)
+    before = path.read_bytes()
+    with pytest.warns(UserWarning, match=r"kept as .*run\.previous\.thali") as warned:
+        fresh.fit(X, checkpoint=path, time_budget=0.2)
+    assert warned[0].filename == __file__
+    assert earlier.read_bytes() == before
+    fresh.fit(X, checkpoint=earlier, resume=True, time_budget=0.01)
+
+
+def test_nothing_to_resume_is_said(X, tmp_path):
+    with pytest.warns(UserWarning, match=r"no checkpoint .*run\.thali to resume from") as warned:
+        model(sweeps=4, init="empty").fit(X, checkpoint=tmp_path / "run.thali", resume=True)
+    assert warned[0].filename == __file__
+
+
+def test_means_are_over_all_draws_of_chains_of_different_length():
+    chains = [
+        ChainTrace(["n_features", "log_joint", "alpha"], [(1.0, -1.0, a) for a in values])
+        for values in ([1.0], [2.0, 3.0, 6.0])
+    ]
+    for chain in chains:
+        for at in range(len(chain.scalars)):
+            chain.kept_at.append(at)
+            chain.kept.append(Kept(np.ones((1, 1), np.uint8), {}))
+    trace = Trace(1, chains, 0)
+    assert trace.means()["alpha"] == pytest.approx(3.0)
+    assert trace.kept()["alpha"].shape == (2, 1)
+
+
 def test_a_race_cut_short_leaves_no_checkpoint(X, tmp_path):
     path = tmp_path / "run.thali"
     model(sweeps=10**6).fit(X, checkpoint=path, time_budget=1e-3)
@@ -233,7 +310,9 @@ def test_a_run_with_sweeps_left_open_resumes_to_the_same_draws(X, tmp_path, monk
             return step(*arguments)
 
         monkeypatch.setattr(thali.CollapsedGibbs, "step", count)
-        part = model(sweeps=None, chains=2, init="empty").fit(X, checkpoint=path, resume=True)
+        part = model(sweeps=None, chains=2, init="empty").fit(
+            X, checkpoint=path, resume=path.exists()
+        )
         assert part.stopped_ == "interrupted"
         monkeypatch.setattr(thali.CollapsedGibbs, "step", step)
     again = model(sweeps=None, chains=2, init="empty").fit(X, checkpoint=path, resume=True)

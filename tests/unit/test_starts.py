@@ -1,6 +1,7 @@
 """Starts: each gives a valid Z; ICA finds planted features; the race keeps the best."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import thali
@@ -124,6 +125,28 @@ def test_given_starts(seed):
     data, finite = parts(X, thali.BetaBernoulli(n_features=2))
     with pytest.raises(ValueError, match="at most 2"):
         given_start(np.ones((20, 3), bool), finite, data)
+
+
+@pytest.mark.parametrize("make", [list, np.array, pd.DataFrame])
+def test_a_matrix_of_any_kind_becomes_bits(make):
+    bits = thali.CollapsedGibbs(init=make([[1, 0], [1, 1], [0, 1]])).init
+    assert isinstance(bits, np.ndarray)
+    assert bits.dtype == bool
+    assert bits.tolist() == [[True, False], [True, True], [False, True]]
+
+
+@pytest.mark.parametrize(
+    ("init", "words"),
+    [
+        ([[1, 0], [2, 1]], "CollapsedGibbs: init: Z must contain only 0 and 1"),
+        ([[1, 0], [1]], "init is a list whose rows differ in length"),
+        ([1, 0], "not list"),
+        (np.array([["a"]]), "only 0 and 1"),
+    ],
+)
+def test_a_matrix_that_is_no_start_is_refused_before_the_fit(init, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        thali.CollapsedGibbs(init=init)
 
 
 def test_a_fitted_model_starts_another_and_fixed_numbers_stay():

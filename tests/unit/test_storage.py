@@ -6,6 +6,7 @@ import pickle
 import zipfile
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import thali
@@ -38,8 +39,6 @@ def test_everything_comes_back(model, tmp_path):
 
 
 def test_names_come_back(tmp_path):
-    import pandas as pd
-
     frame = pd.DataFrame(np.eye(4), columns=list("wxyz"), index=list("abcd"))
     model = thali.LatentFeatures(engine=thali.CollapsedGibbs(sweeps=4, chains=1)).fit(frame)
     model.save(tmp_path / "m.thali")
@@ -54,6 +53,15 @@ def test_a_start_from_a_matrix_or_a_model_can_be_saved(model, tmp_path):
     assert again.starts_ == ["another model"]
     again.save(tmp_path / "m.thali")
     assert np.array_equal(thali.load(tmp_path / "m.thali").Z_, again.Z_)
+
+
+@pytest.mark.parametrize("make", [list, pd.DataFrame])
+def test_a_start_from_lists_or_a_frame_can_be_saved(model, make, tmp_path):
+    Z = np.eye(30, 2, dtype=int)
+    engine = thali.CollapsedGibbs(sweeps=4, chains=1, init=make(Z.tolist()))
+    again = thali.LatentFeatures(engine=engine, random_state=0).fit(model.X_)
+    again.save(tmp_path / "m.thali")
+    assert np.array_equal(thali.load(tmp_path / "m.thali").engine.init, Z)
 
 
 def test_the_file_is_arrays_and_json_only(model, tmp_path):

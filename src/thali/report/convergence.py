@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from thali.hyperparameters import Law
 from thali.plots.reading import SCALARS, kept, scalars_of
 
 from .markup import plural
@@ -33,6 +34,7 @@ class Scalar(NamedTuple):
     mean: float
     low: float
     high: float
+    still: bool = False  # inferred, and yet no chain has moved from where it is
 
 
 class Verdict(NamedTuple):
@@ -58,8 +60,16 @@ def _scalar(model: LatentFeatures, name: str) -> Scalar:
     if model.kind_ == "weighted":
         return _weighted_scalar(model, name, finite, ess)
     low, high = np.quantile(finite, [0.05, 0.95])
-    level = level_of(values, rhat, ess)
-    return Scalar(name, level, rhat, ess, float(finite.mean()), float(low), float(high))
+    inferred = is_inferred(model, name)
+    level = level_of(values, rhat, ess, inferred)
+    still = inferred and not ranges(values).any()
+    return Scalar(name, level, rhat, ess, float(finite.mean()), float(low), float(high), still)
+
+
+def is_inferred(model: LatentFeatures, name: str) -> bool:
+    """Whether a scalar is a hyperparameter with a law, not a number that the model fixes."""
+    parts = (model.prior_, model.likelihood_)
+    return any(isinstance(getattr(part, name, None), Law) for part in parts)
 
 
 def _weighted_scalar(model: LatentFeatures, name: str, values: np.ndarray, ess: float) -> Scalar:
@@ -68,28 +78,37 @@ def _weighted_scalar(model: LatentFeatures, name: str, values: np.ndarray, ess: 
     upto = np.cumsum(model.weights_[order])
     ends = np.minimum(np.searchsorted(upto, [0.05, 0.95]), len(values) - 1)
     low, high = values[order[ends]]
-    level = "fixed" if np.ptp(values) == 0 else "unknown"
+    fixed = np.ptp(values) == 0 and not is_inferred(model, name)
+    level = "fixed" if fixed else "unknown"
     mean = float(values[0] + model.weights_ @ (values - values[0]))
     return Scalar(name, level, float("nan"), ess, mean, float(low), float(high))
 
 
-def level_of(values: np.ndarray, rhat: float, ess: float) -> str:
+def level_of(values: np.ndarray, rhat: float, ess: float, inferred: bool = False) -> str:
     """How well the chains (chains, draws) of one scalar agree.
+
+    One that never varies is "fixed", unless it was to be inferred: then nothing is known of it.
 
     >>> level_of(np.array([[3.0, 3.0], [4.0, 4.0]]), np.inf, np.nan)
     'poor'
+    >>> level_of(np.full((2, 3), 0.5), np.nan, np.nan, inferred=True)
+    'unknown'
     """
     chains = len(values)
     if np.nanmax(values) == np.nanmin(values):
-        return "fixed"
-    within = np.nanmax(values, axis=1) - np.nanmin(values, axis=1)
-    if chains > 1 and not within.any():
+        return "unknown" if inferred else "fixed"
+    if chains > 1 and not ranges(values).any():
         return "poor"  # each chain sits still, in a place of its own; R-hat divides by zero there
     if np.isnan(rhat) or chains < 2:
         return "unknown"
     if rhat <= GOOD_RHAT and not ess < ESS_PER_CHAIN * chains:
         return "good"
     return "fair" if rhat <= FAIR_RHAT else "poor"
+
+
+def ranges(values: np.ndarray) -> np.ndarray:
+    """How far each chain of (chains, draws) goes, from its lowest value to its highest."""
+    return np.nanmax(values, axis=1) - np.nanmin(values, axis=1)
 
 
 def verdict(model: LatentFeatures) -> Verdict:
@@ -132,6 +151,16 @@ def judge(lines: list[Scalar], chains: int, draws: int, counts: Sequence[int] = 
     """The verdict on `chains` chains of `draws` draws each, that mostly have `counts` features."""
     levels = ("poor", "unknown", "fair", "good")
     by_level = {level: [s for s in lines if s.level == level] for level in levels}
+    still = [s for s in lines if s.still]
+    if still and draws >= FEW_DRAWS:
+        one = len(still) == 1
+        return Verdict(
+            "poor",
+            f"{_names(still)} {'has' if one else 'have'} not moved.",
+            f"The model infers {'it' if one else 'them'}, yet no chain has ever changed "
+            f"{'it' if one else 'them'}, so the answer does not say how sure it is. Scale the "
+            "data to a size near 1, and leave the engine's sigma_step at 'slice'.",
+        )
     if chains < 2:
         return Verdict(
             "unknown",

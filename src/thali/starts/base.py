@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from thali.machine import refuse_beyond_memory
 from thali.model import Model
+from thali.structures import as_binary_matrix
 
 NAMES = ("race", "ica", "sparse_ica", "columns", "patterns", "prior", "empty")
 
@@ -27,8 +29,8 @@ class Start:
     parameters: dict[str, np.ndarray] = field(default_factory=dict)
 
 
-def check_init(owner: str, init: Any) -> None:
-    """Refuse an ``init`` that is neither a known name, nor a matrix, nor a fitted model."""
+def check_init(owner: str, init: Any) -> Any:
+    """A known name or a fitted model as it is, a matrix as bits; anything else is refused."""
     if isinstance(init, str):
         if init not in NAMES:
             near = difflib.get_close_matches(init, NAMES, n=1)
@@ -37,11 +39,30 @@ def check_init(owner: str, init: Any) -> None:
                 f"{owner}: init={init!r} is not a start; use one of {', '.join(NAMES)}, "
                 f"a matrix Z, or a fitted model.{hint}"
             )
-    elif not hasattr(init, "Z_") and np.ndim(init) != 2:
+        return init
+    if hasattr(init, "Z_"):
+        return init
+    return _bits(owner, init)
+
+
+def _bits(owner: str, init: Any) -> np.ndarray:
+    """A matrix given as array, data frame or lists, as one of True and False."""
+    try:
+        matrix = np.asarray(init)
+    except ValueError:
+        raise ValueError(f"{owner}: init is a list whose rows differ in length.") from None
+    if matrix.ndim != 2:
         raise TypeError(
             f"{owner}: init must be one of {', '.join(NAMES)}, a 0/1 matrix with a row for each "
             f"row of X, or a fitted model; not {type(init).__name__}."
         )
+    if matrix.dtype == bool:
+        return matrix
+    refuse_beyond_memory("init", matrix.shape[0], matrix.shape[1], 1)
+    try:
+        return as_binary_matrix(matrix)
+    except ValueError as error:
+        raise ValueError(f"{owner}: init: {error}") from None
 
 
 def suitable(init: str, model: Model) -> str:
