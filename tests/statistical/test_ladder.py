@@ -156,7 +156,7 @@ def measured(Z, hyper, cells):
     return found | {"E[K]": float(K), "E[α]": hyper["alpha"]}
 
 
-def check_enumeration(engine, story, prior, seed, size=1500):
+def check_enumeration(engine, story, prior, seed, size=1000):
     """P-values of every mean that enumeration knows; ``size`` is of steps, or of runs × 30."""
     truths, cells, exact = enumerated(story, prior)
     spec, cap = story.priors[prior]
@@ -202,7 +202,7 @@ def test_enumeration_closely(cell, seed):
 
 
 # ---- a flat likelihood gives back the prior -----------------------------------------------------
-def check_flat(engine, story, prior, seed, size=2500):
+def check_flat(engine, story, prior, seed, size=1500):
     spec = test_prior_recovery.CASES[FLAT[prior]]
     model = Model(library_prior(spec), story.flat())
     if engine.kind == "weighted":
@@ -293,7 +293,7 @@ def of_joint(story, draws, gaps=()):
     return {name: np.array([row[name] for row in rows], float) for name in rows[-1]}
 
 
-def check_joint(engine, story, prior, seed, size=2500, gaps=()):
+def check_joint(engine, story, prior, seed, size=1200, gaps=()):
     one, two = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2))
     spec = JOINT[prior]
     if engine.kind == "weighted":
@@ -359,7 +359,7 @@ def summaries(Z, hyper):
     return {"K": Z.shape[1], "ΣZ": np.trace(gram), "shared": shared, "α": hyper["alpha"]}
 
 
-def check_agreement(engine, story, prior, seed, size=2500):
+def check_agreement(engine, story, prior, seed, size=1500):
     """Of all scales fixed; weighted draws by the ratio of means over independent runs."""
     X, spec = ten_rows(story), JOINT[prior]
     model = Model(library_prior(spec), story.fixed())
@@ -467,7 +467,7 @@ def test_gaps_filled_with_means_are_caught(monkeypatch, seed):
     monkeypatch.setattr(NormalEntries, "draw", lambda law, rng: law.mean)
     story = STORIES["linear_gaussian"][""]
     for engine, way in (("collapsed_gibbs", "plain"), ("uncollapsed_gibbs", "integrated")):
-        assert alarms(check_joint(WAYS[engine][way], story, "ibp", seed, gaps=GAPS))
+        assert alarms(check_joint(WAYS[engine][way], story, "ibp", seed, size=2500, gaps=GAPS))
 
 
 def test_the_grid_is_as_large_as_the_declarations():
