@@ -88,7 +88,7 @@ SINGLETONS_AS_BITS: list[Change] = [
     ),
 ]
 AT_MOST_ONE_NEW_DISH: list[Change] = [
-    ("while free < 0 or j < free:", "while (free < 0 or j < free) and j < 1:"),
+    ("while (free < 0 or j < free) and j <= MOST_NEW:", "while (free < 0 or j < free) and j < 1:"),
 ]
 NEVER_REFRESHED: list[Change] = [
     (  # once, where a chain begins: S of a fresh state is all zeros

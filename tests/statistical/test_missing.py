@@ -154,10 +154,10 @@ def best_guess(data, hidden):
 
 @pytest.mark.slow
 def test_a_fifth_of_the_pixels_hidden_are_found_again():
-    """Within 5% of one who knows the features, and intervals that hold what they promise."""
+    """Within 5% of the noise, and intervals that hold what they promise."""
     errors, floor, covered = [], [], []
-    for k in range(8):
-        data = thali.datasets.images(n=100, random_state=k)
+    for k in range(10):
+        data = thali.datasets.images(n=200, random_state=k)
         hidden = np.random.default_rng(100 + k).random(data.X.shape) < 0.2
         engine = thali.CollapsedGibbs(sweeps=400, chains=2, init="ica")
         model = thali.LatentFeatures(engine=engine, random_state=k, progress=False)
@@ -169,6 +169,6 @@ def test_a_fifth_of_the_pixels_hidden_are_found_again():
     def rmse(parts):
         return np.sqrt(np.mean(np.concatenate(parts) ** 2))
 
-    assert rmse(errors) < 1.05 * rmse(floor)
-    assert rmse(errors) < 1.06 * data.sigma_x
+    assert rmse(errors) < 1.05 * data.sigma_x
+    assert rmse(errors) < 1.03 * rmse(floor)  # of one who knows the features
     assert 0.87 < np.concatenate(covered).mean() < 0.93

@@ -3,8 +3,6 @@
 import gc
 import tracemalloc
 
-import numpy as np
-
 import thali
 from thali.engines.base import Info
 from thali.trace import ChainTrace

@@ -13,6 +13,7 @@ from unit.test_predictive import brute_force
 import thali
 from thali import predictive
 from thali.data import Data
+from thali.likelihoods.base import Place
 from thali.missing import first_guess, patterns
 from thali.model import Model
 
@@ -404,3 +405,94 @@ def test_log_mean_exp_over_draws_is_what_score_reports(rng):
         logs.append(predictive.rows(fixed, Data.validate(X), draw.Z, X)[1])
     wanted = (logsumexp(np.array(logs), axis=0) - np.log(len(logs))).mean()
     assert model.score(X) == pytest.approx(wanted)
+
+
+# ---- parameters kept ----------------------------------------------------------------------------
+KEPT = ["linear_gaussian", "nonnegative_linear_gaussian", "sparse_factor", "noisy_or"]
+
+
+def with_gaps(likelihood, n=40):
+    """Pictures, or for noisy-or where they are bright; a fifth of the entries missing."""
+    data = thali.datasets.images(n=n, sigma_x=0.3, random_state=0)
+    full = (data.X > 0.5).astype(float) if likelihood == "noisy_or" else data.X
+    hidden = np.random.default_rng(1).random(full.shape) < 0.2
+    return full, hidden, np.where(hidden, np.nan, full)
+
+
+@pytest.mark.parametrize("likelihood", KEPT)
+def test_engines_that_keep_parameters_fill_in_gaps(likelihood, tmp_path):
+    full, hidden, X = with_gaps(likelihood)
+    engine = thali.UncollapsedGibbs(sweeps=120, chains=1)
+    model = thali.LatentFeatures("ibp", likelihood, engine, random_state=0, progress=False).fit(X)
+    filled, low, high = model.impute(interval=0.9)
+    _, std = model.impute(return_std=True)
+    assert np.array_equal(filled[~hidden], full[~hidden])
+    by_means = np.square(full - np.nanmean(X, axis=0))[hidden].mean()
+    assert np.square(filled - full)[hidden].mean() < 0.7 * by_means
+    assert ((low <= full) & (full <= high))[hidden].mean() > 0.8
+    assert (std[hidden] > 0.0).all()
+    if likelihood == "noisy_or":
+        assert set(np.unique(low)) <= {0.0, 1.0}
+    model.save(tmp_path / "m.thali")
+    assert np.array_equal(thali.load(tmp_path / "m.thali").impute(), filled)
+
+
+@pytest.mark.parametrize("likelihood", KEPT)
+def test_the_log_joint_is_that_of_what_was_observed(likelihood):
+    _, hidden, X = with_gaps(likelihood, n=15)
+    engine = thali.UncollapsedGibbs(sweeps=6, chains=1, init="prior")
+    model = thali.LatentFeatures("ibp", likelihood, engine, random_state=0, progress=False).fit(X)
+    for draw in model.draws():
+        fixed = Model(model.prior_, model.likelihood_).at(draw.hyper)
+        if likelihood == "linear_gaussian":
+            wanted = fixed.log_joint(X, draw.Z)
+        else:
+            law = fixed.likelihood.entries(
+                draw.Z, {"A": draw.A, **draw.parameters}, np.nonzero(~hidden)
+            )
+            place = Place(Data.validate(X), draw.Z, {"A": draw.A, **draw.parameters}, draw.hyper)
+            prior = fixed.likelihood.log_density(place) - law.log_density(X[~hidden]).sum()
+            assert prior == pytest.approx(log_prior_of(fixed.likelihood, draw), rel=1e-9)
+            wanted = fixed.likelihood.log_density(place) + fixed.prior.log_prob(draw.Z)
+        assert draw.log_joint == pytest.approx(wanted, rel=1e-9)
+
+
+def log_prior_of(likelihood, draw):
+    """log p(A) and, for sparse factors, log p(S), from SciPy."""
+    if isinstance(likelihood, thali.NoisyOr):
+        return stats.bernoulli.logpmf(draw.A.astype(int), draw.hyper["p"]).sum()
+    if isinstance(likelihood, thali.NonnegativeLinearGaussian):
+        return stats.halfnorm.logpdf(draw.A, scale=draw.sigma_a).sum()
+    amounts = draw.parameters["S"][draw.Z]
+    return stats.norm.logpdf(draw.A, 0, draw.sigma_a).sum() + stats.laplace.logpdf(amounts).sum()
+
+
+@pytest.mark.parametrize("likelihood", KEPT)
+def test_held_out_entries_are_predicted_better_than_by_their_means(likelihood):
+    full, _, _ = with_gaps(likelihood, n=60)
+    test = thali.evaluation.holdout(full, 0.25, "entries")
+    engine = thali.UncollapsedGibbs(sweeps=120, chains=1)
+    model = thali.LatentFeatures("ibp", likelihood, engine, random_state=0, progress=False)
+    found = test.log_predictive(model.fit(test.X))
+    means = np.nanmean(test.X, axis=0)[test.columns]
+    if likelihood == "noisy_or":
+        chance = np.clip(means, 0.01, 0.99)
+        alone = np.where(test.values > 0.5, np.log(chance), np.log1p(-chance)).mean()
+    else:
+        alone = stats.norm.logpdf(
+            test.values, means, np.nanstd(test.X, axis=0)[test.columns]
+        ).mean()
+    assert found > alone
+    assert test.rmse(model) < np.sqrt(np.square(test.values - means).mean())
+
+
+def test_a_stopped_run_with_gaps_goes_on_to_the_same_end(tmp_path):
+    _, _, X = with_gaps("nonnegative_linear_gaussian")
+    engine = thali.UncollapsedGibbs(sweeps=4000, chains=1, init="prior")
+    whole = thali.LatentFeatures("ibp", "nonnegative_linear_gaussian", engine, random_state=0)
+    whole.fit(X)
+    part = thali.LatentFeatures("ibp", "nonnegative_linear_gaussian", engine, random_state=0)
+    part.fit(X, checkpoint=tmp_path / "c", time_budget=max(0.2, 0.4 * whole.seconds_))
+    assert part.stopped_ != "finished"
+    part.fit(X, checkpoint=tmp_path / "c", resume=True)
+    assert np.array_equal(part.history_["log_joint"], whole.history_["log_joint"])

@@ -208,8 +208,8 @@ def test_auto_takes_an_engine_that_can_and_the_rest_works(tmp_path):
     assert all(np.array_equal(a.A, b.A) and a.log_joint == b.log_joint for a, b in pairs)
     assert model.transform(data.X).shape == model.Z_.shape
     model.report(tmp_path / "report.html")
-    with pytest.raises(ValueError, match="1 missing entries, which NonnegativeLinearGaussian"):
-        model.transform(np.where(np.eye(1, data.X.size).reshape(data.X.shape), np.nan, data.X))
+    gap = np.where(np.eye(1, data.X.size).reshape(data.X.shape), np.nan, data.X)
+    assert np.mean(model.transform(gap) == model.transform(data.X)) > 0.95
     with pytest.raises(ValueError, match="score is not known for NonnegativeLinearGaussian"):
         model.score(data.X)
     from thali.choices import choose_engine
@@ -240,12 +240,6 @@ def test_bad_settings_are_refused():
         thali.LatentFeatures(
             likelihood="nonnegative_linear_gaussian", engine="collapsed_gibbs"
         ).fit(np.ones((4, 3)))
-
-
-def test_missing_entries_are_refused():
-    X = np.array([[1.0, np.nan], [2.0, 3.0], [0.0, 1.0]])
-    with pytest.raises(ValueError, match="missing"):
-        thali.LatentFeatures(likelihood="nonnegative_linear_gaussian").fit(X)
 
 
 def test_data_are_drawn_from_the_model():
