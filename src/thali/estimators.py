@@ -22,7 +22,7 @@ from thali.choices import LIKELIHOODS, PRIORS, check_engine, choose_engine, name
 from thali.data import Data, as_matrix, check_table, observed_means, row_names, unmasked
 from thali.model import Model
 from thali.nested_parts import NestedParts
-from thali.point_estimate import answer_at, draws_to_use, point_estimate, spaced
+from thali.point_estimate import answer_at, draws_to_use, point_estimate
 from thali.run import run, seed_of
 from thali.settings import positive_number, whole_number
 from thali.structures import as_amounts, as_binary_matrix
@@ -247,16 +247,19 @@ class LatentFeatures(NestedParts, ClassNamePrefixFeaturesOutMixin, TransformerMi
         the rest, the same at every call.
 
         Each has a weight, and the weights sum to one: equal ones for a sampler's draws, the
-        particles' own for a particle filter's. A mean over the posterior is Σ weight · value.
+        particles' own for a particle filter's (of which ``most`` picks some by their weight, to
+        count equally). A mean over the posterior is Σ weight · value.
         """
         check_is_fitted(self)
         count = len(self._trace)
         most = count if most is None else whole_number("draws", "most", most, 0)
-        wanted = set(spaced(count, most).tolist())
+        if most >= count:
+            return (self._draw(i, recorded) for i, recorded in enumerate(self._trace.matrices()))
+        times = np.bincount(self._trace.spread(most), minlength=count)
         return (
-            self._draw(index, recorded)
-            for index, recorded in enumerate(self._trace.matrices())
-            if index in wanted
+            self._draw(i, recorded)._replace(weight=1.0 / most)
+            for i, recorded in enumerate(self._trace.matrices())
+            for _ in range(times[i])
         )
 
     @cached_property
@@ -287,9 +290,10 @@ class LatentFeatures(NestedParts, ClassNamePrefixFeaturesOutMixin, TransformerMi
     def impute(self, *, return_std: bool = False, interval: float | None = None) -> Any:
         """The training data with each missing entry replaced by its posterior mean.
 
-        The law of a missing entry is the mixture, over kept draws, of its normal law given the
-        draw's Z and scales and the observed entries, A integrated out: nothing is drawn for it,
-        so the answer is the same at every call. At most ``imputation.DRAWS`` evenly spaced draws.
+        The law of a missing entry is the mixture, over kept draws, of its law given the draw: with
+        A integrated out given Z, the scales and the observed entries where that can be done, else
+        given the draw's parameters. Nothing is drawn for it, so the answer is the same at every
+        call. At most ``imputation.DRAWS`` evenly spaced draws.
         ``return_std=True`` gives (filled, std), the standard deviation of that law, 0 where an
         entry was observed; ``interval=0.9`` gives (filled, low, high), its central quantiles.
         Data frames come back as data frames.

@@ -496,3 +496,35 @@ def test_a_stopped_run_with_gaps_goes_on_to_the_same_end(tmp_path):
     assert part.stopped_ != "finished"
     part.fit(X, checkpoint=tmp_path / "c", resume=True)
     assert np.array_equal(part.history_["log_joint"], whole.history_["log_joint"])
+
+
+@pytest.mark.parametrize("likelihood", KEPT)
+def test_a_new_row_of_which_nothing_was_observed_has_the_prior(likelihood):
+    full, _, _ = with_gaps(likelihood)
+    engine = thali.UncollapsedGibbs(sweeps=60, chains=1)
+    model = thali.LatentFeatures("ibp", likelihood, engine, random_state=0, progress=False)
+    model.fit(full)
+    nothing = np.full((1, full.shape[1]), np.nan)
+    m = model.Z_.sum(axis=0)
+    alone, beside = (model.predict_probabilities(X)[0] for X in (nothing, [*nothing, full[0]]))
+    assert np.allclose(alone, m / (len(full) + 1), atol=1e-12)
+    assert np.allclose(beside, alone)
+
+
+def test_bits_of_new_rows_with_gaps_are_those_of_what_they_show(rng):
+    """Little noise and two of twelve columns shown, against the sum over all rows."""
+    Z, A = rng.random((60, 3)) < 0.5, np.abs(rng.normal(size=(3, 12))) + 0.5
+    X = Z @ A + 0.1 * rng.normal(size=(60, 12))
+    likelihood = thali.NonnegativeLinearGaussian(0.1, 1.0)
+    engine = thali.UncollapsedGibbs(sweeps=60, chains=1, init=Z)
+    model = thali.LatentFeatures(thali.IBP(1.0), likelihood, engine, random_state=0).fit(X)
+    assert model.n_features_ == 3
+    new = np.full((6, 12), np.nan)
+    new[:, 3:5] = X[:6, 3:5]
+    odds = thali.IBP(1.0).tables(61).log_odds[model.Z_.sum(axis=0)]
+    bits = np.array(np.meshgrid(*[[0.0, 1.0]] * 3)).reshape(3, -1).T
+    left = new[:, None, 3:5] - bits @ model.components_[:, 3:5]
+    logs = bits @ odds - 0.5 * np.square(left / 0.1).sum(axis=2)
+    weights = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
+    found = model.predict_probabilities(new)
+    assert np.allclose(found, weights @ bits, atol=1e-6)

@@ -244,3 +244,15 @@ def test_matplotlib_is_imported_only_to_draw() -> None:
 def test_an_unfitted_model_says_so(name: str) -> None:
     with pytest.raises(NotFittedError):
         getattr(plots, name)(thali.LatentFeatures())
+
+
+def test_every_hyperparameter_of_every_part_has_a_symbol():
+    from thali.choices import LIKELIHOODS, PRIORS
+    from thali.data import Data
+    from thali.plots.reading import SCALARS
+
+    data = Data.validate([[0.0, 1.0], [1.0, 0.0]])
+    for part in PRIORS.values():
+        assert set(part().start()) <= set(SCALARS)
+    for part in LIKELIHOODS.values():
+        assert set(part().start(data)) <= set(SCALARS)

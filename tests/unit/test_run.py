@@ -319,3 +319,13 @@ def test_a_run_with_sweeps_left_open_resumes_to_the_same_draws(X, tmp_path, monk
     for name, values in whole.history_.items():
         assert np.array_equal(values, again.history_[name])
     assert np.array_equal(whole.Z_, again.Z_)
+
+
+def test_weights_of_some_draws_sum_to_one():
+    X = thali.datasets.images(n=20, random_state=0).X
+    for engine in (thali.CollapsedGibbs(sweeps=40, chains=2), thali.ParticleFilter(particles=50)):
+        model = thali.LatentFeatures(engine=engine, random_state=0, progress=False).fit(X)
+        for most in (None, 7, 10_000):
+            assert sum(draw.weight for draw in model.draws(most)) == pytest.approx(1.0)
+        assert len(list(model.draws(7))) == 7
+        assert not list(model.draws(0))

@@ -142,6 +142,7 @@ class CollapsedGibbs(ChainSettings, Engine):
             hyper,
             self.sigma_step,
             hold=state.sweep <= state.hold_sigma,
+            scale=float(np.sqrt(data.mean_square)),
         )
         if data.mask is not None:
             Z = state.Z

@@ -26,6 +26,9 @@ class FeatureLikelihood(ABC):
     structure = "features"
     starts: ClassVar[tuple[str, ...]] = ("race", "ica", "columns", "prior", "empty")
 
+    def check_data(self, data: Data) -> None:
+        """Refuse data that the likelihood gives no probability to."""
+
     @abstractmethod
     def at(self, **numbers: float) -> Self:
         """The same likelihood with hyperparameters fixed at numbers."""

@@ -79,8 +79,12 @@ def scales_without_features(
     hyper: dict[str, float],
     step: str = "slice",
     hold: bool = False,
+    scale: float | None = None,
 ) -> float:
-    """Update σ_x, σ_a in ``hyper`` from C = ZᵀZ, T = ZᵀX; return log P(X | Z) at the new ones."""
+    """Update σ_x, σ_a in ``hyper`` from C = ZᵀZ, T = ZᵀX; return log P(X | Z) at the new ones.
+
+    ``scale`` is the root mean square of what was observed, where X has drawn entries besides.
+    """
     from thali.kernels.evidence import log_evidence, spectrum
 
     eigenvalues, lengths = spectrum(C, T)
@@ -88,7 +92,7 @@ def scales_without_features(
     def evidence(sigma_x: float, sigma_a: float) -> float:
         return log_evidence(eigenvalues, lengths, squares, n, float(d), sigma_x, sigma_a)
 
-    scale = np.sqrt(squares / (n * d))
+    scale = float(np.sqrt(squares / (n * d))) if scale is None else scale
     if isinstance(likelihood.sigma_x, Law) and not hold:
         least = (1.0 + 1e-9) * LEAST * max(scale, hyper["sigma_a"])
         hyper["sigma_x"] = max(hyper["sigma_x"], least)

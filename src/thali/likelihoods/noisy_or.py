@@ -75,9 +75,12 @@ class NoisyOr(Settings, GibbsUpdates, JudgesMatrix, Masked):
     def at(self, **numbers: float) -> Self:
         return self.replace(**numbers)
 
+    def check_data(self, data: Data) -> None:
+        data.binary  # noqa: B018 refuses all but 0 and 1
+
     def resolve(self, data: Data) -> Self:
         """The same likelihood, once the data are seen to be of 0 and 1."""
-        data.binary  # noqa: B018 refuses all other data
+        self.check_data(data)
         return self
 
     def start(self, data: Data) -> dict[str, float]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 SCALARS = {
     "n_features": ("K", "number of features"),
     "alpha": ("α", "how many features to expect"),
+    "beta": ("β", "how little features are shared"),
     "sigma_x": ("σₓ", "size of the noise"),
     "sigma_a": ("σₐ", "size of the features"),
     "epsilon": ("ε", "how often a node comes on by itself"),
