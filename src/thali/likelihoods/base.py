@@ -26,7 +26,7 @@ class FeatureLikelihood(ABC):
     structure = "features"
     starts: ClassVar[tuple[str, ...]] = ("race", "ica", "columns", "prior", "empty")
 
-    def check_data(self, data: Data) -> None:
+    def check_data(self, data: Data) -> None:  # noqa: B027 most take any numbers
         """Refuse data that the likelihood gives no probability to."""
 
     @abstractmethod
