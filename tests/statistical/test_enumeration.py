@@ -18,6 +18,7 @@ import oracles
 import pytest
 from oracles import PriorSpec
 from statistical.budget import TESTS, judge, p_value_of_mean, pooled
+from statistical.stories import library_prior
 
 import thali
 
@@ -75,15 +76,6 @@ CASES |= {
 }
 # steps of ±0.05 go a long way when everything is this small
 CASES["N=2 ibp σ by metropolis"] = Case(2, PriorSpec("ibp", (1.0, 1.0)), True, "metropolis", 0.07)
-
-
-def library_prior(spec):
-    alpha = thali.Gamma(*spec.alpha) if isinstance(spec.alpha, tuple) else spec.alpha
-    if spec.kind == "finite":
-        return thali.BetaBernoulli(alpha=alpha, n_features=spec.n_features)
-    if spec.kind == "two_parameter":
-        return thali.TwoParameterIBP(alpha=alpha, beta=spec.beta)
-    return thali.IBP(alpha=alpha)
 
 
 def library_likelihood(case):

@@ -21,7 +21,8 @@ from scipy import stats
 from statistical import test_enumeration
 from statistical.budget import TESTS, alarms, judge, pooled
 from statistical.mutants import mutate
-from statistical.test_enumeration import Case, library_likelihood, library_prior, specs
+from statistical.stories import library_prior
+from statistical.test_enumeration import Case, library_likelihood, specs
 
 import thali
 from thali.data import Data

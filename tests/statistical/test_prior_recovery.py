@@ -19,7 +19,7 @@ from oracles import PriorSpec
 from scipy import stats
 from scipy.special import gammaln, logsumexp
 from statistical.budget import TESTS, judge, p_value_of_mean, pooled
-from statistical.test_enumeration import library_prior
+from statistical.stories import library_prior
 
 import thali
 
