@@ -120,7 +120,7 @@ def answer_at(
     rng, bits = np.random.default_rng(seed), np.ascontiguousarray(Z, dtype=np.uint8)
     complete = data if data.mask is None else likelihood.guess(data)
     parameters = likelihood.new_parameters(rng, data, Z.shape[1], hyper)
-    place = Place(complete, bits, parameters, dict(hyper))
+    place = Place(complete, bits, parameters, dict(hyper), data.mask)
     total: dict[str, np.ndarray] = {}
     for i in range(UPDATES + UPDATES // 2):
         likelihood.update_parameters(rng, place, hold=True)

@@ -81,7 +81,7 @@ class UncollapsedGibbs(ChainSettings, Engine):
         parameters = likelihood.new_parameters(rng, data, Z.shape[1], hyper)
         for name, value in start.parameters.items():
             parameters[name] = np.take(value, used, axis=likelihood.axes[name])
-        state = State(data, Z, parameters, hyper, 0, start.hold_sigma)
+        state = State(data, Z, parameters, hyper, data.mask, 0, start.hold_sigma)
         if data.mask is not None and not start.parameters:
             state.data = likelihood.guess(data)
         else:
@@ -194,7 +194,7 @@ class UncollapsedGibbs(ChainSettings, Engine):
         parameters = {name: value for name, value in arrays.items() if name not in ("Z", "X")}
         at = data if data.mask is None else Data(arrays["X"])
         hyper = dict(numbers["hyper"])
-        return State(at, bits, parameters, hyper, numbers["sweep"], numbers["hold"])
+        return State(at, bits, parameters, hyper, data.mask, numbers["sweep"], numbers["hold"])
 
 
 def complete(rng: np.random.Generator, model: Model, data: Data, state: State) -> None:

@@ -85,14 +85,16 @@ Parameters = dict[str, np.ndarray]
 class Place:
     """Where a chain that keeps its parameters is.
 
-    ``data`` are complete: where entries of X are missing they hold draws of them. ``bits`` is Z,
-    (N, K) uint8 without empty columns, and ``hyper`` has a number for each hyperparameter.
+    ``data`` are complete: where entries of X are missing they hold draws of them, and ``mask`` is
+    True at those that were observed (None where all were). ``bits`` is Z, (N, K) uint8 without
+    empty columns, and ``hyper`` has a number for each hyperparameter.
     """
 
     data: Data
     bits: np.ndarray
     parameters: Parameters
     hyper: dict[str, float]
+    mask: np.ndarray | None = None
 
     @property
     def Z(self) -> np.ndarray:
