@@ -4,7 +4,7 @@ An unknown number of overlapping binary features, found in a data matrix, and ho
 """
 
 from thali import datasets, evaluation
-from thali.engines import CollapsedGibbs, ParticleFilter, UncollapsedGibbs
+from thali.engines import CollapsedGibbs, ParticleFilter, UncollapsedGibbs, Variational
 from thali.estimators import LatentFeatures
 from thali.hyperparameters import Beta, Gamma, InverseGamma
 from thali.likelihoods import LinearGaussian, NoisyOr, NonnegativeLinearGaussian, SparseFactor
@@ -28,6 +28,7 @@ __all__ = [
     "SparseFactor",
     "TwoParameterIBP",
     "UncollapsedGibbs",
+    "Variational",
     "datasets",
     "evaluation",
     "load",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from thali.data import Data
-from thali.engines import CollapsedGibbs, ParticleFilter, UncollapsedGibbs
+from thali.engines import CollapsedGibbs, ParticleFilter, UncollapsedGibbs, Variational
 from thali.engines.base import check_capabilities, check_missing, missing_capabilities
 from thali.likelihoods import LinearGaussian, NoisyOr, NonnegativeLinearGaussian, SparseFactor
 from thali.model import Model
@@ -25,6 +25,7 @@ ENGINES: dict[str, Any] = {
     "collapsed_gibbs": CollapsedGibbs,
     "uncollapsed_gibbs": UncollapsedGibbs,
     "particle_filter": ParticleFilter,
+    "variational": Variational,
 }
 
 

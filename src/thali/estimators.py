@@ -21,7 +21,13 @@ from thali.choices import LIKELIHOODS, PRIORS, check_engine, choose_engine, name
 from thali.data import Data, as_matrix, check_table, observed_means, row_names, unmasked
 from thali.model import Model
 from thali.nested_parts import NestedParts
-from thali.point_estimate import answer_at, draws_to_use, point_estimate
+from thali.point_estimate import (
+    PointEstimate,
+    answer_at,
+    answer_of_law,
+    draws_to_use,
+    point_estimate,
+)
 from thali.posterior import Posterior
 from thali.run import run, seed_of
 from thali.settings import positive_number
@@ -44,8 +50,8 @@ class LatentFeatures(
     prior : "ibp", "two_parameter_ibp", "beta_bernoulli", or a prior such as ``thali.IBP(alpha=2)``
     likelihood : "linear_gaussian", "nonnegative_linear_gaussian", "sparse_factor", "noisy_or",
         or a likelihood such as ``thali.LinearGaussian(sigma_x=0.5)``
-    engine : "auto", "collapsed_gibbs", "uncollapsed_gibbs", "particle_filter", or an engine such as
-        ``thali.CollapsedGibbs(sweeps=500)``
+    engine : "auto", "collapsed_gibbs", "uncollapsed_gibbs", "particle_filter", "variational", or an
+        engine such as ``thali.CollapsedGibbs(sweeps=500)``
     center : subtract the column means first (the model has no intercept)
     random_state : int, RandomState or None
     progress : "auto" (on a terminal or in a notebook), True or False
@@ -61,9 +67,11 @@ class LatentFeatures(
     log_joint_ : left-ordered log P(X, [Z_]) at the posterior means of the hyperparameters
     posterior_ : ArviZ inference data of the label-free scalars
     best_ : the draw with the highest log joint
-    kind_ : what the result is, "draws" or "weighted"
+    kind_ : what the result is, "draws", "weighted" or "variational"
     weights_ : the weight of each of ``draws()``; they sum to one
     log_evidence_ : the estimate of log P(X); ``ParticleFilter`` only
+    elbo_, nu_, law_, bounds_ : the lower bound of log P(X), P(z = 1), all parameters of the law,
+        and the bound with features' laws joint and factorised; ``Variational`` only
 
     Examples
     --------
@@ -156,7 +164,7 @@ class LatentFeatures(
                 RuntimeWarning,
                 stacklevel=3,
             )
-        if hasattr(engine, "sweeps"):
+        if "sweeps" in engine.get_params():
             engine = engine.replace(sweeps=trace.sweeps)
         self._forget()
         self.seed_, self.mean_, self.row_names_ = seed, mean, names
@@ -195,25 +203,15 @@ class LatentFeatures(
         self.prior_, self.likelihood_ = model.prior, model.likelihood
         self.engine_ = engine
         self.X_ = data.X + self.mean_ if self.center else data.X
-        most = draws_to_use(data.n, int(trace.kept()["n_features"].max()))
-        picked = trace.pick(trace.spread(most))
-        estimate = point_estimate(
-            [draw.Z for draw in picked],
-            np.array([draw.scalars["log_joint"] for draw in picked]),
-        )
+        self._hyper = {
+            name: mean for name, mean in trace.means().items() if name in trace.names[2:]
+        }
+        estimate = self._answer(data, model, trace)
         self.Z_ = estimate.Z
         self.assignment_probabilities_ = estimate.probabilities
         self.n_features_ = estimate.Z.shape[1]
-        self._hyper = {
-            name: mean
-            for name, mean in trace.means().items()
-            if name not in ("n_features", "log_joint")
-        }
         for name, value in self._hyper.items():
             setattr(self, f"{name}_", value)
-        self._parameters, self.log_joint_ = answer_at(
-            model, data, self.Z_, self._hyper, np.random.SeedSequence((self.seed_, 0))
-        )
         self.components_ = self._parameters["A"]
         if "S" in self._parameters:
             self.amounts_ = self.Z_ * self._parameters["S"]
@@ -224,8 +222,33 @@ class LatentFeatures(
         self.kind_, self.weights_ = trace.kind, trace.weights()
         if trace.kind == "weighted":
             self.log_evidence_ = trace.log_evidence
+        if trace.kind == "variational":
+            self.nu_, self.elbo_ = estimate.probabilities, float(self.history_["elbo"][:, -1].max())
+            self.law_ = {k: v for k, v in trace.law.items() if not k.startswith("bound_")}
+            self.bounds_ = {
+                k.removeprefix("bound_"): float(v)
+                for k, v in trace.law.items()
+                if k.startswith("bound_")
+            }
         self._n_features_out = self.n_features_
         return self
+
+    def _answer(self, data: Data, model: Model, trace: Trace) -> PointEstimate:
+        """The point estimate, with its parameters and log joint noted."""
+        if trace.kind == "variational":
+            estimate, self._parameters, self.log_joint_ = answer_of_law(
+                model, data, trace.law, self._hyper
+            )
+            return estimate
+        most = draws_to_use(data.n, int(trace.kept()["n_features"].max()))
+        picked = trace.pick(trace.spread(most))
+        estimate = point_estimate(
+            [draw.Z for draw in picked],
+            np.array([draw.scalars["log_joint"] for draw in picked]),
+        )
+        seed = np.random.SeedSequence((self.seed_, 0))
+        self._parameters, self.log_joint_ = answer_at(model, data, estimate.Z, self._hyper, seed)
+        return estimate
 
     # new data
 

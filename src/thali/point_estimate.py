@@ -101,6 +101,33 @@ def _improve(guess: np.ndarray, draws: Sequence[np.ndarray]) -> PointEstimate:
     return best
 
 
+def answer_of_law(
+    model: Model,
+    data: Data,
+    law: dict[str, np.ndarray],
+    hyper: dict[str, float],
+) -> tuple[PointEstimate, dict[str, np.ndarray], float]:
+    """The answer of a variational law: Z where ν > ½, ν itself, means of the parameters, and the
+    log joint there. Features in use only, the most frequent first."""
+    nu = law["nu"]
+    used = np.flatnonzero((nu > 0.5).any(axis=0))
+    used = used[np.argsort(-nu[:, used].sum(axis=0), kind="stable")]
+    nu = np.ascontiguousarray(nu[:, used])
+    Z = nu > 0.5
+    loss = float(np.minimum(nu, 1.0 - nu).sum())
+    parameters = {"A": np.ascontiguousarray(law["phi"][used])}
+    if "first" in law:
+        parameters["S"] = law["first"][:, used] * Z
+    fixed = model.at(hyper)
+    likelihood: Any = fixed.likelihood
+    if isinstance(likelihood, Collapsed):
+        log_joint = fixed.log_joint(data.X, Z)
+    else:
+        place = Place(data, np.ascontiguousarray(Z, np.uint8), parameters, dict(hyper), data.mask)
+        log_joint = likelihood.log_density(place) + fixed.prior.log_prob(Z)
+    return PointEstimate(Z, nu, loss), parameters, log_joint
+
+
 def answer_at(
     model: Model,
     data: Data,

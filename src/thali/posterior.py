@@ -71,6 +71,11 @@ class Posterior:
     def best_(self) -> Draw:
         """The kept draw with the highest log joint."""
         check_is_fitted(self)
+        if self._trace.kind == "variational":
+            raise ValueError(
+                "This result is variational: it has no best draw. Its answer is Z_, with "
+                "probabilities nu_, and log_joint_ is the log joint there."
+            )
         index = int(np.argmax(self._trace.log_joints()))
         return self._draw(index, self._trace.pick([index])[0])
 

@@ -260,7 +260,7 @@ class _Loop:
         engine, until = self.engine, time.monotonic() + SLICE
         while not self._done(chain):
             info = engine.step(chain.rng, self.model, self.data, chain.state)
-            chain.trace.record(info)
+            chain.trace.record(info, engine.measure)
             step = len(chain.trace.scalars) - 1 - engine.burned
             if engine.kind == "draws" and step % engine.thin == 0:
                 keepsakes = engine.keepsakes(self.model, chain.state)
@@ -269,7 +269,9 @@ class _Loop:
                 return
 
     def _done(self, chain: Chain) -> bool:
-        return len(chain.trace.scalars) >= self.until
+        return len(chain.trace.scalars) >= self.until or (
+            bool(chain.trace.scalars) and self.engine.finished(chain.state)
+        )
 
     def _halt(self, why: str) -> None:
         if not self.stop.is_set():
@@ -333,7 +335,7 @@ class _Loop:
                 for name, value in arrays.items()
                 if name.startswith(prefix)
             }
-            state = self.engine.thaw(self.data, state_arrays, saved["numbers"])
+            state = self.engine.thaw(self.model, self.data, state_arrays, saved["numbers"])
             trace = thaw_chain(arrays, f"chain{index}", saved["names"], saved["drift"])
             if f"burning{index}_kept_at" in arrays:
                 trace.burning = deque(thaw_draws(arrays, f"burning{index}"))
@@ -356,25 +358,37 @@ class _Loop:
         for chain in self.chains:
             if not chain.trace.scalars:  # stopped before the first sweep: there must be one
                 info = self.engine.step(chain.rng, self.model, self.data, chain.state)
-                chain.trace.record(info)
+                chain.trace.record(info, self.engine.measure)
             if self.engine.kind == "weighted":
                 chain.trace.keep_population(
                     self.engine.population(chain.rng, self.model, self.data, chain.state)
                 )
+            elif self.engine.kind == "variational":
+                continue
             elif not chain.trace.kept:
                 keepsakes = self.engine.keepsakes(self.model, chain.state)
                 chain.trace.keep_later_half(chain.state.Z, keepsakes)
         chains = [chain.trace for chain in self.chains]
+        law = self._keep_best_law() if self.engine.kind == "variational" else {}
         return Trace(
             self.data.n,
             chains,
-            min(self.engine.burned, *(chain.kept_at[0] for chain in chains)),
+            min(self.engine.burned, *(chain.kept_at[0] for chain in chains if chain.kept_at)),
             self.engine.kind,
             self.starts,
             self.stopped,
             self._seconds(),
             self.engine.steps(self.data),
+            law,
         )
+
+    def _keep_best_law(self) -> dict[str, np.ndarray]:
+        """The law of the restart with the highest bound, and draws of it with its record."""
+        best = max(self.chains, key=lambda chain: chain.trace.scalars[-1][1])
+        best.trace.keep_population(
+            self.engine.population(best.rng, self.model, self.data, best.state)
+        )
+        return self.engine.law(self.model, best.state)  # type: ignore[no-any-return]
 
     def _seconds(self) -> float:
         return self.earlier + time.monotonic() - self.began

@@ -92,7 +92,7 @@ class Starting:
         self, starts: list[Start], generators: list[np.random.Generator]
     ) -> list[tuple[Finish, np.random.Generator]]:
         """A short run from each start, with the generator to go on with."""
-        short = max(5, min(60, self.engine.sweeps // 5))
+        short = max(5, min(60, self.given.racing_sweeps(self.data, 0) // 5))
         jobs = [
             partial(self._walk, rng, start, short)
             for start, rng in zip(starts, generators, strict=True)
@@ -102,7 +102,7 @@ class Starting:
 
     def _search_sweeps(self, at: Finish) -> int:
         """Sweeps of the search from ``at``: as many as a chain's, and more where they are cheap."""
-        sweeps = self.given.planned(self.data, at.start.Z.shape[1]).sweeps
+        sweeps = self.given.racing_sweeps(self.data, at.start.Z.shape[1])
         if self.data.mask is not None:  # sweeps that draw missing entries are not cheap
             return sweeps
         cheap = SEARCH / (self.data.n * (at.start.Z.shape[1] + 1) * min(self.data.n, self.data.d))

@@ -68,10 +68,10 @@ class ChainTrace:
     population: list[tuple[float, ...]] = field(default_factory=list)
     log_evidence: float = float("nan")
 
-    def record(self, info: Info) -> None:
+    def record(self, info: Info, measure: str = "log_joint") -> None:
         """Note the scalars of a step."""
         if not self.names:
-            self.names = ["n_features", "log_joint", *info.hyper]
+            self.names = ["n_features", measure, *info.hyper]
         self.scalars.append((float(info.n_features), info.log_joint, *info.hyper.values()))
         self.drift = max(self.drift, info.drift)
 
@@ -97,7 +97,8 @@ class ChainTrace:
     def keep_population(self, found: Population) -> None:
         """Keep the weighted draws with which an engine ends."""
         self.kept_at = [len(self.scalars) - 1] * len(found.Z)
-        self.kept = [Kept(Z, {}) for Z in found.Z]
+        each = found.parameters or [{}] * len(found.Z)
+        self.kept = [Kept(Z, parameters) for Z, parameters in zip(found.Z, each, strict=True)]
         self.weights = found.weights.tolist()
         self.population = [tuple(row) for row in found.scalars.tolist()]
         self.log_evidence = found.log_evidence
@@ -123,6 +124,7 @@ class Trace:
     stopped: str = "finished"
     seconds: float = 0.0
     sweeps: int = 0  # planned for each chain
+    law: dict[str, np.ndarray] = field(default_factory=dict)  # of a variational result
 
     @property
     def log_evidence(self) -> float:
@@ -140,9 +142,18 @@ class Trace:
         return max(chain.drift for chain in self.chains)
 
     def history(self) -> dict[str, np.ndarray]:
-        """Every scalar of every step: name → (chains, steps), cut to the shortest chain."""
-        steps = min(len(chain.scalars) for chain in self.chains)
-        table = np.array([chain.scalars[:steps] for chain in self.chains])
+        """Every scalar of every step: name → (chains, steps), cut to the shortest chain.
+
+        Restarts of a variational fit end when they will; shorter ones are shown staying there.
+        """
+        lengths = [len(chain.scalars) for chain in self.chains]
+        steps = max(lengths) if self.kind == "variational" else min(lengths)
+        table = np.array(
+            [
+                chain.scalars[:steps] + chain.scalars[-1:] * (steps - len(chain.scalars))
+                for chain in self.chains
+            ]
+        )
         table = table.reshape(len(self.chains), steps, len(self.names))
         return {name: table[:, :, i] for i, name in enumerate(self.names)}
 
@@ -214,8 +225,14 @@ class Trace:
     def diagnostics(self) -> dict[str, dict[str, float]]:
         """R-hat and bulk effective sample size of each kept scalar, NaN where undefined.
 
-        Weighted draws have no R-hat; their effective size 1/Σw² is that of the weights.
+        Weighted draws have no R-hat; their effective size 1/Σw² is that of the weights. A
+        variational result has neither and is refused.
         """
+        if self.kind == "variational":
+            raise ValueError(
+                "This result is variational: a law that was optimised, not draws of a chain. It "
+                "has no R-hat and no effective sample size; elbo_ and history_ tell how it went."
+            )
         if self.kind == "weighted":
             ess = float(1.0 / np.square(self.weights()).sum())
             return {name: {"rhat": float("nan"), "ess": ess} for name in self.names}
@@ -233,7 +250,7 @@ class Trace:
 
     def freeze(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """All of the trace as arrays and JSON-able values."""
-        arrays: dict[str, np.ndarray] = {}
+        arrays = {f"law_{name}": value for name, value in self.law.items()}
         for c, chain in enumerate(self.chains):
             arrays |= freeze_chain(chain, self.n, len(chain.scalars), len(chain.kept), f"chain{c}")
         meta = {
@@ -247,7 +264,7 @@ class Trace:
             "names": self.names,
             "drift": [chain.drift for chain in self.chains],
         }
-        if self.kind == "weighted":
+        if self.kind != "draws":
             meta["log_evidence"] = [chain.log_evidence for chain in self.chains]
             for c, chain in enumerate(self.chains):
                 arrays[f"chain{c}_weights"] = np.array(chain.weights)
@@ -274,6 +291,7 @@ class Trace:
             meta["stopped"],
             meta["seconds"],
             meta["sweeps"],
+            {k.removeprefix("law_"): v for k, v in arrays.items() if k.startswith("law_")},
         )
 
 

@@ -3,5 +3,6 @@
 from thali.engines.collapsed_gibbs import CollapsedGibbs
 from thali.engines.particle_filter import ParticleFilter
 from thali.engines.uncollapsed_gibbs import UncollapsedGibbs
+from thali.engines.variational import Variational
 
-__all__ = ["CollapsedGibbs", "ParticleFilter", "UncollapsedGibbs"]
+__all__ = ["CollapsedGibbs", "ParticleFilter", "UncollapsedGibbs", "Variational"]

@@ -5,13 +5,18 @@ An engine is a frozen dataclass with settings ``sweeps``, ``chains``, ``thin``, 
     begin(rng, model, data, start) → state  all that the next step needs
     step(rng, model, data, state) → info    one step, in place, and its diagnostics
     freeze(state) → arrays, numbers         the state as plain arrays and JSON-able values
-    thaw(data, arrays, numbers) → state     and back
+    thaw(model, data, arrays, numbers)      and back
 
 and no loop of its own: ``thali.run`` drives every engine. One whose ``kind`` is "weighted" has no
 draws but at its end, and in place of ``sweeps`` and ``thin``
 
     steps(data) → int                       how many steps it makes
     population(rng, model, data, state)     the weighted draws it ends with
+
+One of kind "variational" ends with a law, of which its population are draws, and has
+
+    finished(state) → bool                  whether another step would change nothing
+    law(model, state) → arrays              the parameters of the law
 """
 
 from __future__ import annotations
@@ -35,12 +40,14 @@ class Info(NamedTuple):
 
 
 class Population(NamedTuple):
-    """Weighted draws: weights (P,), scalars (P, …) as a trace names them, packed Z, log P(X)."""
+    """Weighted draws: weights (P,), scalars (P, …) as a trace names them, packed Z, log P(X), and
+    the parameters of each, if they are kept."""
 
     weights: np.ndarray
     scalars: np.ndarray
     Z: list[np.ndarray]
     log_evidence: float
+    parameters: list[dict[str, np.ndarray]] = []  # noqa: RUF012 never changed
 
 
 class Engine:
@@ -51,6 +58,7 @@ class Engine:
     masked: ClassVar[bool] = False  # whether it can deal with missing entries
     kind: ClassVar[str] = "draws"
     unit: ClassVar[str] = "sweep"  # what a step is called
+    measure: ClassVar[str] = "log_joint"  # what a step tells of how good the place is
 
     def steps(self, data: Data) -> int:
         """How many steps the loop makes in each chain."""
@@ -59,6 +67,14 @@ class Engine:
     def planned(self, data: Data, n_features: int) -> Self:
         """This engine with a number of sweeps; those that leave it open choose it here."""
         return self
+
+    def racing_sweeps(self, data: Data, n_features: int) -> int:
+        """How many steps a race of starts may think that a chain makes."""
+        return self.planned(data, n_features).steps(data)
+
+    def finished(self, state: Any) -> bool:
+        """Whether another step would change nothing; samplers never are."""
+        return False
 
     def level(
         self, rng: np.random.Generator, model: Model, data: Data, state: Any, info: Info

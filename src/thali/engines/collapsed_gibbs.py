@@ -222,7 +222,9 @@ class CollapsedGibbs(ChainSettings, Engine):
         }
         return arrays, numbers
 
-    def thaw(self, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]) -> State:
+    def thaw(
+        self, model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
+    ) -> State:
         """The state that ``freeze`` saved."""
         Z = np.unpackbits(arrays["Z"], axis=0, count=data.n).astype(bool)
         masked = data.mask is not None

@@ -246,7 +246,9 @@ class ParticleFilter(Settings, Engine):
             arrays["draws_Z"] = np.concatenate(state.draws.Z, axis=1)
         return arrays, numbers
 
-    def thaw(self, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]) -> State:
+    def thaw(
+        self, model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
+    ) -> State:
         """The state that ``freeze`` saved."""
         from thali.kernels.particle_rows import Particles
 

@@ -188,7 +188,9 @@ class UncollapsedGibbs(ChainSettings, Engine):
         numbers = {"hyper": dict(state.hyper), "sweep": state.sweep, "hold": state.hold_sigma}
         return arrays, numbers
 
-    def thaw(self, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]) -> State:
+    def thaw(
+        self, model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
+    ) -> State:
         """The state that ``freeze`` saved."""
         bits = np.ascontiguousarray(np.unpackbits(arrays["Z"], axis=0, count=data.n))
         parameters = {name: value for name, value in arrays.items() if name not in ("Z", "X")}

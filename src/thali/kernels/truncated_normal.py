@@ -149,6 +149,13 @@ def samples(rng, mu, sigma, out):
 
 
 @njit(cache=True, nogil=True)
+def sample_each(rng, mu, sigma, out):
+    """Independent draws into ``out``, each with its own mean and σ."""
+    for i in range(out.shape[0]):
+        out[i] = sample(rng, mu[i], sigma[i])
+
+
+@njit(cache=True, nogil=True)
 def moments(mu, sigma, means, variances, entropies):
     """Mean, variance and entropy of each TN(mu[i], sigma[i]²), into the last three arrays."""
     for i in range(mu.shape[0]):

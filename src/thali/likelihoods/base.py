@@ -14,6 +14,7 @@ import numpy as np
 from thali.data import Data
 from thali.likelihoods.entries import EntryLaw
 from thali.structures import FeatureTables
+from thali.variational.features import FeatureLaw
 
 
 class FeatureLikelihood(ABC):
@@ -212,3 +213,20 @@ class GaussianRows(RowUpdates):
 
     It has scales ``sigma_x`` and ``sigma_a``; the compiled collapsed sweep is written for it.
     """
+
+
+class Expected(FeatureLikelihood):
+    """X = W A + E with Gaussian noise, W = Z or Z ⊙ S: expectations under independent laws of rows
+    and features are known (variational).
+
+    It has scales ``sigma_x`` and ``sigma_a``.
+    """
+
+    @property
+    @abstractmethod
+    def amounts(self) -> str | None:
+        """The law of amounts S, "laplace" or "gaussian"; None where W = Z."""
+
+    @abstractmethod
+    def feature_law(self, k: int, d: int, sigma_a: float, joint: bool) -> FeatureLaw:
+        """The prior of A as a law to begin from; ``joint`` over features where it can be so."""

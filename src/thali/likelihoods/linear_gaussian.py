@@ -21,7 +21,14 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from thali.data import Data
 from thali.hyperparameters import Law, as_number
-from thali.likelihoods.base import GaussianRows, GibbsUpdates, MaskedCollapsed, Parameters, Place
+from thali.likelihoods.base import (
+    Expected,
+    GaussianRows,
+    GibbsUpdates,
+    MaskedCollapsed,
+    Parameters,
+    Place,
+)
 from thali.likelihoods.entries import NormalEntries
 from thali.likelihoods.gaussian_scales import (
     check_scales,
@@ -32,10 +39,11 @@ from thali.likelihoods.gaussian_scales import (
 from thali.likelihoods.masked_columns import MaskedColumns
 from thali.settings import Settings
 from thali.structures import FeatureTables, as_binary_matrix
+from thali.variational.features import GaussianFeatures
 
 
 @dataclass(frozen=True)
-class LinearGaussian(Settings, MaskedCollapsed, GibbsUpdates, GaussianRows):
+class LinearGaussian(Settings, MaskedCollapsed, GibbsUpdates, GaussianRows, Expected):
     """Noise scale ``sigma_x`` and feature scale ``sigma_a``: numbers, laws, or "auto".
 
     "auto" infers the scale under a weak law centred on the data:
@@ -63,6 +71,13 @@ class LinearGaussian(Settings, MaskedCollapsed, GibbsUpdates, GaussianRows):
 
     def start(self, data: Data) -> dict[str, float]:
         return start_scales(self, data)
+
+    @property
+    def amounts(self) -> str | None:
+        return None  # a row has a feature or not
+
+    def feature_law(self, k: int, d: int, sigma_a: float, joint: bool) -> GaussianFeatures:
+        return GaussianFeatures.prior(k, d, sigma_a, joint)
 
     # sampling and densities with A kept
 

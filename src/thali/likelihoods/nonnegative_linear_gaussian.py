@@ -17,7 +17,7 @@ import numpy as np
 
 from thali.data import Data
 from thali.hyperparameters import Law, as_number
-from thali.likelihoods.base import GibbsUpdates, JudgesMatrix, Masked, Parameters, Place
+from thali.likelihoods.base import Expected, GibbsUpdates, JudgesMatrix, Masked, Parameters, Place
 from thali.likelihoods.entries import NormalEntries
 from thali.likelihoods.gaussian_scales import (
     check_scales,
@@ -28,13 +28,14 @@ from thali.likelihoods.gaussian_scales import (
 from thali.likelihoods.linear_gaussian import log_normal, normal_entries, products, residual
 from thali.settings import Settings
 from thali.structures import FeatureTables
+from thali.variational.features import NonnegativeFeatures
 
 PASSES = 3  # over A in a step: a pass costs K²D, the rows NKD
 TRIES = 4  # births or deaths a row in a step
 
 
 @dataclass(frozen=True)
-class NonnegativeLinearGaussian(Settings, GibbsUpdates, JudgesMatrix, Masked):
+class NonnegativeLinearGaussian(Settings, GibbsUpdates, JudgesMatrix, Masked, Expected):
     """Features without negative entries; noise scale ``sigma_x`` and feature scale ``sigma_a``.
 
     The scales are numbers, laws or "auto", as of ``LinearGaussian``; ``sigma_a`` is the root mean
@@ -63,6 +64,13 @@ class NonnegativeLinearGaussian(Settings, GibbsUpdates, JudgesMatrix, Masked):
 
     def start(self, data: Data) -> dict[str, float]:
         return start_scales(self, data)
+
+    @property
+    def amounts(self) -> str | None:
+        return None  # a row has a feature or not
+
+    def feature_law(self, k: int, d: int, sigma_a: float, joint: bool) -> NonnegativeFeatures:
+        return NonnegativeFeatures.prior(k, d, sigma_a)
 
     # sampling and densities
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from thali.data import Data
 from thali.hyperparameters import Law, as_number, slice_step
-from thali.likelihoods.base import GibbsUpdates, Masked, Parameters, Place
+from thali.likelihoods.base import Expected, GibbsUpdates, Masked, Parameters, Place
 from thali.likelihoods.entries import NormalEntries
 from thali.likelihoods.gaussian_scales import check_scales, resolve_scales, start_scales
 from thali.likelihoods.linear_gaussian import (
@@ -33,12 +33,13 @@ from thali.likelihoods.linear_gaussian import (
 )
 from thali.settings import Settings
 from thali.structures import FeatureTables
+from thali.variational.features import GaussianFeatures
 
 SLABS = ("laplace", "gaussian")
 
 
 @dataclass(frozen=True)
-class SparseFactor(Settings, GibbsUpdates, Masked):
+class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
     """Features taken in amounts: ``slab`` is "laplace" or "gaussian", the law of the amounts.
 
     ``sigma_x`` is the noise scale and ``sigma_a`` that of the features: numbers, laws, or "auto"
@@ -74,6 +75,13 @@ class SparseFactor(Settings, GibbsUpdates, Masked):
 
     def start(self, data: Data) -> dict[str, float]:
         return start_scales(self, data)
+
+    @property
+    def amounts(self) -> str | None:
+        return self.slab
+
+    def feature_law(self, k: int, d: int, sigma_a: float, joint: bool) -> GaussianFeatures:
+        return GaussianFeatures.prior(k, d, sigma_a, joint)
 
     # sampling and densities
 

@@ -16,6 +16,7 @@ from typing import Any, Self
 import numpy as np
 
 from thali.structures import FeatureCounts, FeatureTables, NextRow
+from thali.variational.frequencies import Frequencies
 
 
 class FeaturePrior(ABC):
@@ -85,4 +86,12 @@ class Sequential(FeaturePrior):
 
 
 class Truncates(FeaturePrior):
-    """Has a finite number of sticks or features, or a bound for cutting them (variational)."""
+    """Has a finite number of features, or sticks that can be cut off (variational)."""
+
+    @abstractmethod
+    def truncation(self, n: int, error: float) -> int:
+        """How many features to keep so that n rows need more with probability at most ``error``."""
+
+    @abstractmethod
+    def frequencies(self, k: int, alpha: float, bound: str) -> Frequencies:
+        """The prior law of k frequencies; ``bound`` is "multinomial" or "taylor"."""

@@ -21,6 +21,7 @@ from thali.priors.base import HasFrequencies, PredictsRow, Sequential, Truncates
 from thali.priors.seating import seat
 from thali.settings import Settings, whole_number
 from thali.structures import FeatureCounts, FeatureTables, NextRow, feature_counts
+from thali.variational.frequencies import Frequencies
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,12 @@ class BetaBernoulli(Settings, PredictsRow, HasFrequencies, Sequential, Truncates
             lambda i, m: (m + a) / (i + a + 1.0),
             lambda i, k: rng.binomial(self.n_features - k, a / (i + a + 1.0)),
         )
+
+    def truncation(self, n: int, error: float) -> int:
+        return self.n_features  # there are no more
+
+    def frequencies(self, k: int, alpha: float, bound: str) -> Frequencies:
+        return Frequencies.prior(alpha, k)
 
     def tables(self, n: int) -> FeatureTables:
         a = as_number("BetaBernoulli", "alpha", self.alpha) / self.n_features

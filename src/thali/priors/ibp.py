@@ -15,15 +15,18 @@ import numpy as np
 from scipy.special import gammaln
 
 from thali.hyperparameters import SMALLEST, Gamma, Law, as_number, check_hyperparameter, slice_step
-from thali.priors.base import HasFrequencies, PredictsRow, Sequential
+from thali.priors.base import HasFrequencies, PredictsRow, Sequential, Truncates
 from thali.priors.seating import seat
 from thali.priors.sticks import unused_sticks
+from thali.priors.truncation import least_truncation, truncation_bound, truncation_error
 from thali.settings import Settings, whole_number
 from thali.structures import FeatureCounts, FeatureTables, NextRow, feature_counts
+from thali.variational.frequencies import Frequencies
+from thali.variational.sticks import Sticks, TaylorSticks
 
 
 @dataclass(frozen=True)
-class IBP(Settings, PredictsRow, HasFrequencies, Sequential):
+class IBP(Settings, PredictsRow, HasFrequencies, Sequential, Truncates):
     """The Indian buffet process with mass ``alpha`` (a number, or a law to infer it).
 
     >>> import numpy as np
@@ -49,6 +52,30 @@ class IBP(Settings, PredictsRow, HasFrequencies, Sequential):
         n = whole_number("IBP.sample", "n", n, 1)
         alpha = self.alpha.sample(rng) if isinstance(self.alpha, Law) else self.alpha
         return buffet(rng, n, alpha, 1.0)
+
+    def truncation(self, n: int, error: float) -> int:
+        """The smallest K for which ``tight_truncation_bound`` promises at most ``error``."""
+        return least_truncation(n, as_number("IBP", "alpha", self.alpha), error)
+
+    def truncation_bound(self, n: int, k: int) -> float:
+        """A bound of the probability that n rows have a feature beyond the k most frequent: eq. 6
+        of Doshi-Velez and others (2009).
+
+        >>> round(IBP(alpha=5.0).truncation_bound(30, 60), 4)
+        0.0026
+        """
+        return truncation_bound(n, as_number("IBP", "alpha", self.alpha), k)
+
+    def truncation_error(self, n: int, k: int) -> float:
+        """That probability itself, by quadrature.
+
+        >>> round(IBP(alpha=5.0).truncation_error(30, 20), 2)
+        0.84
+        """
+        return truncation_error(n, as_number("IBP", "alpha", self.alpha), k)
+
+    def frequencies(self, k: int, alpha: float, bound: str) -> Frequencies:
+        return (TaylorSticks if bound == "taylor" else Sticks).prior(alpha, k)
 
     def tables(self, n: int) -> FeatureTables:
         alpha = as_number("IBP", "alpha", self.alpha)

@@ -1,0 +1,382 @@
+r"""Mean-field variational inference (Doshi-Velez, Miller, Van Gael and Teh 2009).
+
+    q(Z, A, v) = ∏ Bernoulli(z_nk; ν_nk) · q(A) · ∏ Beta(v_k; τ_k1, τ_k2)
+
+maximises a lower bound of log P(X) by coordinate ascent. An iteration is a local step over blocks
+of rows (ν given the rest), the statistics it leaves, and a global step on these (τ, α, q(A), σ's):
+see ``thali/variational``. A prior with a finite number of features gives the finite method, the
+Indian buffet process the infinite one, its sticks cut off at ``truncation``.
+
+No step lowers the bound. It has many local maxima, so that where it begins matters: starts are
+raced as for samplers, and features that the bound does not want are dropped, joined or born when
+nothing else moves (``thali/variational/moves.py``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from thali.data import Data
+from thali.engines.base import Engine, Info, Population
+from thali.hyperparameters import Law
+from thali.likelihoods.base import Expected
+from thali.likelihoods.gaussian_scales import LEAST
+from thali.machine import cores, refuse_beyond_memory
+from thali.model import Model
+from thali.priors.base import Truncates
+from thali.settings import Settings, positive_number, whole_number
+from thali.starts import Start, check_init
+from thali.variational.bound import best_mass, best_scale, lower_bound
+from thali.variational.features import FeatureLaw, GaussianFeatures, expected_squares
+from thali.variational.frequencies import Frequencies
+from thali.variational.rows import Observed, Rows, local_step
+from thali.variational.statistics import Statistics
+
+BOUNDS = ("multinomial", "taylor")
+FEATURES = ("joint", "factorised")
+ERROR = 0.01  # the chance that rows have features beyond the truncation, where it is "auto"
+REORDER = 5  # iterations between looks at the order of the sticks
+QUIET = 2  # iterations in a row with little gain after which nothing moves
+DRAWS = 100  # of the law, for what is averaged over it
+DRAWN = 2e8  # numbers in all of them together
+AMOUNTS = ("first", "second", "cost")  # what rows with amounts keep of them
+
+
+@dataclass
+class State:
+    """The laws of rows, features and frequencies, and what the last iteration found."""
+
+    data: Observed
+    rows: Rows
+    features: FeatureLaw
+    frequencies: Frequencies
+    hyper: dict[str, float]
+    hold_sigma: int = 0
+    iteration: int = 0
+    bound: float = -np.inf
+    quiet: int = 0
+    finished: bool = False
+    found: Statistics | None = None  # of the last iteration
+
+    @property
+    def Z(self) -> np.ndarray:
+        """The features more likely than not, those in use."""
+        Z = self.rows.nu > 0.5
+        return Z[:, Z.any(axis=0)]
+
+
+@dataclass(frozen=True)
+class Variational(Settings, Engine):
+    """Soft assignments that maximise a lower bound of the evidence.
+
+    ``truncation`` is the most features there can be, or "auto": so many that data like these need
+    more with a probability below 1% (a finite prior has its own number). Of ``restarts``
+    optimisations the one with the highest bound is kept; each ends when the bound has gained less
+    than ``tolerance`` of itself, or after ``max_iterations``. ``temper`` iterations under falling
+    noise come before those that begin knowing nothing of the data. ``bound`` of E[log(1 − π_k)]
+    is "multinomial", or "taylor", tighter and slower. ``features`` have one law jointly, or one
+    each ("factorised", as in the paper, a lower bound). ``dtype="float32"`` halves the time of the
+    products with the data, at seven digits. ``init`` is as of ``CollapsedGibbs``.
+
+    >>> import thali
+    >>> X = thali.datasets.images(n=60, random_state=0).X
+    >>> engine = Variational(truncation=8)
+    >>> model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
+    >>> model.nu_.shape == model.Z_.shape, bool(model.elbo_ < 0.0)
+    (True, True)
+    """
+
+    truncation: int | str = "auto"
+    restarts: int = 2
+    tolerance: float = 1e-6
+    max_iterations: int = 500
+    temper: int = 0
+    bound: str = "multinomial"
+    features: str = "joint"
+    dtype: str = "float64"
+    init: Any = "race"
+
+    needs_prior: ClassVar[tuple[type, ...]] = (Truncates,)
+    needs_likelihood: ClassVar[tuple[type, ...]] = (Expected,)
+    masked: ClassVar[bool] = True
+    kind: ClassVar[str] = "variational"
+    unit: ClassVar[str] = "iteration"
+    measure: ClassVar[str] = "elbo"
+    burned: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        owner = "Variational"
+        if self.truncation != "auto":
+            if isinstance(self.truncation, str):
+                raise ValueError(
+                    f"{owner}: truncation must be a number of features or 'auto', "
+                    f"not {self.truncation!r}."
+                )
+            whole_number(owner, "truncation", self.truncation, 1)
+        whole_number(owner, "restarts", self.restarts, 1)
+        whole_number(owner, "max_iterations", self.max_iterations, 1)
+        whole_number(owner, "temper", self.temper, 0)
+        positive_number(owner, "tolerance", self.tolerance)
+        for name, values in (
+            ("bound", BOUNDS),
+            ("features", FEATURES),
+            ("dtype", ("float64", "float32")),
+        ):
+            if getattr(self, name) not in values:
+                raise ValueError(
+                    f"{owner}: {name} must be {' or '.join(map(repr, values))}, "
+                    f"not {getattr(self, name)!r}."
+                )
+        object.__setattr__(self, "init", check_init(owner, self.init))
+
+    # what the loop reads of every engine
+
+    @property
+    def chains(self) -> int:
+        return self.restarts
+
+    @property
+    def anneal(self) -> int:
+        return self.temper
+
+    def steps(self, data: Data) -> int:
+        return self.max_iterations
+
+    def racing_sweeps(self, data: Data, n_features: int) -> int:
+        work = data.n * data.d * max(n_features, 10)
+        return int(min(self.max_iterations, max(10.0, 1e10 / work)))
+
+    # beginning
+
+    def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:
+        """The laws that belong to the start's Z, its most frequent features first."""
+        likelihood: Any = model.likelihood
+        prior: Any = model.prior
+        hyper = dict(start.hyper)
+        sums = start.Z.sum(axis=0)
+        order = np.argsort(-sums, kind="stable")[: int((sums > 0).sum())]
+        if isinstance(prior.alpha, Law):
+            hyper["alpha"] = max(len(order), 1) / float((1.0 / np.arange(1, data.n + 1)).sum())
+        k = self.truncation_for(model.at(hyper).prior, data.n, len(order))
+        refuse_beyond_memory("The truncation", data.n, k, data.d)
+        order = order[:k]
+        nu = np.zeros((data.n, k))
+        nu[:, : len(order)] = start.Z[:, order]
+        S = None
+        if likelihood.amounts is not None:
+            S = rng.standard_normal(nu.shape)
+            if "S" in start.parameters:
+                S[:, : len(order)] = start.parameters["S"][:, order]
+        observed = observe(data, self.dtype)
+        state = State(
+            observed,
+            Rows.of(nu, likelihood.amounts, S),
+            likelihood.feature_law(k, data.d, hyper["sigma_a"], self.features == "joint"),
+            prior.frequencies(k, hyper["alpha"], self.bound),
+            hyper,
+            start.hold_sigma,
+        )
+        found = local_step(
+            observed, state.rows, state.features, np.zeros(k), hyper["sigma_x"],
+            self._threads, passes=0,
+        )  # fmt: skip
+        state.frequencies = state.frequencies.updated(found.counts, found.n, hyper["alpha"])
+        state.features = state.features.updated(found, hyper["sigma_x"], hyper["sigma_a"])
+        return state
+
+    def truncation_for(self, prior: Any, n: int, used: int) -> int:
+        """How many features the law has; a finite prior has no more than its own."""
+        if hasattr(prior, "n_features"):
+            return int(prior.n_features)
+        if self.truncation == "auto":
+            return max(int(prior.truncation(n, ERROR)), used)
+        return int(self.truncation)
+
+    # an iteration
+
+    def step(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> Info:
+        """Rows given the rest, then the rest given the rows."""
+        if not state.finished:
+            bound = self.iterate(model, state)
+            gained = bound - state.bound
+            little = gained <= self.tolerance * abs(bound)
+            state.quiet = state.quiet + 1 if little else 0
+            state.bound = bound
+            if state.quiet >= QUIET and state.iteration > state.hold_sigma:
+                state.finished = True
+        used = int((state.rows.nu > 0.5).any(axis=0).sum())
+        return Info(used, state.bound, dict(state.hyper), 0.0)
+
+    def iterate(self, model: Model, state: State) -> float:
+        """One local and one global step, and the bound after them."""
+        found = local_step(
+            state.data,
+            state.rows,
+            state.features,
+            state.frequencies.log_odds(),
+            state.hyper["sigma_x"],
+            self._threads,
+        )
+        hold = state.iteration < state.hold_sigma
+        if state.frequencies.ordered and state.iteration % REORDER == 0:
+            found = reorder(state, found)
+        update_globals(model, state, found, hold)
+        state.iteration += 1
+        state.found = found
+        return lower_bound(found, state.features, state.frequencies, state.hyper, laws_of(model))
+
+    def finished(self, state: State) -> bool:
+        """Whether another step would change nothing."""
+        return state.finished
+
+    @property
+    def _threads(self) -> int:
+        """Restarts run side by side; a single one has the cores to itself."""
+        return cores() if self.restarts == 1 else 1
+
+    # ending
+
+    def population(
+        self, rng: np.random.Generator, model: Model, data: Data, state: State
+    ) -> Population:
+        """Draws of the law, with equal weights."""
+        n, k = state.rows.nu.shape
+        count = int(np.clip(DRAWN / (k * (n + data.d)), 1, DRAWS))
+        Z, parameters, scalars = [], [], []
+        for _ in range(count):
+            bits = rng.random((n, k)) < state.rows.nu
+            used = np.flatnonzero(bits.any(axis=0))
+            kept = {"A": state.features.draw(rng)[used]}
+            if state.rows.slab is not None:
+                first, second, _ = state.rows.amounts
+                spread = np.sqrt(np.maximum(second - first**2, 0.0))
+                S = (first + spread * rng.standard_normal((n, k))) * bits
+                kept["S"] = np.ascontiguousarray(S[:, used].T)
+            Z.append(np.packbits(bits[:, used], axis=0))
+            parameters.append(kept)
+            scalars.append((float(len(used)), float("nan"), *state.hyper.values()))
+        weights = np.full(count, 1.0 / count)
+        return Population(weights, np.array(scalars), Z, float("nan"), parameters)
+
+    def law(self, model: Model, state: State) -> dict[str, np.ndarray]:
+        """The parameters of q as arrays, and the bound with either law of the features."""
+        bounds = self.bounds(model, state)
+        arrays = {"nu": state.rows.nu, "tau": state.frequencies.tau, **state.features.arrays()}
+        if state.rows.slab is not None:
+            arrays |= dict(zip(AMOUNTS, state.rows.amounts, strict=True))
+        return arrays | {f"bound_{name}": np.array(value) for name, value in bounds.items()}
+
+    def bounds(self, model: Model, state: State) -> dict[str, float]:
+        """The bound with the features' law joint and factorised, where both can be had."""
+        found = {self.features: state.bound}
+        if isinstance(state.features, GaussianFeatures) and state.found is not None:
+            for joint, name in ((True, "joint"), (False, "factorised")):
+                other = replace(state.features, joint=joint)
+                scales = state.hyper["sigma_x"], state.hyper["sigma_a"]
+                found[name] = lower_bound(
+                    state.found,
+                    other.updated(state.found, *scales),
+                    state.frequencies,
+                    state.hyper,
+                    laws_of(model),
+                )
+            found[self.features] = state.bound
+        else:
+            found = {"factorised": state.bound}
+        return found
+
+    # files
+
+    def freeze(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """The state as arrays and plain values."""
+        arrays = {"nu": state.rows.nu.copy(), "tau": state.frequencies.tau}
+        arrays |= dict(zip(AMOUNTS, (a.copy() for a in state.rows.amounts), strict=False))
+        numbers = {
+            "hyper": dict(state.hyper),
+            "hold": state.hold_sigma,
+            "iteration": state.iteration,
+            "bound": state.bound,
+            "quiet": state.quiet,
+            "finished": state.finished,
+        }
+        return arrays | {f"features_{k}": v for k, v in state.features.arrays().items()}, numbers
+
+    def thaw(
+        self, model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
+    ) -> State:
+        """The state that ``freeze`` saved."""
+        likelihood: Any = model.likelihood
+        prior: Any = model.prior
+        hyper = dict(numbers["hyper"])
+        tau = arrays["tau"]
+        features = likelihood.feature_law(
+            len(tau), data.d, hyper["sigma_a"], self.features == "joint"
+        )
+        own = {k.removeprefix("features_"): v for k, v in arrays.items() if "features_" in k}
+        amounts = tuple(arrays[name] for name in AMOUNTS if name in arrays)
+        return State(
+            observe(data, self.dtype),
+            Rows(arrays["nu"], likelihood.amounts, amounts),
+            features.of_arrays(own),
+            replace(prior.frequencies(len(tau), hyper["alpha"], self.bound), tau=tau),
+            hyper,
+            numbers["hold"],
+            numbers["iteration"],
+            numbers["bound"],
+            numbers["quiet"],
+            numbers["finished"],
+        )
+
+
+def observe(data: Data, dtype: str) -> Observed:
+    """The data as the local step reads them."""
+    X = data.X if data.mask is None else np.where(data.mask, data.X, 0.0)
+    X = X.astype(dtype, copy=False)
+    return Observed(X, data.mask, np.einsum("nd,nd->n", X, X, dtype=float))
+
+
+def laws_of(model: Model) -> dict[str, Law]:
+    """The laws of the hyperparameters that have one."""
+    found = {"alpha": getattr(model.prior, "alpha", None)}
+    found |= {name: getattr(model.likelihood, name, None) for name in ("sigma_x", "sigma_a")}
+    return {name: law for name, law in found.items() if isinstance(law, Law)}
+
+
+def update_globals(model: Model, state: State, found: Statistics, hold: bool) -> None:
+    """Frequencies, α, features and scales given the rows' statistics, in place."""
+    hyper, laws = state.hyper, laws_of(model)
+    state.frequencies = state.frequencies.updated(found.counts, found.n, hyper["alpha"])
+    if "alpha" in laws:
+        hyper["alpha"] = best_mass(laws["alpha"], state.frequencies, hyper["alpha"])
+    state.features = state.features.updated(found, hyper["sigma_x"], hyper["sigma_a"])
+    if hold:
+        return
+    if "sigma_x" in laws:
+        squares = expected_squares(found, state.features)
+        sigma = best_scale(laws["sigma_x"], squares, found.entries, hyper["sigma_x"])
+        scale = np.sqrt(found.squares / max(found.entries, 1.0))
+        hyper["sigma_x"] = max(sigma, LEAST * max(scale, hyper["sigma_a"]))
+    if "sigma_a" in laws:
+        squares, size = state.features.squares(), float(state.features.phi.size)
+        sigma = best_scale(laws["sigma_a"], squares, size, hyper["sigma_a"])
+        hyper["sigma_a"] = min(sigma, hyper["sigma_x"] / LEAST) if "sigma_x" in laws else sigma
+    if laws.keys() & {"sigma_x", "sigma_a"}:
+        state.features = state.features.updated(found, hyper["sigma_x"], hyper["sigma_a"])
+
+
+def reorder(state: State, found: Statistics) -> Statistics:
+    """Put features in order of their frequency if the bound gains by it."""
+    order = np.argsort(-found.counts, kind="stable")
+    if (order == np.arange(len(order))).all():
+        return found
+    alpha, n = state.hyper["alpha"], found.n
+    now = state.frequencies.updated(found.counts, n, alpha)
+    then = now.updated(found.counts[order], n, alpha)
+    if then.gain(found.counts[order], n, alpha) <= now.gain(found.counts, n, alpha):
+        return found
+    state.rows, state.features = state.rows.taken(order), state.features.taken(order)
+    state.frequencies = then
+    return found.taken(order)

@@ -1,0 +1,176 @@
+r"""The law q of the rows, block by block: a local step, and the statistics it leaves.
+
+A row's law is ν_nk = q(z_nk = 1), and where rows have amounts the moments of q(s_nk | z_nk = 1).
+Given the features' law and frequencies the rows are independent. A block costs the two products
+X_b E[A]ᵀ and E[W_b]ᵀ X_b, and O(K²) a row; nothing of size N×D is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from thali.variational.features import FeatureLaw
+from thali.variational.statistics import Statistics
+
+
+class Observed(NamedTuple):
+    """Data as the local step reads them: zeros where ``mask`` is False, and Σ x² of each row."""
+
+    X: np.ndarray
+    mask: np.ndarray | None
+    squares: np.ndarray
+
+    def part(self, rows: np.ndarray | slice) -> Observed:
+        """Some of the rows."""
+        mask = None if self.mask is None else self.mask[rows]
+        return Observed(self.X[rows], mask, self.squares[rows])
+
+
+BLOCK = 2048  # rows
+GAPS = 4e6  # numbers in the table of a block's own matrices, where entries are missing
+PASSES = 4  # over a row's features, at most
+SETTLED = 1e-3  # the largest change in a pass after which a row is left
+
+
+@dataclass
+class Rows:
+    """ν (N, K); with amounts the moments of q(s | z = 1) and its divergence from the slab."""
+
+    nu: np.ndarray
+    slab: str | None = None  # "laplace" or "gaussian"
+    amounts: tuple[np.ndarray, ...] = field(default=())  # first, second, cost, each (N, K)
+
+    @classmethod
+    def of(cls, nu: np.ndarray, slab: str | None = None, S: np.ndarray | None = None) -> Self:
+        """Rows with these probabilities; amounts as given, or as the slab has them."""
+        nu = np.ascontiguousarray(nu, float)
+        if slab is None:
+            return cls(nu)
+        first = np.zeros(nu.shape) if S is None else np.array(S, float)
+        second = np.full(nu.shape, 2.0 if slab == "laplace" else 1.0) if S is None else first**2
+        return cls(nu, slab, (first, second + (0.0 if S is None else 1e-4), np.zeros(nu.shape)))
+
+    @property
+    def n(self) -> int:
+        return len(self.nu)
+
+    def weights(self, block: slice = slice(None)) -> np.ndarray:
+        """E[W]."""
+        return self.nu[block] if self.slab is None else self.nu[block] * self.amounts[0][block]
+
+    def seconds(self, block: slice = slice(None)) -> np.ndarray:
+        """E[w²] of each entry."""
+        return self.nu[block] if self.slab is None else self.nu[block] * self.amounts[1][block]
+
+    def taken(self, order: np.ndarray) -> Self:
+        """Some features, in this order."""
+        return type(self)(
+            np.ascontiguousarray(self.nu[:, order]),
+            self.slab,
+            tuple(np.ascontiguousarray(each[:, order]) for each in self.amounts),
+        )
+
+
+def blocks_of(n: int, size: int) -> Iterator[slice]:
+    for first in range(0, n, size):
+        yield slice(first, min(first + size, n))
+
+
+def local_step(
+    data: Observed,
+    rows: Rows,
+    law: FeatureLaw,
+    odds: np.ndarray,
+    sigma_x: float,
+    threads: int = 1,
+    passes: int = PASSES,
+) -> Statistics:
+    """Update all rows in place given the features, and return their statistics.
+
+    ``passes=0`` leaves the rows as they are.
+    """
+    Q = np.ascontiguousarray(law.gram())[None]
+    outer = None
+    size = BLOCK
+    if data.mask is not None:
+        k, d = law.phi.shape
+        outer = np.ascontiguousarray(law.grams().reshape(d, k * k))
+        size = int(np.clip(GAPS / (k * k), 1, BLOCK))
+
+    def work(block: slice) -> Statistics:
+        return _block(data, rows, law.phi, Q, outer, odds, sigma_x, passes, block)
+
+    pieces = blocks_of(rows.n, size)
+    if threads == 1:
+        return reduce(add, map(work, pieces))
+    with ThreadPoolExecutor(threads) as pool:
+        return reduce(add, pool.map(work, pieces))
+
+
+def _block(
+    data: Observed,
+    rows: Rows,
+    phi: np.ndarray,
+    Q: np.ndarray,
+    outer: np.ndarray | None,
+    odds: np.ndarray,
+    sigma_x: float,
+    passes: int,
+    block: slice,
+) -> Statistics:
+    """The rows of one block, and their statistics."""
+    from thali.kernels import expected_rows as kernel
+
+    x, mask, squares = data.part(block)
+    nu = rows.nu[block]
+    gone = None if mask is None else (~mask).astype(x.dtype)
+    B = (x @ phi.T.astype(x.dtype, copy=False)).astype(float, copy=False)
+    if gone is None:
+        R = B - rows.weights(block) @ Q[0]
+    else:
+        k = len(phi)
+        Q = Q - (gone @ outer).reshape(-1, k, k)
+        R = np.empty_like(B)
+        kernel.residuals(B, rows.weights(block), Q, R)
+    gain = np.zeros(len(phi))
+    precision = 1.0 / sigma_x**2
+    if rows.slab is None:
+        kernel.expect_bits(R, Q, odds, precision, nu, passes, SETTLED, gain)
+    else:
+        first, second, cost = (each[block] for each in rows.amounts)
+        laplace = rows.slab == "laplace"
+        kernel.expect_amounts(
+            R, Q, odds, precision, laplace, nu, first, second, cost, passes, SETTLED, gain
+        )
+    return statistics(x, gone, float(squares.sum()), rows, block, gain)
+
+
+def statistics(
+    x: np.ndarray,
+    gone: np.ndarray | None,
+    squares: float,
+    rows: Rows,
+    block: slice,
+    gain: np.ndarray,
+) -> Statistics:
+    """The sums of one block of rows, x with zeros where entries are gone."""
+    from thali.kernels.expected_rows import outer_sums
+
+    W, second = rows.weights(block), rows.seconds(block)
+    C = W.T @ W
+    np.fill_diagonal(C, second.sum(axis=0))
+    T = (W.T.astype(x.dtype, copy=False) @ x).astype(float, copy=False)
+    entries = float(x.size)
+    if gone is not None:
+        k = W.shape[1]
+        table = outer_sums(W, second, np.empty((len(W), k * k)))
+        C = C[None] - (gone.T @ table).reshape(-1, k, k)
+        entries -= float(gone.sum())
+    return Statistics(float(len(W)), rows.nu[block].sum(axis=0), C, T, squares, entries, gain)

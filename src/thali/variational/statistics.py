@@ -1,0 +1,52 @@
+r"""What the rows tell the features: sums over rows, that add up over blocks of them.
+
+    counts_k = Σ_n ν_nk,   T = E[W]ᵀ X,   C = Σ_n E[w_nᵀ w_n],   gain_k = Σ_n H[q(z_nk)] − …
+
+With gaps T is of the observed entries, and C is one matrix for each column of X, of the rows that
+were observed there. Everything that the bound and the updates of the features need of the data is
+here, so that blocks of rows may lie anywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Sums over ``n`` rows; C is (K, K), or (D, K, K) where entries are missing."""
+
+    n: float
+    counts: np.ndarray
+    C: np.ndarray
+    T: np.ndarray
+    squares: float  # Σ x² of what was observed
+    entries: float  # how many entries were observed
+    gain: np.ndarray  # the bound's terms of q(z_k) and q(s_k) themselves
+
+    def __add__(self, other: Statistics) -> Statistics:
+        return self.mixed(1.0, other, 1.0)
+
+    def mixed(self, mine: float, other: Statistics, theirs: float) -> Statistics:
+        """A weighted sum, field by field."""
+        return Statistics(
+            *(
+                mine * getattr(self, name) + theirs * getattr(other, name)
+                for name in self.__dataclass_fields__
+            )
+        )
+
+    def taken(self, order: np.ndarray) -> Self:
+        """The statistics of some features, in this order."""
+        return type(self)(
+            self.n,
+            self.counts[order],
+            np.ascontiguousarray(self.C[..., order[:, None], order]),
+            self.T[order],
+            self.squares,
+            self.entries,
+            self.gain[order],
+        )
