@@ -91,7 +91,7 @@ class Posterior:
         )
         axes = getattr(self._model.likelihood, "axes", {})
         others = {k: np.moveaxis(v, 0, axes[k]) for k, v in kept.items() if k != "A"}
-        A, log_joint = kept["A"], scalars["log_joint"]
+        A, log_joint = kept["A"], scalars.get("log_joint", np.nan)
         weight = float(self.weights_[index])
         return Draw(Z, A, alpha, sigma_x, sigma_a, log_joint, hyper, others, weight)
 

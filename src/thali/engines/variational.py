@@ -29,43 +29,20 @@ from thali.model import Model
 from thali.priors.base import Truncates
 from thali.settings import Settings, positive_number, whole_number
 from thali.starts import Start, check_init
-from thali.variational.bound import best_mass, best_scale, lower_bound
-from thali.variational.features import FeatureLaw, GaussianFeatures, expected_squares
-from thali.variational.frequencies import Frequencies
-from thali.variational.rows import Observed, Rows, local_step
-from thali.variational.statistics import Statistics
+from thali.variational.features import GaussianFeatures
+from thali.variational.moves import bear_feature, drop_features, join_features
+from thali.variational.rows import Observed, Rows
+from thali.variational.state import State, iterate
 
 BOUNDS = ("multinomial", "taylor")
 FEATURES = ("joint", "factorised")
 ERROR = 0.01  # the chance that rows have features beyond the truncation, where it is "auto"
-REORDER = 5  # iterations between looks at the order of the sticks
+DROP = 5  # iterations between looks at features that might go
 QUIET = 2  # iterations in a row with little gain after which nothing moves
+RACING = 150  # iterations that a race may think of, at most: few are needed
 DRAWS = 100  # of the law, for what is averaged over it
 DRAWN = 2e8  # numbers in all of them together
 AMOUNTS = ("first", "second", "cost")  # what rows with amounts keep of them
-
-
-@dataclass
-class State:
-    """The laws of rows, features and frequencies, and what the last iteration found."""
-
-    data: Observed
-    rows: Rows
-    features: FeatureLaw
-    frequencies: Frequencies
-    hyper: dict[str, float]
-    hold_sigma: int = 0
-    iteration: int = 0
-    bound: float = -np.inf
-    quiet: int = 0
-    finished: bool = False
-    found: Statistics | None = None  # of the last iteration
-
-    @property
-    def Z(self) -> np.ndarray:
-        """The features more likely than not, those in use."""
-        Z = self.rows.nu > 0.5
-        return Z[:, Z.any(axis=0)]
 
 
 @dataclass(frozen=True)
@@ -147,7 +124,7 @@ class Variational(Settings, Engine):
 
     def racing_sweeps(self, data: Data, n_features: int) -> int:
         work = data.n * data.d * max(n_features, 10)
-        return int(min(self.max_iterations, max(10.0, 1e10 / work)))
+        return int(min(RACING, self.max_iterations, max(10.0, 1e10 / work)))
 
     # beginning
 
@@ -163,28 +140,24 @@ class Variational(Settings, Engine):
         k = self.truncation_for(model.at(hyper).prior, data.n, len(order))
         refuse_beyond_memory("The truncation", data.n, k, data.d)
         order = order[:k]
-        nu = np.zeros((data.n, k))
-        nu[:, : len(order)] = start.Z[:, order]
+        nu = start.Z[:, order].astype(float)
         S = None
         if likelihood.amounts is not None:
             S = rng.standard_normal(nu.shape)
             if "S" in start.parameters:
-                S[:, : len(order)] = start.parameters["S"][:, order]
-        observed = observe(data, self.dtype)
+                S = np.asarray(start.parameters["S"], float)[:, order]
         state = State(
-            observed,
+            observe(data, self.dtype),
             Rows.of(nu, likelihood.amounts, S),
-            likelihood.feature_law(k, data.d, hyper["sigma_a"], self.features == "joint"),
+            likelihood.feature_law(nu.shape[1], data.d, hyper["sigma_a"], self.features == "joint"),
             prior.frequencies(k, hyper["alpha"], self.bound),
             hyper,
+            laws_of(model),
+            LEAST,
             start.hold_sigma,
         )
-        found = local_step(
-            observed, state.rows, state.features, np.zeros(k), hyper["sigma_x"],
-            self._threads, passes=0,
-        )  # fmt: skip
-        state.frequencies = state.frequencies.updated(found.counts, found.n, hyper["alpha"])
-        state.features = state.features.updated(found, hyper["sigma_x"], hyper["sigma_a"])
+        iterate(state, self._threads, passes=0)
+        state.iteration, state.bound = 0, -np.inf  # of a law that no local step has made
         return state
 
     def truncation_for(self, prior: Any, n: int, used: int) -> int:
@@ -198,35 +171,27 @@ class Variational(Settings, Engine):
     # an iteration
 
     def step(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> Info:
-        """Rows given the rest, then the rest given the rows."""
+        """Rows given the rest, then the rest given the rows; moves where that gains no more."""
         if not state.finished:
-            bound = self.iterate(model, state)
-            gained = bound - state.bound
-            little = gained <= self.tolerance * abs(bound)
+            before = state.bound
+            iterate(state, self._threads)
+            if state.iteration % DROP == 0:
+                drop_features(state)
+            little = state.bound - before <= self.tolerance * abs(state.bound)
             state.quiet = state.quiet + 1 if little else 0
-            state.bound = bound
             if state.quiet >= QUIET and state.iteration > state.hold_sigma:
-                state.finished = True
+                state.quiet = 0
+                state.finished = not self._move(rng, state)
         used = int((state.rows.nu > 0.5).any(axis=0).sum())
         return Info(used, state.bound, dict(state.hyper), 0.0)
 
-    def iterate(self, model: Model, state: State) -> float:
-        """One local and one global step, and the bound after them."""
-        found = local_step(
-            state.data,
-            state.rows,
-            state.features,
-            state.frequencies.log_odds(),
-            state.hyper["sigma_x"],
-            self._threads,
-        )
-        hold = state.iteration < state.hold_sigma
-        if state.frequencies.ordered and state.iteration % REORDER == 0:
-            found = reorder(state, found)
-        update_globals(model, state, found, hold)
-        state.iteration += 1
-        state.found = found
-        return lower_bound(found, state.features, state.frequencies, state.hyper, laws_of(model))
+    def _move(self, rng: np.random.Generator, state: State) -> bool:
+        """Try changes of whole features; whether one was kept that is worth going on from."""
+        before = state.bound
+        drop_features(state)
+        join_features(state, self._threads)
+        bear_feature(state, rng, self._threads)
+        return state.bound - before > self.tolerance * abs(state.bound)
 
     def finished(self, state: State) -> bool:
         """Whether another step would change nothing."""
@@ -276,13 +241,8 @@ class Variational(Settings, Engine):
             for joint, name in ((True, "joint"), (False, "factorised")):
                 other = replace(state.features, joint=joint)
                 scales = state.hyper["sigma_x"], state.hyper["sigma_a"]
-                found[name] = lower_bound(
-                    state.found,
-                    other.updated(state.found, *scales),
-                    state.frequencies,
-                    state.hyper,
-                    laws_of(model),
-                )
+                at = replace(state, features=other.updated(state.found, *scales))
+                found[name] = at.value(state.found)
             found[self.features] = state.bound
         else:
             found = {"factorised": state.bound}
@@ -312,9 +272,7 @@ class Variational(Settings, Engine):
         prior: Any = model.prior
         hyper = dict(numbers["hyper"])
         tau = arrays["tau"]
-        features = likelihood.feature_law(
-            len(tau), data.d, hyper["sigma_a"], self.features == "joint"
-        )
+        features = likelihood.feature_law(1, data.d, hyper["sigma_a"], self.features == "joint")
         own = {k.removeprefix("features_"): v for k, v in arrays.items() if "features_" in k}
         amounts = tuple(arrays[name] for name in AMOUNTS if name in arrays)
         return State(
@@ -323,6 +281,8 @@ class Variational(Settings, Engine):
             features.of_arrays(own),
             replace(prior.frequencies(len(tau), hyper["alpha"], self.bound), tau=tau),
             hyper,
+            laws_of(model),
+            LEAST,
             numbers["hold"],
             numbers["iteration"],
             numbers["bound"],
@@ -343,40 +303,3 @@ def laws_of(model: Model) -> dict[str, Law]:
     found = {"alpha": getattr(model.prior, "alpha", None)}
     found |= {name: getattr(model.likelihood, name, None) for name in ("sigma_x", "sigma_a")}
     return {name: law for name, law in found.items() if isinstance(law, Law)}
-
-
-def update_globals(model: Model, state: State, found: Statistics, hold: bool) -> None:
-    """Frequencies, α, features and scales given the rows' statistics, in place."""
-    hyper, laws = state.hyper, laws_of(model)
-    state.frequencies = state.frequencies.updated(found.counts, found.n, hyper["alpha"])
-    if "alpha" in laws:
-        hyper["alpha"] = best_mass(laws["alpha"], state.frequencies, hyper["alpha"])
-    state.features = state.features.updated(found, hyper["sigma_x"], hyper["sigma_a"])
-    if hold:
-        return
-    if "sigma_x" in laws:
-        squares = expected_squares(found, state.features)
-        sigma = best_scale(laws["sigma_x"], squares, found.entries, hyper["sigma_x"])
-        scale = np.sqrt(found.squares / max(found.entries, 1.0))
-        hyper["sigma_x"] = max(sigma, LEAST * max(scale, hyper["sigma_a"]))
-    if "sigma_a" in laws:
-        squares, size = state.features.squares(), float(state.features.phi.size)
-        sigma = best_scale(laws["sigma_a"], squares, size, hyper["sigma_a"])
-        hyper["sigma_a"] = min(sigma, hyper["sigma_x"] / LEAST) if "sigma_x" in laws else sigma
-    if laws.keys() & {"sigma_x", "sigma_a"}:
-        state.features = state.features.updated(found, hyper["sigma_x"], hyper["sigma_a"])
-
-
-def reorder(state: State, found: Statistics) -> Statistics:
-    """Put features in order of their frequency if the bound gains by it."""
-    order = np.argsort(-found.counts, kind="stable")
-    if (order == np.arange(len(order))).all():
-        return found
-    alpha, n = state.hyper["alpha"], found.n
-    now = state.frequencies.updated(found.counts, n, alpha)
-    then = now.updated(found.counts[order], n, alpha)
-    if then.gain(found.counts[order], n, alpha) <= now.gain(found.counts, n, alpha):
-        return found
-    state.rows, state.features = state.rows.taken(order), state.features.taken(order)
-    state.frequencies = then
-    return found.taken(order)

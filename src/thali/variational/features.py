@@ -54,6 +54,9 @@ class FeatureLaw(Protocol):
     def taken(self, order: np.ndarray) -> Self:
         """Some features, in this order."""
 
+    def grown(self) -> Self:
+        """Room for one more feature, whose law is to be found."""
+
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         """A drawn from q."""
 
@@ -114,6 +117,10 @@ class GaussianFeatures:
     def taken(self, order: np.ndarray) -> Self:
         V = np.ascontiguousarray(self.V[..., order[:, None], order])
         return type(self)(np.ascontiguousarray(self.phi[order]), V, self.joint)
+
+    def grown(self) -> Self:
+        phi = np.vstack([self.phi, np.zeros(self.phi.shape[1])])
+        return type(self)(phi, np.eye(len(phi)), self.joint)
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         noise = rng.standard_normal(self.phi.shape)
@@ -190,6 +197,10 @@ class NonnegativeFeatures:
         return type(self)(
             *(np.ascontiguousarray(getattr(self, f)[order]) for f in self.__dataclass_fields__)
         )
+
+    def grown(self) -> Self:
+        mu = np.vstack([self.mu, np.zeros(self.mu.shape[1])])
+        return self.of(mu, np.vstack([self.s, np.ones(self.s.shape[1])]))
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         from thali.kernels.truncated_normal import sample_each

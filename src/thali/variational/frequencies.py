@@ -59,11 +59,17 @@ class Frequencies:
 
     def updated(self, counts: np.ndarray, n: float, alpha: float) -> Self:
         """The best law given ν, through n_k."""
+        counts = self.padded(counts)
         tau = np.column_stack([alpha / self.k + counts, 1.0 + n - counts])
         return replace(self, tau=tau)
 
+    def padded(self, counts: np.ndarray) -> np.ndarray:
+        """n_k of all features: zero for those after the ones that are given."""
+        return np.concatenate([counts, np.zeros(self.k - len(counts))])
+
     def gain(self, counts: np.ndarray, n: float, alpha: float) -> float:
         """The prior's part of the bound."""
+        counts = self.padded(counts)
         return float(counts @ self.log_on() + (n - counts) @ self.log_off()) + self.gain_of_mass(
             alpha
         )

@@ -69,6 +69,10 @@ class Rows:
         """E[w²] of each entry."""
         return self.nu[block] if self.slab is None else self.nu[block] * self.amounts[1][block]
 
+    def copied(self) -> Self:
+        """Rows of their own."""
+        return type(self)(self.nu.copy(), self.slab, tuple(each.copy() for each in self.amounts))
+
     def taken(self, order: np.ndarray) -> Self:
         """Some features, in this order."""
         return type(self)(

@@ -66,7 +66,7 @@ class Sticks(Frequencies):
 
     def updated(self, counts: np.ndarray, n: float, alpha: float) -> Self:
         """q_k and τ in turn until they stay; no turn lowers the bound."""
-        law = self
+        law, counts = self, self.padded(counts)
         for _ in range(ROUNDS):
             tau = law.closed_form(counts, n, alpha)
             moved = np.abs(tau / law.tau - 1.0).max()
@@ -110,6 +110,7 @@ class TaylorSticks(Sticks):
 
     def updated(self, counts: np.ndarray, n: float, alpha: float) -> Self:
         """The best τ near the present ones, by L-BFGS; never worse than these."""
+        counts = self.padded(counts)
 
         def objective(u: np.ndarray) -> tuple[float, np.ndarray]:
             law = replace(self, tau=np.exp(u).reshape(-1, 2))

@@ -1,0 +1,154 @@
+r"""Changes of whole features that coordinate ascent cannot make, each kept only if the bound rises.
+
+    drop   a feature goes: ν_k = 0. All that the bound needs is in the statistics, so that this is
+           exact and costs no pass over the data.
+    join   two features that rows have together, or that look alike, become one
+    birth  a new feature along the main direction of what is left, X − E[W]E[A], for the rows that
+           score high on it
+
+The latter two are tried on a copy for a few iterations.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from thali.variational.rows import Rows, blocks_of
+from thali.variational.state import State, iterate
+
+TRIAL = 4  # iterations before a join or a birth is judged
+CANDIDATES = 3  # features or pairs that are tried at a time
+POWER = 4  # rounds of power iteration
+BLOCK = 2048
+
+
+def drop_features(state: State) -> bool:
+    """Drop features while the bound gains by it; of the least used ones the best to go."""
+    dropped = False
+    while state.k > 1 and state.found is not None:
+        weight = state.found.counts * np.square(state.features.phi).sum(axis=1)
+        trials = [_without(state, int(k)) for k in np.argsort(weight)[:CANDIDATES]]
+        best = max(trials, key=lambda trial: trial.bound)
+        if best.bound <= state.bound:
+            break
+        _become(state, best)
+        dropped = True
+    return dropped
+
+
+def _without(state: State, k: int) -> State:
+    """The state with feature k gone, laws of the features and frequencies at their best."""
+    assert state.found is not None
+    order = np.delete(np.arange(state.k), k)
+    trial = state.copy()
+    trial.take(order)
+    trial.found = state.found.taken(order)
+    trial.fit_globals(trial.found, trial.iteration < trial.hold_sigma)
+    trial.bound = trial.value(trial.found)
+    return trial
+
+
+def join_features(state: State, threads: int) -> bool:
+    """Join one of the pairs most alike if the bound gains by it."""
+    if state.k < 2:
+        return False
+    together = _cosines(state.rows.weights().T)
+    alike = _cosines(state.features.phi)
+    score = np.triu(np.maximum(np.abs(together), np.abs(alike)), 1)
+    for flat in np.argsort(-score, axis=None)[:CANDIDATES]:
+        a, b = divmod(int(flat), state.k)
+        if score[a, b] <= 0.0:
+            return False
+        trial = state.copy()
+        trial.rows.nu[:, a] = np.maximum(trial.rows.nu[:, a], trial.rows.nu[:, b])
+        trial.take(np.delete(np.arange(state.k), b))
+        if _try(state, trial, threads):
+            return True
+    return False
+
+
+def bear_feature(state: State, rng: np.random.Generator, threads: int) -> bool:
+    """Add a feature along the main direction of the residual if the bound gains by it."""
+    if state.room == 0:
+        return False
+    scores = main_scores(state, rng)
+    for sign in (1.0, -1.0):
+        column = high_scores(sign * scores)
+        if not column.any() or column.all():
+            continue
+        trial = state.copy()
+        trial.rows = with_column(trial.rows, column, scores)
+        trial.features = state.features.grown()
+        if _try(state, trial, threads):
+            return True
+    return False
+
+
+def with_column(rows: Rows, column: np.ndarray, scores: np.ndarray) -> Rows:
+    """The rows with one more feature; amounts, where they have any, in proportion to the scores."""
+    nu = np.column_stack([rows.nu, column.astype(float)])
+    if rows.slab is None:
+        return Rows(nu)
+    size = float(np.sqrt(np.mean(scores[column] ** 2))) or 1.0
+    first = scores / size
+    new = first, first**2 + 1e-4, np.zeros(len(column))
+    return Rows(
+        nu,
+        rows.slab,
+        tuple(np.column_stack(pair) for pair in zip(rows.amounts, new, strict=True)),
+    )
+
+
+def main_scores(state: State, rng: np.random.Generator) -> np.ndarray:
+    """The rows' scores on the main direction of E = X − E[W]E[A], by power iteration on blocks."""
+    X, mask, _ = state.data
+    v: np.ndarray = rng.standard_normal(X.shape[1])
+    scores = np.zeros(len(X))
+    for _ in range(POWER):
+        v /= float(np.linalg.norm(v)) or 1.0
+        back = np.zeros(X.shape[1])
+        for block in blocks_of(len(X), BLOCK):
+            E = X[block] - state.rows.weights(block) @ state.features.phi
+            if mask is not None:
+                E *= mask[block]
+            scores[block] = E @ v
+            back += scores[block] @ E
+        v = back
+    return scores
+
+
+def high_scores(scores: np.ndarray) -> np.ndarray:
+    """The rows above the best split of the scores into two groups (least squares)."""
+    order = np.argsort(scores)
+    values = scores[order]
+    n = len(values)
+    if n < 2:
+        return np.zeros(n, bool)
+    sums, at = np.cumsum(values)[:-1], np.arange(1, n)
+    total = values.sum()
+    between = sums**2 / at + (total - sums) ** 2 / (n - at)
+    high = np.zeros(n, bool)
+    high[order[int(np.argmax(between)) + 1 :]] = True
+    return high
+
+
+def _cosines(rows: np.ndarray) -> np.ndarray:
+    """Cosines of the angles between rows."""
+    length = np.sqrt(np.square(rows).sum(axis=1))
+    unit = rows / np.where(length > 0.0, length, 1.0)[:, None]
+    return np.asarray(unit @ unit.T)
+
+
+def _try(state: State, trial: State, threads: int) -> bool:
+    """Iterate from a change, and keep it if it ends higher."""
+    iterate(trial, threads, passes=0)
+    for _ in range(TRIAL):
+        iterate(trial, threads)
+    if trial.bound <= state.bound:
+        return False
+    _become(state, trial)
+    return True
+
+
+def _become(state: State, other: State) -> None:
+    state.__dict__.update(other.__dict__)
