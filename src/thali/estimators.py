@@ -16,7 +16,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
-from thali import predictive
+from thali import predictive, streaming
 from thali.choices import LIKELIHOODS, PRIORS, check_engine, choose_engine, named
 from thali.data import Data, as_matrix, check_table, observed_means, row_names, unmasked
 from thali.model import Model
@@ -31,6 +31,7 @@ from thali.point_estimate import (
 from thali.posterior import Posterior
 from thali.run import run, seed_of
 from thali.settings import positive_number
+from thali.streaming import Streaming
 from thali.structures import as_amounts, as_binary_matrix
 from thali.trace import Trace
 
@@ -41,7 +42,12 @@ LARGEST_DRIFT = 1e-6  # relative; a fit that saw more says so
 
 
 class LatentFeatures(
-    NestedParts, Posterior, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+    NestedParts,
+    Posterior,
+    Streaming,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    BaseEstimator,
 ):
     """Find an unknown number of overlapping binary features in a data matrix.
 
@@ -193,6 +199,7 @@ class LatentFeatures(
         for name in [name for name in self.__dict__ if name.endswith("_")]:
             if name not in ("n_features_in_", "feature_names_in_"):
                 del self.__dict__[name]
+        self.__dict__.pop("_stream", None)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_n_features_out")
@@ -263,6 +270,8 @@ class LatentFeatures(
         """P(row has feature k) for rows of X taken as new ones, (n, K), given what they show."""
         check_is_fitted(self)
         X = self._validated(X, reset=False) - self.mean_
+        if hasattr(self, "_stream"):
+            return streaming.probabilities(self._stream, X, self.engine_.dtype)
         return predictive.probabilities(
             self._model, self._data, self.Z_, self._hyper, self._parameters, X
         )
@@ -289,14 +298,16 @@ class LatentFeatures(
         """Mean log predictive density of the rows of X, averaged over draws (log-mean-exp).
 
         Each row's sum over its bits is exact up to 10 features; beyond, the bits least in doubt
-        count as independent. A row
-        with missing entries counts with the density of those it has. Given a
+        count as independent. A row with missing entries counts with the density of those it has.
+        After ``partial_fit``, a lower bound of it under the law of the features. Given a
         ``thali.evaluation.Holdout`` in place of X: its ``log_predictive`` of this model.
         """
         check_is_fitted(self)
         if hasattr(X, "log_predictive"):
             return X.log_predictive(self)
         X = self._validated(X, reset=False) - self.mean_
+        if hasattr(self, "_stream"):
+            return streaming.mean_bound(self._stream, X, self.engine_.dtype)
         picked = self._trace.pick(self._trace.spread(predictive.SCORE_DRAWS))
         logs = []
         for Z, scalars, kept in picked:

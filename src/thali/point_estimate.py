@@ -101,6 +101,18 @@ def _improve(guess: np.ndarray, draws: Sequence[np.ndarray]) -> PointEstimate:
     return best
 
 
+def features_in_use(law: dict[str, np.ndarray]) -> np.ndarray:
+    """The features that some row is more likely than not to have, the most frequent first.
+
+    Of a stream, whose rows are gone, those that at least one is expected to have had.
+    """
+    if "counts" in law:
+        counts = law["counts"]
+        return np.argsort(-counts, kind="stable")[: int((counts > 0.5).sum())]
+    used = np.flatnonzero((law["nu"] > 0.5).any(axis=0))
+    return used[np.argsort(-law["nu"][:, used].sum(axis=0), kind="stable")]
+
+
 def answer_of_law(
     model: Model,
     data: Data,
@@ -109,9 +121,8 @@ def answer_of_law(
 ) -> tuple[PointEstimate, dict[str, np.ndarray], float]:
     """The answer of a variational law: Z where ν > ½, ν itself, means of the parameters, and the
     log joint there. Features in use only, the most frequent first."""
+    used = features_in_use(law)
     nu = law["nu"]
-    used = np.flatnonzero((nu > 0.5).any(axis=0))
-    used = used[np.argsort(-nu[:, used].sum(axis=0), kind="stable")]
     nu = np.ascontiguousarray(nu[:, used])
     Z = nu > 0.5
     loss = float(np.minimum(nu, 1.0 - nu).sum())

@@ -80,6 +80,8 @@ class Starting:
         more = [np.random.default_rng(s) for s in sequence.spawn(self.engine.chains - 1)]
         entrants += self._heat(self._begin([kind] * len(more), more), more)
         best = sorted(entrants, key=lambda entrant: -entrant[0].level)[: self.engine.chains]
+        if not self.engine.searches:
+            return rank([at for at, _ in best], self.engine.chains)
         capacity = self.model.at(self.model.start(self.data)).prior.tables(self.data.n).capacity  # type: ignore[attr-defined]
         jobs = [
             partial(shake, rng, at, self._walk, self._search_sweeps(at), capacity)

@@ -72,6 +72,11 @@ class Engine:
         """How many steps a race of starts may think that a chain makes."""
         return self.planned(data, n_features).steps(data)
 
+    @property
+    def searches(self) -> bool:
+        """Whether a race goes on by changes at random; not where the engine makes its own."""
+        return True
+
     def finished(self, state: Any) -> bool:
         """Whether another step would change nothing; samplers never are."""
         return False

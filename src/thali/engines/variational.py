@@ -33,6 +33,7 @@ from thali.variational.features import GaussianFeatures
 from thali.variational.moves import bear_feature, drop_features, join_features
 from thali.variational.rows import Observed, Rows
 from thali.variational.state import State, iterate
+from thali.variational.stream import Stream
 
 BOUNDS = ("multinomial", "taylor")
 FEATURES = ("joint", "factorised")
@@ -57,6 +58,8 @@ class Variational(Settings, Engine):
     is "multinomial", or "taylor", tighter and slower. ``features`` have one law jointly, or one
     each ("factorised", as in the paper, a lower bound). ``dtype="float32"`` halves the time of the
     products with the data, at seven digits. ``init`` is as of ``CollapsedGibbs``.
+    ``forgetting`` and ``delay`` say how fast ``partial_fit`` with a known number of rows in all
+    forgets earlier pieces: piece t counts for (t + delay)^−forgetting.
 
     >>> import thali
     >>> X = thali.datasets.images(n=60, random_state=0).X
@@ -74,6 +77,8 @@ class Variational(Settings, Engine):
     bound: str = "multinomial"
     features: str = "joint"
     dtype: str = "float64"
+    forgetting: float = 0.7
+    delay: float = 1.0
     init: Any = "race"
 
     needs_prior: ClassVar[tuple[type, ...]] = (Truncates,)
@@ -97,6 +102,12 @@ class Variational(Settings, Engine):
         whole_number(owner, "max_iterations", self.max_iterations, 1)
         whole_number(owner, "temper", self.temper, 0)
         positive_number(owner, "tolerance", self.tolerance)
+        positive_number(owner, "delay", self.delay)
+        if not 0.5 < positive_number(owner, "forgetting", self.forgetting) <= 1.0:
+            raise ValueError(
+                f"{owner}: forgetting must be above 0.5 and at most 1, not {self.forgetting!r}; "
+                "otherwise the steps do not settle."
+            )
         for name, values in (
             ("bound", BOUNDS),
             ("features", FEATURES),
@@ -118,6 +129,10 @@ class Variational(Settings, Engine):
     @property
     def anneal(self) -> int:
         return self.temper
+
+    @property
+    def searches(self) -> bool:
+        return False
 
     def steps(self, data: Data) -> int:
         return self.max_iterations
@@ -289,6 +304,19 @@ class Variational(Settings, Engine):
             numbers["quiet"],
             numbers["finished"],
         )
+
+
+def stream_from(
+    engine: Variational, model: Model, data: Data, law: dict[str, np.ndarray], hyper: dict[str, Any]
+) -> Stream:
+    """A stream that has seen one piece, fitted by ``fit``: its law and these data."""
+    arrays = {k: np.array(v) for k, v in law.items()}
+    arrays |= {f"features_{k}": v for k, v in arrays.items() if k in ("phi", "V", "mu", "s")}
+    numbers = {"hold": 0, "iteration": 0, "bound": -np.inf, "quiet": 0, "finished": False}
+    state = engine.thaw(model, data, arrays, numbers | {"hyper": hyper})
+    iterate(state, engine._threads)
+    assert state.found is not None
+    return Stream(state, state.found, 1, data.n)
 
 
 def observe(data: Data, dtype: str) -> Observed:

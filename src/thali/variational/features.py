@@ -54,8 +54,11 @@ class FeatureLaw(Protocol):
     def taken(self, order: np.ndarray) -> Self:
         """Some features, in this order."""
 
-    def grown(self) -> Self:
-        """Room for one more feature, whose law is to be found."""
+    def grown(
+        self, found: Statistics | None = None, sigma_x: float = 1.0, sigma_a: float = 1.0
+    ) -> Self:
+        """One feature more, the last of ``found``: the best law given the others', independent of
+        them; without statistics, one that says nothing."""
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         """A drawn from q."""
@@ -71,6 +74,18 @@ def expected_squares(found: Statistics, law: FeatureLaw) -> float:
     """E‖X − WA‖² over what was observed."""
     quadratic = found.C * (law.gram() if found.C.ndim == 2 else law.grams())
     return found.squares - 2.0 * float((law.phi * found.T).sum()) + float(quadratic.sum())
+
+
+def left_for_last(
+    found: Statistics | None, phi: np.ndarray, sigma_x: float, sigma_a: float
+) -> tuple[np.ndarray, Any]:
+    """Mean (D,) and variance of the last feature of ``found`` given the means of the others."""
+    if found is None:
+        return np.zeros(phi.shape[1]), sigma_a**2
+    precision = found.C[..., -1, -1] + (sigma_x / sigma_a) ** 2
+    C = found.C[..., -1, :-1]  # of each column where entries are missing
+    others = C @ phi if C.ndim == 1 else np.einsum("dk,kd->d", C, phi)
+    return (found.T[-1] - others) / precision, sigma_x**2 / precision
 
 
 @dataclass(frozen=True)
@@ -118,9 +133,16 @@ class GaussianFeatures:
         V = np.ascontiguousarray(self.V[..., order[:, None], order])
         return type(self)(np.ascontiguousarray(self.phi[order]), V, self.joint)
 
-    def grown(self) -> Self:
-        phi = np.vstack([self.phi, np.zeros(self.phi.shape[1])])
-        return type(self)(phi, np.eye(len(phi)), self.joint)
+    def grown(
+        self, found: Statistics | None = None, sigma_x: float = 1.0, sigma_a: float = 1.0
+    ) -> Self:
+        mean, variance = left_for_last(found, self.phi, sigma_x, sigma_a)
+        k, d = self.phi.shape
+        shape = (d, k + 1, k + 1) if self.V.ndim == 3 or np.ndim(variance) else (k + 1, k + 1)
+        V = np.zeros(shape)
+        V[..., :k, :k] = self.V
+        V[..., k, k] = variance
+        return type(self)(np.vstack([self.phi, mean]), V, self.joint)
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         noise = rng.standard_normal(self.phi.shape)
@@ -198,9 +220,12 @@ class NonnegativeFeatures:
             *(np.ascontiguousarray(getattr(self, f)[order]) for f in self.__dataclass_fields__)
         )
 
-    def grown(self) -> Self:
-        mu = np.vstack([self.mu, np.zeros(self.mu.shape[1])])
-        return self.of(mu, np.vstack([self.s, np.ones(self.s.shape[1])]))
+    def grown(
+        self, found: Statistics | None = None, sigma_x: float = 1.0, sigma_a: float = 1.0
+    ) -> Self:
+        mean, variance = left_for_last(found, self.phi, sigma_x, sigma_a)
+        s = np.broadcast_to(np.sqrt(variance), mean.shape)
+        return self.of(np.vstack([self.mu, mean]), np.vstack([self.s, s]))
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         from thali.kernels.truncated_normal import sample_each

@@ -102,10 +102,10 @@ def with_column(rows: Rows, column: np.ndarray, scores: np.ndarray) -> Rows:
 def main_scores(state: State, rng: np.random.Generator) -> np.ndarray:
     """The rows' scores on the main direction of E = X − E[W]E[A], by power iteration on blocks."""
     X, mask, _ = state.data
-    v: np.ndarray = rng.standard_normal(X.shape[1])
+    v = np.asarray(rng.standard_normal(X.shape[1]))
     scores = np.zeros(len(X))
     for _ in range(POWER):
-        v /= float(np.linalg.norm(v)) or 1.0
+        v = np.asarray(v / (np.linalg.norm(v) or 1.0))
         back = np.zeros(X.shape[1])
         for block in blocks_of(len(X), BLOCK):
             E = X[block] - state.rows.weights(block) @ state.features.phi

@@ -17,6 +17,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from thali.variational.features import FeatureLaw
+from thali.variational.frequencies import Frequencies
 from thali.variational.statistics import Statistics
 
 
@@ -106,7 +107,7 @@ def local_step(
     if data.mask is not None:
         k, d = law.phi.shape
         outer = np.ascontiguousarray(law.grams().reshape(d, k * k))
-        size = int(np.clip(GAPS / (k * k), 1, BLOCK))
+        size = int(np.clip(GAPS / max(k * k, 1), 1, BLOCK))
 
     def work(block: slice) -> Statistics:
         return _block(data, rows, law.phi, Q, outer, odds, sigma_x, passes, block)
@@ -140,7 +141,7 @@ def _block(
         R = B - rows.weights(block) @ Q[0]
     else:
         k = len(phi)
-        Q = Q - (gone @ outer).reshape(-1, k, k)
+        Q = Q - (gone @ outer).reshape(len(x), k, k)
         R = np.empty_like(B)
         kernel.residuals(B, rows.weights(block), Q, R)
     gain = np.zeros(len(phi))
@@ -175,6 +176,43 @@ def statistics(
     if gone is not None:
         k = W.shape[1]
         table = outer_sums(W, second, np.empty((len(W), k * k)))
-        C = C[None] - (gone.T @ table).reshape(-1, k, k)
+        C = C[None] - (gone.T @ table).reshape(x.shape[1], k, k)
         entries -= float(gone.sum())
     return Statistics(float(len(W)), rows.nu[block].sum(axis=0), C, T, squares, entries, gain)
+
+
+def row_bounds(
+    data: Observed, rows: Rows, law: FeatureLaw, frequencies: Frequencies, sigma_x: float
+) -> np.ndarray:
+    """Each row's own part of the bound, (N,): a lower bound of log p(x) given the other laws."""
+    k = rows.nu.shape[1]
+    on, off = frequencies.log_on(), frequencies.log_off()
+    odds, none = (on - off)[:k], off.sum()
+    found = np.empty(rows.n)
+    size = BLOCK if data.mask is None else int(np.clip(GAPS / max(k * k, 1), 1, BLOCK))
+    for block in blocks_of(rows.n, size):
+        x, mask, squares = data.part(block)
+        W, second = rows.weights(block), rows.seconds(block)
+        if mask is None:
+            Q = law.gram()
+            quadratic = np.einsum("nk,nk->n", W @ Q, W) + (second - W**2) @ np.diagonal(Q)
+            entries = np.full(len(x), float(x.shape[1]))
+        else:
+            outer = law.grams().reshape(-1, k * k)
+            Qs = (mask.astype(float) @ outer).reshape(len(x), k, k)
+            diagonal = np.diagonal(Qs, axis1=1, axis2=2)
+            quadratic = np.einsum("nkl,nk,nl->n", Qs, W, W) + ((second - W**2) * diagonal).sum(1)
+            entries = mask.sum(axis=1).astype(float)
+        cross = np.einsum("nk,nk->n", x @ law.phi.T, W)
+        nu = rows.nu[block]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            entropy = -np.where(nu > 0.0, nu * np.log(nu), 0.0)
+            entropy -= np.where(nu < 1.0, (1.0 - nu) * np.log1p(-nu), 0.0)
+        own = (entropy + nu * odds).sum(axis=1) + none
+        if rows.slab is not None:
+            own -= (nu * rows.amounts[2][block]).sum(axis=1)
+        fit = squares - 2.0 * cross + quadratic
+        found[block] = (
+            own - 0.5 * entries * np.log(2.0 * np.pi * sigma_x**2) - 0.5 * fit / sigma_x**2
+        )
+    return found

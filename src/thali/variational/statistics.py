@@ -39,6 +39,20 @@ class Statistics:
             )
         )
 
+    def padded(self) -> Self:
+        """With one more feature, that no row has."""
+        one = [(0, 1)]
+        beside = [(0, 0)] * (self.C.ndim - 2)
+        return type(self)(
+            self.n,
+            np.pad(self.counts, one),
+            np.pad(self.C, beside + 2 * one),
+            np.pad(self.T, [(0, 1), (0, 0)]),
+            self.squares,
+            self.entries,
+            np.pad(self.gain, one),
+        )
+
     def taken(self, order: np.ndarray) -> Self:
         """The statistics of some features, in this order."""
         return type(self)(

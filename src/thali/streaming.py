@@ -1,0 +1,121 @@
+"""Data that arrive in pieces: ``partial_fit``, for engines that keep a law and no draws.
+
+The part of ``LatentFeatures`` that takes in one piece after the other and keeps none of them. What
+it says of rows (``Z_``, ``nu_``, ``draws()``) is of the last piece; features, frequencies and
+hyperparameters are of all.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+from thali.choices import choose_engine
+from thali.data import Data
+from thali.engines import Variational
+from thali.engines.base import Info
+from thali.engines.variational import observe, stream_from
+from thali.machine import cores
+from thali.model import Model
+from thali.point_estimate import features_in_use
+from thali.settings import whole_number
+from thali.trace import ChainTrace, Trace
+from thali.variational.rows import Observed, Rows, local_step, row_bounds
+from thali.variational.stream import Stream, fresh_rows
+
+ROUNDS = 20  # of local steps for new rows
+
+
+class Streaming:
+    """For an estimator whose ``fit`` makes the first piece's law."""
+
+    def partial_fit(self, X: Any, y: Any = None, *, total_rows: int | None = None) -> Self:
+        """Take in one piece of the data; the first is fitted by itself, and finds the features.
+
+        ``total_rows`` is how many rows there will be in all: pieces then count less the earlier
+        they came (``forgetting`` and ``delay`` of the engine). Without it all rows count alike.
+
+        >>> import thali
+        >>> X = thali.datasets.images(n=300, random_state=0).X
+        >>> model = thali.LatentFeatures(engine=thali.Variational(truncation=8), random_state=0)
+        >>> for piece in (X[:100], X[100:200], X[200:]):
+        ...     model = model.partial_fit(piece)
+        >>> model.components_.shape == (model.n_features_, 36), model.n_rows_seen_
+        (True, 300)
+        """
+        me: Any = self
+        if total_rows is not None:
+            total_rows = whole_number("partial_fit", "total_rows", total_rows, 1)
+        if not hasattr(me, "_stream"):
+            if not isinstance(choose_engine(me.engine), Variational):
+                raise ValueError(
+                    "partial_fit needs an engine that keeps a law in place of draws: "
+                    "engine='variational' or thali.Variational(...)."
+                )
+            me.fit(X)
+            me._stream = stream_from(me.engine_, me._model, me._data, me._trace.law, me._hyper)
+            me._stream_rng = np.random.default_rng(np.random.SeedSequence((me.seed_, 1)))
+            me.n_rows_seen_ = me._data.n
+            return self
+        stream: Stream = me._stream
+        data = Data.validate(me._validated(X, reset=False) - me.mean_)
+        engine = me.engine_
+        stream.absorb(
+            me._stream_rng,
+            observe(data, engine.dtype),
+            total_rows,
+            engine.forgetting,
+            engine.delay,
+            cores(),
+        )
+        trace = trace_of_piece(engine, me._model, data, stream, me._stream_rng, me._trace)
+        rng, seed, mean = me._stream_rng, me.seed_, me.mean_
+        me._forget()
+        me.seed_, me.mean_, me.row_names_ = seed, mean, None
+        me._settle(data, me._model, engine, trace)
+        me._stream, me._stream_rng, me.n_rows_seen_ = stream, rng, stream.seen
+        return self
+
+
+def trace_of_piece(
+    engine: Variational,
+    model: Model,
+    data: Data,
+    stream: Stream,
+    rng: np.random.Generator,
+    before: Trace,
+) -> Trace:
+    """The record so far with one step more, and draws of the law at this piece."""
+    state = stream.state
+    longest = max(before.chains, key=lambda chain: chain.scalars[-1][1])
+    chain = ChainTrace(list(longest.names), list(longest.scalars))
+    chain.record(Info(state.k, state.bound, dict(state.hyper), 0.0), engine.measure)
+    chain.keep_population(engine.population(rng, model, data, state))
+    law = engine.law(model, state) | {"counts": stream.statistics.counts}
+    return Trace(data.n, [chain], 0, "variational", before.starts, law=law)
+
+
+def probabilities(stream: Stream, X: np.ndarray, dtype: str) -> np.ndarray:
+    """P(z_k = 1 | x) of new rows under the law of features and frequencies, those in use."""
+    rows = rows_given_law(stream, observe(Data.validate(X), dtype))
+    return rows.nu[:, features_in_use({"counts": stream.statistics.counts})]
+
+
+def mean_bound(stream: Stream, X: np.ndarray, dtype: str) -> float:
+    """The mean over new rows of a lower bound of log p(x), given the law of all else."""
+    state, data = stream.state, observe(Data.validate(X), dtype)
+    rows = rows_given_law(stream, data)
+    each = row_bounds(data, rows, state.features, state.frequencies, state.hyper["sigma_x"])
+    return float(each.mean())
+
+
+def rows_given_law(stream: Stream, data: Observed) -> Rows:
+    """The law of new rows given features and frequencies."""
+    state = stream.state
+    nu = np.tile(state.frequencies.mean()[: state.k], (len(data.X), 1))
+    rows = fresh_rows(np.random.default_rng(0), nu, state.rows.slab)
+    odds = state.frequencies.log_odds()[: state.k]
+    for _ in range(ROUNDS):
+        local_step(data, rows, state.features, odds, state.hyper["sigma_x"], cores())
+    return rows
