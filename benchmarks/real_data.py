@@ -5,6 +5,7 @@ the file is not in the folder, it gets a sentence that says what is skipped inst
 
 name                file                        what X is
 faces               yaleb_ext_32x32.npz         400 of the 2,414 faces, 32×32 pixels in [0, 1]
+all_faces           yaleb_ext_32x32.npz         all 2,414 faces, 32×32 pixels in [0, 1]
 faces_small         yaleb_ext_32x32.npz         all 2,414 faces, averaged to 8×8, in [0, 1]
 sonar               sonar.npz                   208 echoes × 60 bands
 sonar_transposed    sonar.npz                   60 bands × 208 echoes (Rai and Daumé 2011, 6.5)
@@ -56,6 +57,7 @@ class Source(NamedTuple):
 
 SOURCES = {
     "faces": Source("yaleb_ext_32x32.npz", _faces),
+    "all_faces": Source("yaleb_ext_32x32.npz", lambda archive: archive["X"] / 255.0),
     "faces_small": Source("yaleb_ext_32x32.npz", _faces_small),
     "sonar": Source("sonar.npz", lambda archive: archive["X"]),
     "sonar_transposed": Source("sonar.npz", lambda archive: archive["X"].T),

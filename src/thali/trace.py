@@ -159,9 +159,10 @@ class Trace:
 
     def kept(self) -> dict[str, np.ndarray]:
         """The scalars of the kept draws: name → (chains, draws), cut to the shortest chain."""
-        draws = min(len(chain.kept_at) for chain in self.chains)
-        table = np.array([chain.kept_scalars()[:draws] for chain in self.chains]).reshape(
-            len(self.chains), draws, len(self.names)
+        chains = [chain for chain in self.chains if chain.kept]  # of restarts only the best has any
+        draws = min(len(chain.kept_at) for chain in chains)
+        table = np.array([chain.kept_scalars()[:draws] for chain in chains]).reshape(
+            len(chains), draws, len(self.names)
         )
         return {name: table[:, :, i] for i, name in enumerate(self.names)}
 

@@ -17,6 +17,18 @@ if TYPE_CHECKING:
     from thali.estimators import LatentFeatures
 
 
+STEPS = {  # what a step of the walk was
+    "draws": "sweep",
+    "weighted": "row, of the heaviest particle",
+    "variational": "iteration",
+}
+DRAWS = {  # what the posterior of K is counted over
+    "draws": "each kept sweep",
+    "weighted": "each particle, by weight",
+    "variational": "each draw of the law",
+}
+
+
 def trace(model: LatentFeatures, axes: Sequence[Axes] | None = None) -> Figure:
     """K, alpha, sigma_x, sigma_a and the log joint at every sweep of every chain, burn-in shaded.
 
@@ -77,7 +89,7 @@ def trace_of(model: LatentFeatures, name: str, ax: Axes | None = None) -> Axes:
     ax.set_xlim(0.5, max(sweeps, 1) + 0.5)
     _frame(ax, values, whole=name == "n_features")
     _count_sweeps(ax, sweeps)
-    step = "row, of the heaviest particle" if model.kind_ == "weighted" else "sweep"
+    step = STEPS[model.kind_]
     style.label(ax, x=step + (", burn-in shaded" if burn_in else ""))
     return ax
 
@@ -123,7 +135,8 @@ def _name_chains(model: LatentFeatures, ax: Axes) -> None:
         return
     quiet = style.inks(ax).quiet
     handles = ax.get_lines()[-chains:][: len(style.CHAINS)]
-    names = [f"chain {c + 1}" for c in range(len(handles))]
+    word = "restart" if model.kind_ == "variational" else "chain"
+    names = [f"{word} {c + 1}" for c in range(len(handles))]
     legend = ax.legend(
         handles, names, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=min(chains, 4),
         frameon=False, fontsize=8, handlelength=1.2, columnspacing=1.0, borderaxespad=0.1,
@@ -151,7 +164,7 @@ def feature_count(model: LatentFeatures, ax: Axes | None = None) -> Axes:
     ax = style.given_or_new(ax, 4.2, 2.8)
     values = kept(model, "n_features")
     counts = values[np.isfinite(values)].astype(int)
-    weights = model.weights_ if model.kind_ == "weighted" else np.full(counts.size, 1 / counts.size)
+    weights = model.weights_ if model.kind_ != "draws" else np.full(counts.size, 1 / counts.size)
     colours = style.tidy(
         ax, "Number of features", f"mean {weights @ counts:.1f}" if counts.size else ""
     )
@@ -185,6 +198,6 @@ def feature_count(model: LatentFeatures, ax: Axes | None = None) -> Axes:
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
     ax.tick_params(axis="x", length=0)
-    of = "each particle, by weight" if model.kind_ == "weighted" else "each kept sweep"
+    of = DRAWS[model.kind_]
     style.label(ax, x=f"K at {of}; dark: the point estimate")
     return ax

@@ -21,6 +21,7 @@ SCALARS = {
     "lam": ("λ", "how often an active cause acts"),
     "p": ("p", "how often a cause is active"),
     "log_joint": ("log joint", "how well it fits"),
+    "elbo": ("bound", "of the log evidence, from below"),
 }
 
 
@@ -70,9 +71,9 @@ def image_shape_of(
 def kept(model: LatentFeatures, name: str) -> np.ndarray:
     """(chains, draws) of one scalar after burn-in; every sweep, if a run stopped before its end.
 
-    Weighted draws are (1, draws), in the order of ``weights_``.
+    Weighted draws, and draws of a variational law, are (1, draws), in the order of ``weights_``.
     """
-    if model.kind_ == "weighted":
+    if model.kind_ != "draws":
         return model._trace.kept()[name]
     values = np.atleast_2d(np.asarray(model.history_[name], dtype=float))
     after = values[:, model.burn_in_ :]

@@ -56,5 +56,5 @@ def overview(model: LatentFeatures, *, image_shape: tuple[int, int] | None = Non
         reconstructions(model, axes["reconstructions"], image_shape=image_shape)
     feature_count(model, axes["count"])
     trace_of(model, "n_features", axes["k"])
-    trace_of(model, "log_joint", axes["fit"])
+    trace_of(model, "elbo" if model.kind_ == "variational" else "log_joint", axes["fit"])
     return figure
