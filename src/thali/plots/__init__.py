@@ -7,6 +7,7 @@ from .chains import feature_count, trace, trace_of
 from .components import features, frequencies
 from .rows import assignments, reconstructions
 from .sheet import overview
+from .truncation import truncation
 
 __all__ = [
     "assignments",
@@ -17,4 +18,5 @@ __all__ = [
     "reconstructions",
     "trace",
     "trace_of",
+    "truncation",
 ]

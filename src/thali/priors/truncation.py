@@ -23,6 +23,7 @@ from scipy.stats import gamma
 
 FAR = 40.0  # standard deviations of −log π_K that are integrated over
 EXACT = 10_000  # rows up to which h is summed
+NEGLIGIBLE = 1e-6  # features expected beyond the last stick of a simulation
 MOST = 100_000  # features that are looked through
 
 
@@ -52,6 +53,26 @@ def truncation_error(n: int, alpha: float, k: int) -> float:
         return float(-np.expm1(-alpha * expected_takers(n, np.exp(-u))) * law.pdf(u))
 
     return float(quad(integrand, low, high, points=points, limit=200, epsabs=1e-12)[0])
+
+
+def simulated_truncation_error(
+    rng: np.random.Generator, n: int, alpha: float, ks: np.ndarray, draws: int
+) -> np.ndarray:
+    """The share of simulated matrices with a feature beyond the K most frequent, for each K.
+
+    Frequencies by breaking sticks until the rest hardly matters, rows by coins.
+    """
+    beyond = np.zeros(len(ks))
+    for _ in range(draws):
+        pi = np.zeros(0)
+        level = 1.0
+        while level * n * alpha > NEGLIGIBLE:
+            sticks = level * np.cumprod(rng.beta(alpha, 1.0, size=64))
+            pi, level = np.concatenate([pi, sticks]), float(sticks[-1])
+        taken = rng.binomial(n, pi) > 0
+        last = int(np.flatnonzero(taken)[-1]) + 1 if taken.any() else 0
+        beyond += last > np.asarray(ks)
+    return beyond / draws
 
 
 def least_truncation(n: int, alpha: float, error: float) -> int:
