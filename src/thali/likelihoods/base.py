@@ -139,6 +139,12 @@ class GibbsUpdates(Conditional):
     ) -> None:
         """Draw anew the dishes that only one row has, and their parameters."""
 
+    def update_matrix(
+        self, rng: np.random.Generator, place: Place, bits: Any, tables: FeatureTables
+    ) -> None:
+        """Bits, then own dishes; a likelihood may do both in one call."""
+        self.update_own(rng, place, tables, self.update_bits(rng, place, bits))
+
     @abstractmethod
     def update_parameters(self, rng: np.random.Generator, place: Place, hold: bool) -> float:
         """Draw scales (unless ``hold``) and parameters given Z.
