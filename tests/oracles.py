@@ -505,11 +505,12 @@ def noisy_or_entry(x: int, c: float, epsilon: float, lam: float) -> float:
 def noisy_or_joint(
     X: NDArray, Z: NDArray, Y: NDArray, epsilon: float, lam: float, p: float
 ) -> float:
-    """log P(X, Y | Z), entry by entry."""
+    """log P(X, Y | Z), entry by entry; NaN is an entry that was not observed."""
     C = np.asarray(Z, int) @ np.asarray(Y, int)
     value = sum(
         noisy_or_entry(int(x), int(c), epsilon, lam)
         for x, c in zip(np.ravel(X), np.ravel(C), strict=True)
+        if not np.isnan(x)
     )
     return value + float(np.where(np.asarray(Y) == 1, np.log(p), np.log(1.0 - p)).sum())
 

@@ -297,9 +297,12 @@ class LatentFeatures(
     def score(self, X: Any, y: Any = None) -> float:
         """Mean log predictive density of the rows of X, averaged over draws (log-mean-exp).
 
-        Each row's sum over its bits is exact up to 10 features; beyond, the bits least in doubt
-        count as independent. A row with missing entries counts with the density of those it has.
-        After ``partial_fit``, a lower bound of it under the law of the features. Given a
+        A row with missing entries counts with the density of those it has. Under
+        ``LinearGaussian`` each row's sum over its bits is exact up to 10 features, beyond, the bits
+        least in doubt count as independent; features that only the new row has are summed out.
+        Under the other likelihoods the density is given the draw's features, without new ones, and
+        exact up to 14; beyond, and for a ``SparseFactor`` with a Laplace slab, it is refused. After
+        ``partial_fit`` it is a lower bound under the law of the features. Given a
         ``thali.evaluation.Holdout`` in place of X: its ``log_predictive`` of this model.
         """
         check_is_fitted(self)

@@ -38,9 +38,12 @@ class Model:
 
     def at(self, hyper: dict[str, float]) -> Model:
         """The same model with every hyperparameter a number."""
-        ours = {k: v for k, v in hyper.items() if hasattr(self.prior, k)}
         theirs = {k: v for k, v in hyper.items() if hasattr(self.likelihood, k)}
-        return Model(self.prior.at(**ours), self.likelihood.at(**theirs))
+        return Model(self.prior_at(hyper), self.likelihood.at(**theirs))
+
+    def prior_at(self, hyper: dict[str, float]) -> FeaturePrior:
+        """The prior alone with every hyperparameter a number, which a sweep needs twice."""
+        return self.prior.at(**{k: v for k, v in hyper.items() if hasattr(self.prior, k)})
 
     def log_joint(self, X: Any, Z: Any) -> float:
         """Left-ordered log P([Z]) + log P(X | Z), hyperparameters given as numbers.

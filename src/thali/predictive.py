@@ -1,8 +1,7 @@
 """New rows given a fitted Z: the probabilities of their bits, and their predictive density.
 
-With A integrated out both come from sums over the row's bits. For other likelihoods no density is
-offered, and the probabilities are given the parameters: by the sum over all rows of bits up to ten
-features, beyond, and where amounts are to be integrated out, as shares of Gibbs sweeps.
+With A integrated out both come from sums over the row's bits and its own new dishes; for other
+likelihoods they are given the draw's parameters (``rows_given_features``).
 
 Entries may be missing (NaN) in the new rows, which then count with what they show, and in the
 training data, where each column has the S and μ of the rows that were observed there.
@@ -17,16 +16,14 @@ from typing import Any
 
 import numpy as np
 
+from thali import rows_given_features
 from thali.data import Data
-from thali.likelihoods.base import GaussianRows, Place
+from thali.likelihoods.base import GaussianRows
 from thali.machine import cores
 from thali.missing import patterns
 from thali.model import Model
 
 SCORE_DRAWS = 50  # draws averaged by ``score``, evenly spaced
-SWEEPS = 200  # over the bits of new rows, where they are sampled
-ENUMERATED = 10  # features up to which they are summed over instead
-BLOCK = 4e6  # entries of a table of densities
 NO_DIMENSION = 1e-300  # of a row of which nothing was observed; a divisor, so not quite 0
 
 
@@ -44,10 +41,7 @@ def probabilities(
     if isinstance(fixed.likelihood, GaussianRows):
         return rows(fixed, data, Z, X)[0]
     odds = fixed.prior.tables(data.n + 1).log_odds[Z.sum(axis=0)]  # type: ignore[attr-defined]
-    axes: dict[str, int] = fixed.likelihood.axes  # type: ignore[attr-defined]
-    if Z.shape[1] <= ENUMERATED and 1 not in axes.values():
-        return enumerated_bits(fixed.likelihood, parameters, odds, X)
-    return sampled_bits(model, hyper, parameters, odds, X)
+    return rows_given_features.probabilities(model, hyper, parameters, odds, X)
 
 
 def log_densities(
@@ -60,84 +54,11 @@ def log_densities(
 ) -> np.ndarray:
     """log p(x) of new rows X, (n,)."""
     fixed = model.at(hyper)
+    fixed.likelihood.check_data(Data(X))
     if isinstance(fixed.likelihood, GaussianRows):
         return rows(fixed, data, Z, X)[1]
-    raise ValueError(
-        f"score is not known for {type(fixed.likelihood).__name__}, whose rows cannot be summed "
-        "over their features; compare models by thali.evaluation.holdout instead."
-    )
-
-
-def enumerated_bits(
-    likelihood: Any, parameters: dict[str, np.ndarray], odds: np.ndarray, X: np.ndarray
-) -> np.ndarray:
-    """P(z_k = 1 | x, parameters) by the sum over all 2^K rows of bits, missing entries left out."""
-    k, d = len(odds), X.shape[1]
-    bits = (np.arange(2**k)[:, None] >> np.arange(k)) & 1
-    law = likelihood.entries(bits, parameters, (np.arange(2**k)[:, None], np.arange(d)))
-    found = np.empty((len(X), k))
-    block = max(1, int(BLOCK / (2**k * d)))
-    for first in range(0, len(X), block):
-        x = X[first : first + block, None]
-        logs = law.log_density(np.nan_to_num(x))
-        logs = np.where(np.isnan(x), 0.0, logs).sum(axis=2) + bits @ odds
-        weights = np.exp(logs - logs.max(axis=1, keepdims=True))
-        found[first : first + block] = weights @ bits / weights.sum(axis=1, keepdims=True)
-    return found
-
-
-def sampled_bits(
-    model: Model,
-    hyper: dict[str, float],
-    parameters: dict[str, np.ndarray],
-    odds: np.ndarray,
-    X: np.ndarray,
-) -> np.ndarray:
-    """Shares of Gibbs sweeps in which each bit is on, the features' parameters held fixed.
-
-    Rows that show the same columns are sampled together, given these columns alone.
-    """
-    pi = 1.0 / (1.0 + np.exp(-odds))
-    mask = ~np.isnan(X)
-    kinds = patterns(mask.T)
-    shares = np.empty((len(X), len(odds)))
-    for kind in range(len(kinds.start) - 1):
-        mine = np.flatnonzero(kinds.of_column == kind)
-        seen = mask[mine[0]]
-        if not seen.any():
-            shares[mine] = pi
-            continue
-        new = Data(np.ascontiguousarray(X[np.ix_(mine, seen)]))
-        shown = {  # of parameters with a row for each feature, the columns that are shown
-            name: np.ascontiguousarray(value[:, seen])
-            for name, value in parameters.items()
-            if model.likelihood.axes[name] == 0  # type: ignore[attr-defined]
-        }
-        shares[mine] = shares_of_sweeps(model, new, shown, hyper, pi)
-    return shares
-
-
-def shares_of_sweeps(
-    model: Model,
-    new: Data,
-    parameters: dict[str, np.ndarray],
-    hyper: dict[str, float],
-    pi: np.ndarray,
-) -> np.ndarray:
-    """How often each bit of complete rows is on, their prior probabilities being π."""
-    from thali.kernels.bit_prior import BitPrior
-
-    likelihood: Any = model.likelihood
-    rng, k = np.random.default_rng(0), len(pi)
-    own = likelihood.new_parameters(rng, new, k, hyper)  # those of each row are the new rows' own
-    place = Place(new, np.zeros((new.n, k), np.uint8), {**own, **parameters}, hyper)
-    total = np.zeros((new.n, k))
-    counts = np.full(k, 2 * new.n + 2, np.int64)  # in use whatever the new rows do
-    for i in range(SWEEPS + SWEEPS // 4):
-        likelihood.update_bits(rng, place, BitPrior(np.zeros(0), counts, pi))
-        if i >= SWEEPS // 4:
-            total += place.bits
-    return total / SWEEPS
+    odds = fixed.prior.tables(data.n + 1).log_odds[Z.sum(axis=0)]  # type: ignore[attr-defined]
+    return rows_given_features.log_densities(model, hyper, parameters, odds, X)
 
 
 def rows(model: Model, data: Data, Z: np.ndarray, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

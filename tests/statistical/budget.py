@@ -30,7 +30,7 @@ TESTS = {  # family -> how many tests judge p-values in it; each family asserts 
     "enumeration": 86,
     "prior_recovery": 18,
     "geweke": 10,
-    "noisy_or": 15,
+    "noisy_or": 16,
     "particle_filter": 14,
     "missing": 18,
     "column_moves": 27,

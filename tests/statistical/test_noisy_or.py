@@ -28,7 +28,9 @@ from statistical.mutants import mutate
 from statistical.stories import library_prior
 
 import thali
+from thali import UncollapsedGibbs
 from thali.data import Data
+from thali.evaluation import autocorrelation
 from thali.model import Model
 from thali.starts import Start
 
@@ -128,6 +130,46 @@ def test_sampler_agrees_with_enumeration_closely(name, seed):
     judge("noisy_or", check(CASES[name], seed, sweeps=15_000))
 
 
+# ---- a node of which nothing was observed -------------------------------------------------------
+def test_a_node_never_seen_follows_the_others(seed):
+    """The others have the posterior of two nodes; the third takes their causes with m/3."""
+    exact = exact_answer(2, IBP3, False, CAPS[2])
+    X = np.vstack([np.array(DATA[2], float), np.full((1, 5), np.nan)])
+    states = [Z for Z, _ in walk(seed, Case(2, IBP3).model(), X, "integrated", 2500)]
+    gram = np.array([Z.astype(float) @ Z.T for Z in states])
+    within = np.array([Z[:2].any(axis=0).sum() <= CAPS[2] for Z in states])
+    takes = exact.gram.sum(axis=0) / 3.0  # E[z_3·z_i] = Σ_k z_ik m_k / 3
+    truth = {(0, 0): exact.gram[0, 0], (0, 1): exact.gram[0, 1], (1, 1): exact.gram[1, 1]}
+    truth |= {(0, 2): takes[0], (1, 2): takes[1], (2, 2): np.trace(exact.gram) / 3.0 + 1.0}
+    judge(
+        "noisy_or",
+        {f"{at}": p_value_of_mean(within * (gram[:, *at] - v), 0.0) for at, v in truth.items()},
+    )
+
+
+def memory_of_an_unseen_node(seed, drawn):
+    """Autocorrelation, five sweeps apart, of the number of causes of a node never seen."""
+    rng = np.random.default_rng(seed)
+    Z = np.array([[1, 0], [1, 1], [0, 1], [1, 0]], bool)
+    likelihood = thali.NoisyOr(0.05, 0.8, 0.3)
+    X = likelihood.sample(rng, Z, likelihood.sample_features(rng, 2, 40))
+    X[3] = np.nan
+    model, data, engine = Model(thali.IBP(2.0), likelihood), Data.validate(X), UncollapsedGibbs()
+    state = engine.begin(rng, model, data, Start("given", Z, model.start(data)))
+    if drawn:
+        state.mask = None  # steps then take the drawn entries for data
+    number = []
+    for _ in range(1000):
+        engine.step(rng, model, data, state)
+        number.append(state.bits[3].sum())
+    return autocorrelation(np.array(number, float), lags=5)[5]
+
+
+def test_a_node_never_seen_has_no_memory(seed):
+    """Steps that took its drawn entries for data would hold it where it is."""
+    assert memory_of_an_unseen_node(seed, drawn=False) < 0.25 < memory_of_an_unseen_node(seed, True)
+
+
 # ---- new causes: the exact laws of their number and of their y ----------------------------------
 @pytest.mark.parametrize("capacity", [-1, 4])
 def test_the_number_of_own_causes_has_its_exact_law(capacity, rng):
@@ -147,16 +189,20 @@ def test_the_number_of_own_causes_has_its_exact_law(capacity, rng):
 
 
 def own_causes_p_values(rng, kernel):
-    """Three of them, for entries that are on and off, with and without an active cause besides."""
+    """Three of them, for entries on, off and not observed, with and without a cause besides."""
     p, found = 0.3, {}
     patterns = np.array(list(product((0, 1), repeat=3)))
     prior = p ** patterns.sum(axis=1) * (1 - p) ** (3 - patterns.sum(axis=1))
-    E = np.tile(np.array([[2 * 1 + 1, 2 * 0 + 1, 2 * 1 + 0]], np.int32), (1, 20_000))
-    Y = kernel.draw_own_causes(rng, E, np.array([3]), kernel.rates_at(0.05, 0.8, p))
-    for column, (x, c) in enumerate(((1, 1), (1, 0), (0, 1))):
-        entry = [oracles.noisy_or_entry(x, c + s, 0.05, 0.8) for s in patterns.sum(axis=1)]
-        law = prior * np.exp(entry)
-        observed = np.bincount(np.array([4, 2, 1]) @ Y[:, column::3], minlength=8)
+    unseen = 2 * (1 + 1) + 2 * 1  # beside the codes of one cause, which is active
+    E = np.tile(np.array([[2 * 1 + 1, 2 * 0 + 1, 2 * 1 + 0, unseen]], np.int32), (1, 20_000))
+    Y = kernel.draw_own_causes(rng, E, np.array([3]), 1, kernel.rates_at(0.05, 0.8, p))
+    for column, (x, c) in enumerate(((1, 1), (1, 0), (0, 1), (None, 1))):
+        law = prior.copy()
+        if x is not None:
+            law *= np.exp(
+                [oracles.noisy_or_entry(x, c + s, 0.05, 0.8) for s in patterns.sum(axis=1)]
+            )
+        observed = np.bincount(np.array([4, 2, 1]) @ Y[:, column::4], minlength=8)
         found[f"x={x}, c={c}"] = p_value_of_counts(observed, law / law.sum())
     return found
 
@@ -187,7 +233,7 @@ def test_integrated_and_slice_agree(seed):
 
 # ---- mutants ------------------------------------------------------------------------------------
 # (1−λ)^j in place of (1−λp)^j: every new cause taken as active
-ALWAYS_ACTIVE = [("np.log1p(-lam * p))", "np.log1p(-lam))")]
+ALWAYS_ACTIVE = [("log1p(-lam * p))", "log1p(-lam))")]
 AT_MOST_ONE = [("while free < 0 or j < free:", "while (free < 0 or j < free) and j < 1:")]
 # y of new causes from its prior, though the row was looked at to draw their number; the pass over
 # Y that follows hides this from all but the law of the draws itself
@@ -224,4 +270,4 @@ def test_an_unchanged_copy_raises_no_alarm(tmp_path, monkeypatch, seed):
 
 
 def test_the_budget_counts_these_tests():
-    assert TESTS["noisy_or"] == 2 * len(CASES) + 2 + 1 + 2
+    assert TESTS["noisy_or"] == 2 * len(CASES) + 1 + 2 + 1 + 2

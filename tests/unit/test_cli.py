@@ -170,8 +170,18 @@ def test_a_likelihood_by_name_brings_an_engine_that_can_run_it(plates, tmp_path,
     assert (model.components_ >= 0.0).all()
 
 
-def test_beta_bernoulli_keeps_to_its_number_of_features(plates):
-    arguments = ["--prior", "beta-bernoulli", "--features", "2", "--out", "out", "--quiet"]
+def test_the_rates_of_noisy_or_are_read(tmp_path):
+    X = thali.datasets.draw(thali.IBP(2.0), thali.NoisyOr(0.01, 0.9, 0.1), n=8, d=12).X
+    np.save(tmp_path / "nodes.npy", X)
+    rates = ["--epsilon", "0.02", "--lam", "0.7", "--p", "0.2"]
+    arguments = ["--likelihood=noisy_or", *rates, "--init", "prior", "--out", "out", "--quiet"]
+    assert run(["fit", "nodes.npy", *SHORT, *arguments]) == 0
+    assert thali.load("out/model.thali").likelihood_ == thali.NoisyOr(0.02, 0.7, 0.2)
+
+
+@pytest.mark.parametrize("name", ["beta-bernoulli", "beta_bernoulli"])
+def test_beta_bernoulli_keeps_to_its_number_of_features(name, plates):
+    arguments = ["--prior", name, "--features", "2", "--out", "out", "--quiet"]
     assert run(["fit", str(plates), *SHORT, *arguments]) == 0
     assert thali.load("out/model.thali").n_features_ <= 2
 
@@ -305,6 +315,11 @@ MISTAKES = {
     "start": (["fit", "DATA", "--init", "rase"], "Did you mean 'race'?"),
     "alpha": (["fit", "DATA", "--alpha", "-1"], "alpha must be positive and finite, not -1.0"),
     "sigma": (["fit", "DATA", "--sigma-x", "0"], "sigma_x must be positive and finite, not 0.0"),
+    "rate": (
+        ["fit", "DATA", "--likelihood", "noisy-or", "--lam", "1"],
+        "lam must lie between 0 and 1",
+    ),
+    "no rate": (["fit", "DATA", "--epsilon", "0.1"], "--epsilon: linear-gaussian has no such"),
     "beta": (["fit", "DATA", "--beta", "1"], "--beta belongs to --prior two-parameter-ibp"),
     "features": (
         ["fit", "DATA", "--features", "5"],

@@ -17,7 +17,6 @@ from thali.evaluation import autocorrelation, match_assignments
 from thali.kernels import noisy_or as kernel
 from thali.kernels.bit_prior import BitPrior
 from thali.likelihoods.base import Place
-from thali.likelihoods.noisy_or import codes
 from thali.model import Model
 from thali.starts import NAMED
 
@@ -35,12 +34,27 @@ def planted(seed, n=10, k=4, t=200, share=0.5):
     return Z, likelihood.sample(rng, Z, likelihood.sample_features(rng, k, t))
 
 
-@pytest.fixture
-def small(rng):
+@pytest.fixture(params=["complete", "gaps"])
+def small(rng, request):
+    """X, NaN where it has gaps; Z and Y."""
     Z = np.array([[1, 0, 1], [1, 1, 0], [0, 1, 0], [1, 1, 1]], np.uint8)
     Y = (rng.random((3, 6)) < 0.4).astype(np.uint8)
     X = (rng.random((4, 6)) < 0.5).astype(float)
+    if request.param == "gaps":
+        X[rng.random((4, 6)) < 0.4] = np.nan
     return X, Z, Y
+
+
+def seen_in(X):
+    """What was observed, as the kernels take it."""
+    seen = ~np.isnan(X)
+    return np.zeros((0, 0), bool) if seen.all() else seen
+
+
+def codes(X, Z, Y):
+    """2c + x by the definition, 2(K + 1) + 2c where x was not observed."""
+    C = Z.astype(int) @ Y.astype(int)
+    return np.where(np.isnan(X), 2 * (len(Y) + 1), np.nan_to_num(X)).astype(np.int32) + 2 * C
 
 
 def log_joint(X, Z, Y):
@@ -57,12 +71,28 @@ def accepted(rng, log_ratio):
 def test_densities_are_those_of_the_definition(small):
     X, Z, Y = small
     likelihood = thali.NoisyOr(**RATES)
-    value = likelihood.log_density(Place(Data(X), Z, {"A": Y}, RATES))
+    data = Data.validate(X)
+    value = likelihood.log_density(Place(data, Z, {"A": Y}, RATES))
+    assert value == pytest.approx(log_joint(X, Z, Y), abs=1e-10)
+    drawn = Data(np.where(np.isnan(X), 1.0, X))  # which must not count
+    value = likelihood.log_density(Place(drawn, Z, {"A": Y}, RATES, data.mask))
     assert value == pytest.approx(log_joint(X, Z, Y), abs=1e-10)
     C = Z.astype(int) @ Y
-    entries = [oracles.noisy_or_entry(int(x), c, 0.03, 0.8) for x, c in zip(X.flat, C.flat)]  # noqa: B905
+    seen = ~np.isnan(X)
+    entries = [
+        oracles.noisy_or_entry(int(x), c, 0.03, 0.8) for x, c in zip(X[seen], C[seen], strict=True)
+    ]
     assert likelihood.log_likelihood(X, Z, Y) == pytest.approx(sum(entries), abs=1e-10)
     assert np.allclose(likelihood.mean(Z, Y), 1 - 0.97 * 0.2**C)
+
+
+def test_codes_and_their_counts_are_those_of_the_definition(small):
+    X, Z, Y = small
+    E = kernel.codes(np.nan_to_num(X).astype(np.uint8), seen_in(X), Z, Y)
+    assert np.array_equal(E, codes(X, Z, Y))
+    C, counts = Z.astype(int) @ Y, kernel.count_codes(E, len(Y))
+    for c, x in product(range(len(Y) + 1), (0, 1)):
+        assert counts[c, x] == ((c == C) & (x == X)).sum()
 
 
 def test_a_pass_over_bits_is_the_slow_one_bit_by_bit(small, seed):
@@ -80,18 +110,18 @@ def test_a_pass_over_bits_is_the_slow_one_bit_by_bit(small, seed):
         odds = log_odds[others] + log_joint(X, on, Y) - log_joint(X, off, Y)
         if accepted(rng, -odds if slow[i, k] else odds):
             slow[i, k] = 1 - slow[i, k]
-    E = codes(Data(X).binary, fast, Y)
+    E = codes(X, fast, Y)
     bits = BitPrior(log_odds, fast.sum(axis=0, dtype=np.int64), np.zeros(0))
     gain = kernel.gains(kernel.rates_at(**RATES), 3)
     kernel.turn_bits(np.random.default_rng(seed), E, fast, Y, gain, bits)
     assert np.array_equal(fast, slow)
-    assert np.array_equal(E, codes(Data(X).binary, fast, Y))  # maintained = made afresh
+    assert np.array_equal(E, codes(X, fast, Y))  # maintained = made afresh
     assert np.array_equal(bits.m, fast.sum(axis=0))
 
 
 def test_log_odds_of_causes_are_those_of_the_joint(small, rng):
     X, Z, Y = small
-    E, before = codes(Data(X).binary, Z, Y), Y.copy()
+    E, before = codes(X, Z, Y), Y.copy()
     gain = kernel.gains(kernel.rates_at(**RATES), 3)
     score, step = np.empty(6), np.empty(6, np.int32)
     entropy = 0.0
@@ -107,7 +137,29 @@ def test_log_odds_of_causes_are_those_of_the_joint(small, rng):
     assert kernel.single_entropies(E, Z, Y, gain, np.log(0.3 / 0.7)) == pytest.approx(entropy)
     kernel.turn_causes(rng, E, Z, Y, gain, np.log(0.3 / 0.7))
     assert not np.array_equal(Y, before)
-    assert np.array_equal(E, codes(Data(X).binary, Z, Y))
+    assert np.array_equal(E, codes(X, Z, Y))
+
+
+def test_a_step_in_one_call_is_that_in_two(small, seed):
+    """Bits and own causes, on the same random numbers; drawn entries are not looked at."""
+    X, Z, Y = small
+    tables = thali.IBP(alpha=3.0).tables(4)
+    mask = None if not np.isnan(X).any() else ~np.isnan(X)
+    found = []
+    for fill in (0.0, 1.0):
+        place = Place(Data(np.where(np.isnan(X), fill, X)), Z.copy(), {"A": Y}, RATES, mask)
+        bits = BitPrior(tables.log_odds, Z.sum(axis=0, dtype=np.int64), np.zeros(0))
+        rng, likelihood = np.random.default_rng(seed), thali.NoisyOr(**RATES)
+        if fill:
+            likelihood.update_matrix(rng, place, bits, tables)
+        else:
+            work = likelihood.update_bits(rng, place, bits)
+            likelihood.update_own(rng, place, tables, work)
+        log_density = likelihood.update_parameters(rng, place, hold=True)
+        assert log_density == pytest.approx(log_joint(X, place.bits, place.parameters["A"]))
+        found.append((place.bits, place.parameters["A"]))
+    assert np.array_equal(found[0][0], found[1][0])
+    assert np.array_equal(found[0][1], found[1][1])
 
 
 def test_own_causes_are_summed_out_exactly():

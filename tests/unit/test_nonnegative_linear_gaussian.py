@@ -210,8 +210,7 @@ def test_auto_takes_an_engine_that_can_and_the_rest_works(tmp_path):
     model.report(tmp_path / "report.html")
     gap = np.where(np.eye(1, data.X.size).reshape(data.X.shape), np.nan, data.X)
     assert np.mean(model.transform(gap) == model.transform(data.X)) > 0.95
-    with pytest.raises(ValueError, match="score is not known for NonnegativeLinearGaussian"):
-        model.score(data.X)
+    assert np.isfinite(model.score(gap))
     from thali.choices import choose_engine
     from thali.model import Model
 

@@ -214,3 +214,14 @@ def test_alpha_given_z_has_the_mean_that_quadrature_gives(name, seed):
         inferred.resample(rng, hyper, feature_counts(Z))
         series.append(hyper["alpha"])
     judge("priors", {"alpha": p_value_of_mean(np.array(series), wanted)})
+
+
+@pytest.mark.parametrize("k", [0, 1, 7])
+def test_columns_are_counted_alike_with_and_without_a_kernel(k, rng):
+    from thali.kernels.equal_columns import count_columns
+
+    Z = (rng.random((3, k)) < 0.5).astype(np.uint8)
+    Z[0, ~Z.any(axis=0)] = 1  # a chain has no empty columns; of these few, some are equal
+    m, times = count_columns(Z)
+    assert m.tolist() == Z.sum(axis=0).tolist()
+    assert sorted(times) == sorted(Counter(map(tuple, Z.T)).values())

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import matplotlib as mpl
@@ -17,7 +18,7 @@ from sklearn.exceptions import NotFittedError
 
 import thali
 from thali.report import write_report
-from thali.report.convergence import Scalar, judge, level_of, scalars
+from thali.report.convergence import Scalar, _scalar, judge, level_of, scalars
 from thali.report.fit import fit_of
 
 EVIL = "<script>alert(1)</script>"
@@ -229,6 +230,8 @@ def test_missing_entries_leave_gaps_and_are_counted(shape, tmp_path: Path) -> No
         ("good", [[1, 2, 1], [2, 1, 2]], 1.005, 500),
         ("fair", [[1, 2, 1], [2, 1, 2]], 1.005, 150),
         ("fair", [[1, 2, 1], [2, 1, 2]], 1.03, 500),
+        ("fair", [[1, 2, 1], [2, 1, 2]], 1.005, 40),
+        ("poor", [[1, 2, 1], [2, 1, 2]], 1.005, 39),
         ("poor", [[1, 2, 1], [2, 1, 2]], 1.3, 500),
         ("poor", [[3, 3, 3], [4, 4, 4]], np.nan, np.nan),
         ("fixed", [[3, 3, 3], [3, 3, 3]], np.nan, np.nan),
@@ -256,6 +259,53 @@ def test_the_worst_scalar_decides(levels: list[str], chains: int, draws: int, ve
     names = ["n_features", "alpha", "sigma_x", "sigma_a", "log_joint"]
     lines = [Scalar(n, s, 1, 1, 0, 0, 0) for n, s in zip(names, levels, strict=False)]
     assert judge(lines, chains, draws).level == verdict
+
+
+def test_chains_worth_few_draws_are_not_said_to_differ() -> None:
+    lines = [Scalar("alpha", "poor", 1.0, 9, 5, 4, 6), Scalar("n_features", "good", 1, 1, 0, 0, 0)]
+    said = judge(lines, 2, 500)
+    assert (said.level, said.headline) == ("poor", "The chains move too slowly to judge.")
+    assert "fewer than 20 independent draws each in α" in said.advice
+    lines.append(Scalar("log_joint", "poor", 1.4, 9, 5, 4, 6))
+    assert judge(lines, 2, 500).headline == "The chains do not agree yet."
+
+
+def test_weights_stay_with_their_particles_where_some_values_are_not_finite() -> None:
+    """Left are 5, 1, 9 and 3, of particles with weights ½, ⅙, ⅙ and ⅙."""
+    values = np.array([[5.0, -np.inf, 1.0, np.nan, 9.0, 3.0]])
+    model: Any = SimpleNamespace(
+        kind_="weighted",
+        weights_=np.array([0.3, 0.2, 0.1, 0.2, 0.1, 0.1]),
+        diagnostics_={},
+        prior_=thali.IBP(),
+        likelihood_=thali.LinearGaussian(),
+        _trace=SimpleNamespace(kept=lambda: {"log_joint": values}),
+    )
+    line = _scalar(model, "log_joint")
+    assert line.mean == pytest.approx((3 * 5 + 1 + 9 + 3) / 6)
+    assert (line.low, line.high) == (1.0, 9.0)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "words"),
+    [
+        (thali.LinearGaussian(), "pattern that is added"),
+        (thali.NonnegativeLinearGaussian(), "without negative values"),
+        (thali.SparseFactor(), "an amount of its own"),
+        (thali.NoisyOr(), "hidden cause that acts on the rows"),
+    ],
+)
+def test_the_report_says_what_a_feature_is(likelihood: Any, words: str, tmp_path: Path) -> None:
+    data = thali.datasets.images(n=12, random_state=0)
+    model = thali.LatentFeatures(
+        likelihood=likelihood,
+        engine=thali.UncollapsedGibbs(sweeps=6, chains=1, init=data.Z),
+        random_state=0,
+    ).fit(data.X > 0.5)
+    assert model.n_features_ > 0
+    page = model.report(tmp_path / "r.html").read_text(encoding="utf-8")
+    assert words in page
+    assert ("added to every row" in page) == ("added" in words or "negative" in words)
 
 
 def test_chains_that_disagree_on_k_are_named() -> None:

@@ -30,6 +30,7 @@ from thali.cli.options import (
     read_likelihood,
     read_prior,
     read_time_budget,
+    with_hyphens,
 )
 from thali.starts.base import NAMES
 
@@ -65,7 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; an error becomes one line on stderr."""
     try:
-        code = app(args=arguments, prog_name="thali", standalone_mode=False)
+        words = with_hyphens(sys.argv[1:] if arguments is None else arguments)
+        code = app(args=words, prog_name="thali", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         _complain("stopped by Ctrl-C; no results were written.")
         return 130
@@ -165,6 +167,15 @@ def fit(
     slab: Annotated[
         str | None, _model(help="Law of amounts for sparse-factor: laplace or gaussian (laplace).")
     ] = None,
+    epsilon: Annotated[
+        float | None, _model(help="Chance that a node of noisy-or comes on by itself; inferred.")
+    ] = None,
+    lam: Annotated[
+        float | None, _model(help="Chance that an active cause of noisy-or acts; inferred.")
+    ] = None,
+    p: Annotated[
+        float | None, _model("--p", help="Rate at which causes of noisy-or are active; inferred.")
+    ] = None,
     engine: Annotated[Engine, _inference(help="How the model is inferred.")] = Engine.auto,
     sweeps: Annotated[
         int | None, _inference(min=1, help="Sweeps of each chain (1000; fewer if large).")
@@ -221,7 +232,9 @@ def fit(
 
     say = _silence if quiet else print
     chosen_prior = read_prior(prior, alpha, beta, features)
-    chosen_likelihood = read_likelihood(likelihood, sigma_x, sigma_a, slab)
+    chosen_likelihood = read_likelihood(
+        likelihood, sigma_x=sigma_x, sigma_a=sigma_a, slab=slab, epsilon=epsilon, lam=lam, p=p
+    )
     settings = given(
         sweeps=sweeps, burn_in=burn_in, thin=thin, chains=chains, init=read_init(init),
         particles=particles, proposal=None if proposal is None else proposal.value, passes=passes,

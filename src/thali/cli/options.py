@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,11 @@ __all__ = [
     "read_likelihood",
     "read_prior",
     "read_time_budget",
+    "with_hyphens",
 ]
+
+
+NAMING = ("--prior", "--likelihood", "--engine")  # options whose values are names of parts
 
 
 class Prior(StrEnum):
@@ -59,6 +63,23 @@ class Proposal(StrEnum):
     prior = "prior"
 
 
+def with_hyphens(arguments: Sequence[str]) -> list[str]:
+    """The arguments with names of parts as this command line spells them, not as Python does.
+
+    >>> with_hyphens(["fit", "a_b.csv", "--prior", "beta_bernoulli", "--engine=particle_filter"])
+    ['fit', 'a_b.csv', '--prior', 'beta-bernoulli', '--engine=particle-filter']
+    """
+    found: list[str] = []
+    for argument in arguments:
+        option, equals, value = argument.partition("=")
+        if equals and option in NAMING:
+            argument = f"{option}={value.replace('_', '-')}"
+        elif found and found[-1] in NAMING:
+            argument = argument.replace("_", "-")
+        found.append(argument)
+    return found
+
+
 def read_prior(name: Prior, alpha: float | None, beta: float | None, features: int | None) -> Any:
     import thali
 
@@ -76,13 +97,12 @@ def read_prior(name: Prior, alpha: float | None, beta: float | None, features: i
     return classes[name](**given(alpha=alpha, beta=beta, n_features=features))
 
 
-def read_likelihood(
-    name: Likelihood, sigma_x: float | None, sigma_a: float | None, slab: str | None
-) -> Any:
+def read_likelihood(name: Likelihood, **options: float | str | None) -> Any:
+    """The likelihood with those of its settings that were given; others' are refused."""
     from thali.choices import LIKELIHOODS, named
 
     likelihood = named("likelihood", name.value, LIKELIHOODS)
-    settings = given(sigma_x=sigma_x, sigma_a=sigma_a, slab=slab)
+    settings = given(**options)
     for setting in settings:
         if not hasattr(likelihood, setting):
             raise ValueError(f"--{setting.replace('_', '-')}: {name.value} has no such setting.")

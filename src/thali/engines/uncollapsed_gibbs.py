@@ -22,7 +22,7 @@ depend on the columns' age. Given the parameters the rows cost O(NK(K + D)) thro
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -33,7 +33,16 @@ from thali.likelihoods.base import Collapsed, GibbsUpdates, JudgesMatrix, Place
 from thali.model import Model
 from thali.priors.base import HasFrequencies, PredictsRow
 from thali.starts import Start
-from thali.structures import counts_from_gram, gram
+from thali.structures import FeatureCounts, FeatureTables
+
+
+class FixedPrior(NamedTuple):
+    """A prior ``of`` a model with its hyperparameters fixed ``at`` numbers, and its tables."""
+
+    of: Any
+    at: dict[str, float]
+    prior: Any
+    tables: FeatureTables
 
 
 @dataclass
@@ -42,6 +51,14 @@ class State(Place):
 
     sweep: int = 0
     hold_sigma: int = 0
+    fixed: FixedPrior | None = None
+
+    def fixed_prior(self, model: Model) -> FixedPrior:
+        """The prior at the numbers of ``hyper``, made anew when these are others than before."""
+        if self.fixed is None or self.fixed.of is not model.prior or self.fixed.at != self.hyper:
+            prior: Any = model.prior_at(self.hyper)
+            self.fixed = FixedPrior(model.prior, dict(self.hyper), prior, prior.tables(self.data.n))
+        return self.fixed
 
 
 @dataclass(frozen=True)
@@ -107,10 +124,10 @@ class UncollapsedGibbs(ChainSettings, Engine):
         if data.mask is not None:
             log_density = log_density_of_observed(model, data, state)
             complete(rng, model, data, state)
-        counts = counts_from_gram(data.n, gram(state.bits))
+        counts = counts_of(state.bits)
         model.prior.resample(rng, hyper, counts)
         state.sweep += 1
-        log_joint = log_density + model.at(hyper).prior.log_prob_counts(counts)
+        log_joint = log_density + state.fixed_prior(model).prior.log_prob_counts(counts)
         return Info(state.n_features, log_joint, dict(hyper), 0.0)
 
     def level(
@@ -123,8 +140,8 @@ class UncollapsedGibbs(ChainSettings, Engine):
         if not isinstance(model.likelihood, JudgesMatrix):
             return info.log_joint
         likelihood: Any = model.likelihood
-        counts = counts_from_gram(data.n, gram(state.bits))
-        log_prior = model.at(state.hyper).prior.log_prob_counts(counts)
+        counts = counts_of(state.bits)
+        log_prior = state.fixed_prior(model).prior.log_prob_counts(counts)
         judged = likelihood.judge(rng, state)
         if data.mask is not None:
             judged += likelihood.log_density(replace(state, data=data))
@@ -135,18 +152,16 @@ class UncollapsedGibbs(ChainSettings, Engine):
         from thali.kernels.bit_prior import BitPrior
 
         likelihood: Any = model.likelihood
-        prior: Any = model.at(state.hyper).prior
-        tables = prior.tables(state.data.n)
+        tables = state.fixed_prior(model).tables
         m = state.bits.sum(axis=0, dtype=np.int64)
-        work = likelihood.update_bits(rng, state, BitPrior(tables.log_odds, m, np.zeros(0)))
-        likelihood.update_own(rng, state, tables, work)
+        likelihood.update_matrix(rng, state, BitPrior(tables.log_odds, m, np.zeros(0)), tables)
 
     def _slice(self, rng: np.random.Generator, model: Model, state: State) -> None:
         """Frequencies, level, unused features above it, all bits; then the unused ones go."""
         from thali.kernels.bit_prior import BitPrior
 
         likelihood: Any = model.likelihood
-        prior: Any = model.at(state.hyper).prior
+        prior = state.fixed_prior(model).prior
         data = state.data
         m = state.bits.sum(axis=0, dtype=np.int64)
         used = prior.used_frequencies(rng, data.n, m)
@@ -169,10 +184,9 @@ class UncollapsedGibbs(ChainSettings, Engine):
     def _select(self, model: Model, state: State, order: np.ndarray) -> None:
         """Keep these features, in this order."""
         axes: dict[str, int] = model.likelihood.axes  # type: ignore[attr-defined]
-        state.bits = np.ascontiguousarray(state.bits[:, order])
+        state.bits = state.bits.take(order, axis=1)
         state.parameters = {
-            name: np.ascontiguousarray(np.take(state.parameters[name], order, axis=axis))
-            for name, axis in axes.items()
+            name: state.parameters[name].take(order, axis=axis) for name, axis in axes.items()
         }
 
     def keepsakes(self, model: Model, state: State) -> dict[str, np.ndarray]:
@@ -197,6 +211,13 @@ class UncollapsedGibbs(ChainSettings, Engine):
         at = data if data.mask is None else Data(arrays["X"])
         hyper = dict(numbers["hyper"])
         return State(at, bits, parameters, hyper, data.mask, numbers["sweep"], numbers["hold"])
+
+
+def counts_of(bits: np.ndarray) -> FeatureCounts:
+    """n, m_k and K_h of a matrix without empty columns."""
+    from thali.kernels.equal_columns import count_columns
+
+    return FeatureCounts(len(bits), *count_columns(bits))
 
 
 def complete(rng: np.random.Generator, model: Model, data: Data, state: State) -> None:

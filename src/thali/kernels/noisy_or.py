@@ -8,6 +8,12 @@ An entry is kept as its code e_it = 2 c_it + x_it, and the table
 
 has all that one more active parent can change: turning a bit z_ik sums it over the trials in which
 cause k is active, turning y_kt over the nodes that have cause k, and no loop takes a logarithm.
+An entry that was not observed has a code 2(K+1) + 2 c_it, where the table is zero: no step looks at
+what such entries might be.
+
+A step of a chain is two calls, ``sweep_bits_and_own`` and ``sweep_causes``: on small data a call
+that takes a generator costs more than its look-ups. Codes are made afresh where they are needed,
+which costs a small part of these.
 
 j causes that only node i has, their y ~ Bernoulli(p) summed out, multiply (1−λ)^c by (1−λp)^j, as
 each of them does nothing (1−p) or is active and fails to act p(1−λ); the number is drawn from its
@@ -16,6 +22,7 @@ exact law (``count_own_causes``) and their y given x one after the other (``draw
 
 from __future__ import annotations
 
+from math import log1p
 from typing import NamedTuple
 
 import numpy as np
@@ -36,17 +43,71 @@ class Rates(NamedTuple):
     log_idle: float  # log(1−λp): a cause of unknown state does nothing
 
 
-@njit(cache=True, nogil=True)
-def rates_at(epsilon, lam, p):
+def rates_at(epsilon: float, lam: float, p: float) -> Rates:
     """The numbers with their logarithms."""
-    return Rates(epsilon, lam, p, np.log1p(-lam), np.log1p(-lam * p))
+    return Rates(epsilon, lam, p, log1p(-lam), log1p(-lam * p))
+
+
+@njit(cache=True, nogil=True)
+def chance_on(rates, c, j):
+    """P(x = 1 | c active causes, j of unknown state), exact for the smallest ε and λ."""
+    quiet = -np.expm1(c * rates.log_fails + j * rates.log_idle)
+    return rates.epsilon + (1.0 - rates.epsilon) * quiet
 
 
 @njit(cache=True, nogil=True)
 def log_on(rates, c, j):
-    """log P(x = 1 | c active causes, j of unknown state), exact for the smallest ε and λ."""
-    quiet = -np.expm1(c * rates.log_fails + j * rates.log_idle)
-    return np.log(rates.epsilon + (1.0 - rates.epsilon) * quiet)
+    """log P(x = 1 | c active causes, j of unknown state)."""
+    return np.log(chance_on(rates, c, j))
+
+
+@njit(cache=True, nogil=True)
+def codes(X, seen, Z, Y):
+    """The code of every entry; ``seen`` is True where one was observed, (0, 0) where all were."""
+    n, k = Z.shape
+    E = np.empty(X.shape, np.int32)
+    doubled = np.empty(Y.shape, np.int32)
+    for f in range(k):
+        for t in range(Y.shape[1]):
+            doubled[f, t] = 2 * Y[f, t]
+    for i in range(n):
+        e = E[i]
+        for t in range(X.shape[1]):
+            e[t] = X[i, t]
+        if seen.shape[0]:
+            for t in range(X.shape[1]):
+                if not seen[i, t]:
+                    e[t] = 2 * (k + 1)
+        for f in range(k):
+            if Z[i, f]:
+                for t in range(X.shape[1]):
+                    e[t] += doubled[f, t]
+    return E
+
+
+@njit(cache=True, nogil=True)
+def tally(e, counts):
+    """Add up how often each code occurs, in the four rows of ``counts`` by turns.
+
+    One row alone would make an entry wait for the one before it whenever their codes are equal.
+    """
+    whole = e.shape[0] - e.shape[0] % 4
+    for t in range(0, whole, 4):
+        counts[0, e[t]] += 1
+        counts[1, e[t + 1]] += 1
+        counts[2, e[t + 2]] += 1
+        counts[3, e[t + 3]] += 1
+    for t in range(whole, e.shape[0]):
+        counts[0, e[t]] += 1
+
+
+@njit(cache=True, nogil=True)
+def count_codes(E, most):
+    """n_cx: how many observed entries have c ≤ ``most`` active causes and value x."""
+    counts = np.zeros((4, 4 * (most + 1)), np.int64)
+    for i in range(E.shape[0]):
+        tally(E[i], counts)
+    return counts.sum(axis=0)[: 2 * (most + 1)].reshape(most + 1, 2)
 
 
 @njit(cache=True, nogil=True)
@@ -63,8 +124,8 @@ def log_likelihood_of(counts, rates):
 
 @njit(cache=True, nogil=True)
 def gains(rates, most):
-    """gain[2c + x] for c = 0 … most."""
-    table = np.empty(2 * most + 2)
+    """gain[2c + x] for c = 0 … most, and as many zeros for the entries that were not observed."""
+    table = np.zeros(4 * (most + 1))
     before = log_on(rates, 0.0, 0.0)
     for c in range(most + 1):
         after = log_on(rates, c + 1.0, 0.0)
@@ -90,6 +151,27 @@ def active_trials(Y):
 
 
 @njit(cache=True, nogil=True)
+def sum_of_gains(e, trials, start, stop, has, gain):
+    """Σ gain[e_t − has] over trials[start:stop], in four sums that do not wait for each other."""
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+    whole = stop - (stop - start) % 4
+    for t in range(start, whole, 4):
+        a += gain[e[trials[t]] - has]
+        b += gain[e[trials[t + 1]] - has]
+        c += gain[e[trials[t + 2]] - has]
+        d += gain[e[trials[t + 3]] - has]
+    for t in range(whole, stop):
+        a += gain[e[trials[t]] - has]
+    return (a + b) + (c + d)
+
+
+@njit(cache=True, nogil=True)
+def sweep_bits(rng, X, seen, Z, Y, rates, prior):
+    """One pass over all bits given Y; Z and the prior's counts change in place."""
+    turn_bits(rng, codes(X, seen, Z, Y), Z, Y, gains(rates, Y.shape[0]), prior)
+
+
+@njit(cache=True, nogil=True)
 def turn_bits(rng, E, Z, Y, gain, prior):
     """One pass over all bits given Y; Z, the codes E and the prior's counts change in place."""
     at, trials = active_trials(Y)
@@ -101,9 +183,7 @@ def turn_bits(rng, E, Z, Y, gain, prior):
             odds = prior_log_odds(prior, f, z[f])
             if np.isnan(odds):
                 continue
-            has = 2 * z[f]
-            for a in range(at[f], at[f + 1]):
-                odds += gain[e[trials[a]] - has]
+            odds += sum_of_gains(e, trials, at[f], at[f + 1], 2 * z[f], gain)
             if accepts(rng, -odds if z[f] else odds):
                 step = -2 if z[f] else 2
                 for a in range(at[f], at[f + 1]):
@@ -166,6 +246,15 @@ def turn_causes(rng, E, Z, Y, gain, log_odds):
 
 
 @njit(cache=True, nogil=True)
+def sweep_causes(rng, X, seen, Z, Y, rates, log_odds):
+    """One pass over all y_kt given Z, Y in place; then n_cx, Σ y and log P(X | Z, Y)."""
+    E = codes(X, seen, Z, Y)
+    turn_causes(rng, E, Z, Y, gains(rates, Y.shape[0]), log_odds)
+    counts = count_codes(E, Y.shape[0])
+    return counts, Y.sum(), log_likelihood_of(counts, rates)
+
+
+@njit(cache=True, nogil=True)
 def log_row(off, on, rates, j):
     """log P(x_i | j causes of its own), their y summed out, up to what j does not change."""
     value = off * j * rates.log_idle
@@ -221,24 +310,26 @@ def draw_own_number(rng, off, on, free, new_log_weight, rates):
 
 
 @njit(cache=True, nogil=True)
-def count_own_causes(rng, E, has, shared, most, new_log_weight, capacity, rates):
+def count_own_causes(rng, E, has, shared, new_log_weight, capacity, rates):
     """Draw for each node the number of causes of its own, their y summed out: (N,).
 
-    E has the codes of the ``shared`` causes alone, none above ``most`` at once; ``has`` is how many
-    of its own each node has now. None of them touches another node, so the draws are independent
-    but for a finite prior's room.
+    E has the codes of the ``shared`` causes alone; ``has`` is how many of its own each node has
+    now. None of them touches another node, so the draws are independent but for a finite prior's
+    room.
     """
     own = np.zeros(E.shape[0], np.int64)
     used = shared + has.sum()
-    on = np.empty(most + 1, np.int64)
+    counts = np.empty((4, 4 * (shared + 1)), np.int64)
+    on = np.empty(shared + 1, np.int64)
     for i in range(E.shape[0]):
-        on[:] = 0
+        counts[:] = 0
+        tally(E[i], counts)
         off = 0
-        for e in E[i]:
-            if e & 1:
-                on[e >> 1] += 1
-            else:
-                off += 1
+        on[:] = 0
+        for a in range(4):
+            for c in range(shared + 1):
+                off += counts[a, 2 * c]
+                on[c] += counts[a, 2 * c + 1]
         free = -1 if capacity < 0 else capacity - (used - has[i])
         own[i] = draw_own_number(rng, off, on, free, new_log_weight, rates)
         used += own[i] - has[i]
@@ -246,24 +337,28 @@ def count_own_causes(rng, E, has, shared, most, new_log_weight, capacity, rates)
 
 
 @njit(cache=True, nogil=True)
-def draw_own_causes(rng, E, own, rates):
+def draw_own_causes(rng, E, own, shared, rates):
     """Draw y of the nodes' own causes given x, (Σ own, T): each with the later ones summed out.
 
-    Where x = 0 they are independent, active with odds p(1−λ) : 1−p.
+    Where x = 0 they are independent, active with odds p(1−λ) : 1−p; where x was not observed,
+    p : 1−p.
     """
     Y = np.zeros((own.sum(), E.shape[1]), np.uint8)
     p = rates.p
     silent = p * (1.0 - rates.lam) / (p * (1.0 - rates.lam) + 1.0 - p)
     first = 0
     for i in range(E.shape[0]):
+        if own[i] == 0:
+            continue
         for t in range(E.shape[1]):
-            x = E[i, t] & 1
             c = float(E[i, t] >> 1)
             for a in range(own[i]):
-                if x:
+                if E[i, t] >= 2 * (shared + 1):
+                    chance = p
+                elif E[i, t] & 1:
                     later = own[i] - a - 1.0
-                    active = p * np.exp(log_on(rates, c + 1.0, later))
-                    idle = (1.0 - p) * np.exp(log_on(rates, c, later))
+                    active = p * chance_on(rates, c + 1.0, later)
+                    idle = (1.0 - p) * chance_on(rates, c, later)
                     chance = active / (active + idle)
                 else:
                     chance = silent
@@ -272,3 +367,38 @@ def draw_own_causes(rng, E, own, rates):
                     c += 1.0
         first += own[i]
     return Y
+
+
+@njit(cache=True, nogil=True)
+def renew_own_causes(rng, X, seen, Z, Y, m, new_log_weight, capacity, rates):
+    """Draw anew the causes that one node alone has: Z and Y, shared causes first."""
+    n, t = X.shape
+    old = np.flatnonzero(m > 1)
+    shared = old.shape[0]
+    has = np.zeros(n, np.int64)
+    Zs, Ys = np.empty((n, shared), np.uint8), np.empty((shared, t), np.uint8)
+    for f in range(shared):
+        Ys[f] = Y[old[f]]
+    for i in range(n):
+        for f in range(shared):
+            Zs[i, f] = Z[i, old[f]]
+        for f in range(m.shape[0]):
+            if m[f] == 1:
+                has[i] += Z[i, f]
+    E = codes(X, seen, Zs, Ys)
+    own = count_own_causes(rng, E, has, shared, new_log_weight, capacity, rates)
+    new = draw_own_causes(rng, E, own, shared, rates)
+    Z = np.zeros((n, shared + new.shape[0]), np.uint8)
+    Z[:, :shared] = Zs
+    first = shared
+    for i in range(n):
+        Z[i, first : first + own[i]] = 1
+        first += own[i]
+    return Z, np.concatenate((Ys, new))
+
+
+@njit(cache=True, nogil=True)
+def sweep_bits_and_own(rng, X, seen, Z, Y, rates, prior, new_log_weight, capacity):
+    """``sweep_bits``, then ``renew_own_causes``: half the calls of a step on small data."""
+    sweep_bits(rng, X, seen, Z, Y, rates, prior)
+    return renew_own_causes(rng, X, seen, Z, Y, prior.m, new_log_weight, capacity, rates)

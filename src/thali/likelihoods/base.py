@@ -140,6 +140,12 @@ class GibbsUpdates(Conditional):
     ) -> None:
         """Draw anew the dishes that only one row has, and their parameters."""
 
+    def update_matrix(
+        self, rng: np.random.Generator, place: Place, bits: Any, tables: FeatureTables
+    ) -> None:
+        """Bits, then own dishes; a likelihood may do both in one call."""
+        self.update_own(rng, place, tables, self.update_bits(rng, place, bits))
+
     @abstractmethod
     def update_parameters(self, rng: np.random.Generator, place: Place, hold: bool) -> float:
         """Draw scales (unless ``hold``) and parameters given Z.
@@ -166,7 +172,13 @@ class JudgesMatrix(FeatureLikelihood):
 
 
 class Masked(FeatureLikelihood):
-    """Entries of X may be missing: NaN in X, to every method, is an entry that was not observed."""
+    """Entries of X may be missing: NaN in X, to every method, is an entry that was not observed.
+
+    ``sums_amounts`` says that ``log_rows`` is known: that a row has no amounts of its own, or that
+    they can be integrated out.
+    """
+
+    sums_amounts: ClassVar[bool] = True
 
     def guess(self, data: Data) -> Data:
         """Complete data for starts to look at, a first guess in place of what is missing."""
@@ -175,6 +187,12 @@ class Masked(FeatureLikelihood):
     @abstractmethod
     def entries(self, Z: Any, parameters: Parameters, where: tuple[np.ndarray, ...]) -> EntryLaw:
         """The law of the entries at (rows, columns), given Z and the parameters."""
+
+    def log_rows(self, X: np.ndarray, bits: np.ndarray, parameters: Parameters) -> np.ndarray:
+        """log P(x | z, parameters) of new rows X (n, D) under each row z of bits (B, K): (n, B)."""
+        where = (np.arange(len(bits))[:, None], np.arange(X.shape[1]))
+        logs = self.entries(bits, parameters, where).log_density(np.nan_to_num(X)[:, None])
+        return np.where(np.isnan(X)[:, None], 0.0, logs).sum(axis=2)
 
     def complete(
         self, rng: np.random.Generator, data: Data, Z: Any, parameters: Parameters

@@ -35,11 +35,11 @@ from thali.hyperparameters import (
 )
 from thali.likelihoods.base import GibbsUpdates, JudgesMatrix, Masked, Parameters, Place
 from thali.likelihoods.entries import BinaryEntries
-from thali.likelihoods.linear_gaussian import with_own_dishes
 from thali.settings import Settings
 from thali.structures import FeatureTables
 
 NAMES = ("epsilon", "lam", "p")
+ALL_SEEN = np.zeros((0, 0), bool)
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class NoisyOr(Settings, GibbsUpdates, JudgesMatrix, Masked):
 
     def log_likelihood(self, X: Any, Z: Any, A: Any) -> float:
         data = Data.validate(X)
-        counts = code_counts(codes(data.binary, np.asarray(Z), active(A)), data.mask)
+        counts = code_counts(Place(data, active(Z), {"A": A}, {}))
         return log_likelihood_of_counts(counts, self._number("epsilon"), self._number("lam"))
 
     # missing entries
@@ -130,56 +130,65 @@ class NoisyOr(Settings, GibbsUpdates, JudgesMatrix, Masked):
         return {"A": (rng.random((k, data.d)) < hyper["p"]).astype(np.uint8)}
 
     def update_bits(self, rng: np.random.Generator, place: Place, bits: Any) -> Any:
-        from thali.kernels.noisy_or import gains, turn_bits
+        from thali.kernels.noisy_or import sweep_bits
 
-        Y = active(place.parameters["A"])
-        E = codes(place.data.binary, place.bits, Y)
-        turn_bits(rng, E, place.bits, Y, gains(rates_of(place.hyper), len(Y)), bits)
-        return E, bits.m
+        X, seen, Y = place.data.binary, seen_in(place), active(place.parameters["A"])
+        sweep_bits(rng, X, seen, place.bits, Y, rates_of(place.hyper), bits)
+        return bits.m
 
     def update_own(
         self, rng: np.random.Generator, place: Place, tables: FeatureTables, work: Any
     ) -> None:
         """Their number with y summed out, then y given the row."""
-        from thali.kernels.noisy_or import count_own_causes, draw_own_causes
+        from thali.kernels.noisy_or import renew_own_causes
 
-        rates, A = rates_of(place.hyper), place.parameters["A"]
-        E, m = work
-        single = place.bits[:, m == 1]
-        Y = A[m > 1]
-        E = E - codes(np.uint8(0), single, A[m == 1])  # of shared causes alone
-        has = single.sum(axis=1, dtype=np.int64)
-        own = count_own_causes(
-            rng, E, has, len(Y), len(Y), tables.new_log_weight, tables.capacity, rates
+        X, seen, Y = place.data.binary, seen_in(place), place.parameters["A"]
+        _, weight, capacity = tables
+        place.bits, place.parameters["A"] = renew_own_causes(
+            rng, X, seen, place.bits, Y, work, weight, capacity, rates_of(place.hyper)
         )
-        new = draw_own_causes(rng, E, own, rates)
-        place.bits, _ = with_own_dishes(place.bits, m, own)
-        place.parameters = {"A": np.concatenate([Y, new])}
+
+    def update_matrix(
+        self, rng: np.random.Generator, place: Place, bits: Any, tables: FeatureTables
+    ) -> None:
+        from thali.kernels.noisy_or import sweep_bits_and_own
+
+        X, seen, Y = place.data.binary, seen_in(place), place.parameters["A"]
+        _, weight, capacity = tables
+        place.bits, place.parameters["A"] = sweep_bits_and_own(
+            rng, X, seen, place.bits, Y, rates_of(place.hyper), bits, weight, capacity
+        )
 
     def update_parameters(self, rng: np.random.Generator, place: Place, hold: bool) -> float:
         """Y given Z, one pass; then p, ε and λ given Y; and log P(X, Y | Z)."""
-        from thali.kernels.noisy_or import gains, turn_causes
+        from thali.kernels.noisy_or import sweep_causes
 
         hyper, Y = place.hyper, place.parameters["A"].copy()
-        E = codes(place.data.binary, place.bits, Y)
-        gain = gains(rates_of(hyper), len(Y))
-        turn_causes(rng, E, place.bits, Y, gain, log(hyper["p"]) - log1p(-hyper["p"]))
-        counts = code_counts(E)
-        if not hold:
-            self._update_rates(rng, counts, Y, hyper)
-        place.parameters = {"A": Y}
-        return log_density_of_counts(counts, Y, hyper)
+        X, seen, rates = place.data.binary, seen_in(place), rates_of(hyper)
+        log_odds = log(rates.p) - log1p(-rates.p)
+        counts, on, log_likelihood = sweep_causes(rng, X, seen, place.bits, Y, rates, log_odds)
+        place.parameters["A"] = Y
+        if not hold and self._update_rates(rng, counts, on, Y.size, hyper):
+            log_likelihood = log_likelihood_of_counts(counts, hyper["epsilon"], hyper["lam"])
+        return float(log_likelihood) + log_prior_of_causes(on, Y.size, hyper["p"])
 
     def _update_rates(
-        self, rng: np.random.Generator, counts: np.ndarray, Y: np.ndarray, hyper: dict[str, float]
-    ) -> None:
+        self,
+        rng: np.random.Generator,
+        counts: np.ndarray,
+        on: int,
+        size: int,
+        hyper: dict[str, float],
+    ) -> bool:
+        """p given Σ y, then ε and λ given n_cx; whether one of the two is inferred."""
         if isinstance(self.p, Beta):
-            on = int(Y.sum())
-            hyper["p"] = Beta(self.p.a + on, self.p.b + Y.size - on).sample(rng)
+            hyper["p"] = Beta(self.p.a + on, self.p.b + size - on).sample(rng)
+        changed = False
         for name in ("epsilon", "lam"):
             law = getattr(self, name)
             if not isinstance(law, Beta):
                 continue
+            changed = True
 
             def target(value: float, name: str = name, law: Beta = law) -> float:
                 at = {**hyper, name: value}
@@ -187,21 +196,22 @@ class NoisyOr(Settings, GibbsUpdates, JudgesMatrix, Masked):
                 return law.log_density(value) + value_of
 
             hyper[name] = slice_step_of_probability(rng, hyper[name], target, width=1.0)
+        return changed
 
     def log_density(self, place: Place) -> float:
         """log P(X, Y | Z); of probabilities of y, at y = 1 where they are above one half."""
-        Y = active(place.parameters["A"])
-        counts = code_counts(codes(place.data.binary, place.bits, Y), place.data.mask)
-        return log_density_of_counts(counts, Y, place.hyper)
+        hyper, Y = place.hyper, active(place.parameters["A"])
+        value = log_likelihood_of_counts(code_counts(place), hyper["epsilon"], hyper["lam"])
+        return value + log_prior_of_causes(int(Y.sum()), Y.size, hyper["p"])
 
     def judge(self, rng: np.random.Generator, place: Place) -> float:
         """The log density and Σ H(y_kt | x, Z, the other y), on average at most the entropy of Y
         given X and Z: together, on average, a lower bound of log P(X | Z)."""
-        from thali.kernels.noisy_or import gains, single_entropies
+        from thali.kernels.noisy_or import codes, gains, single_entropies
 
         Y, p = active(place.parameters["A"]), place.hyper["p"]
         gain = gains(rates_of(place.hyper), len(Y))
-        E = codes(place.data.binary, place.bits, Y)
+        E = codes(place.data.binary, seen_in(place), place.bits, Y)
         entropy = float(single_entropies(E, place.bits, Y, gain, log(p) - log1p(-p)))
         return self.log_density(place) + entropy
 
@@ -213,24 +223,27 @@ def rates_of(hyper: dict[str, float]) -> Any:
     """ε, λ and p as the kernels take them."""
     from thali.kernels.noisy_or import rates_at
 
-    return rates_at(*(hyper[name] for name in NAMES))
+    return rates_at(hyper["epsilon"], hyper["lam"], hyper["p"])
 
 
 def active(A: Any) -> np.ndarray:
     """Y of 0 and 1 as the kernels take it, from itself or from the probabilities of its entries."""
-    return np.ascontiguousarray(np.asarray(A) > 0.5, dtype=np.uint8)
+    A = np.asarray(A)
+    return np.ascontiguousarray(A if A.dtype == np.uint8 else A > 0.5, dtype=np.uint8)
 
 
-def codes(X: Any, Z: np.ndarray, Y: np.ndarray) -> np.ndarray:
-    """2 c_it + x_it, c = ZY active causes of each entry (exact: singles hold 2²⁴ whole numbers)."""
-    doubled = 2.0 * (Z.astype(np.float32) @ Y.astype(np.float32))
-    return doubled.astype(np.int32) + X
+def seen_in(place: Place) -> np.ndarray:
+    """Which entries were observed, as the kernels take it: (0, 0) where all were."""
+    mask = place.data.mask if place.mask is None else place.mask
+    return ALL_SEEN if mask is None else mask
 
 
-def code_counts(E: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
-    """n_cx: how many entries (of the mask) have c active causes and value x, (most c + 1, 2)."""
-    counts = np.bincount(E.ravel() if mask is None else E[mask], minlength=2)
-    return np.append(counts, [0] * (len(counts) % 2)).reshape(-1, 2)
+def code_counts(place: Place) -> np.ndarray:
+    """n_cx: how many observed entries have c active causes and value x, (K + 1, 2)."""
+    from thali.kernels.noisy_or import codes, count_codes
+
+    Y = active(place.parameters["A"])
+    return count_codes(codes(place.data.binary, seen_in(place), place.bits, Y), len(Y))
 
 
 def log_likelihood_of_counts(counts: np.ndarray, epsilon: float, lam: float) -> float:
@@ -240,8 +253,6 @@ def log_likelihood_of_counts(counts: np.ndarray, epsilon: float, lam: float) -> 
     return float(log_likelihood_of(counts, rates_at(epsilon, lam, 0.5)))
 
 
-def log_density_of_counts(counts: np.ndarray, Y: np.ndarray, hyper: dict[str, float]) -> float:
-    """log P(X, Y | Z) from n_cx and Y."""
-    on, p = int(Y.sum()), hyper["p"]
-    log_prior = on * log(p) + (Y.size - on) * log1p(-p)
-    return log_likelihood_of_counts(counts, hyper["epsilon"], hyper["lam"]) + log_prior
+def log_prior_of_causes(on: int, size: int, p: float) -> float:
+    """log P(Y), ``on`` of its entries being 1."""
+    return on * log(p) + (size - on) * log1p(-p)

@@ -31,6 +31,7 @@ from thali.likelihoods.linear_gaussian import (
     scales_then_features,
     with_own_dishes,
 )
+from thali.missing import patterns
 from thali.settings import Settings
 from thali.structures import FeatureTables
 from thali.variational.features import GaussianFeatures
@@ -110,6 +111,36 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
         """x_nd ~ N((z_n ⊙ s_n) a_d, σ_x²)."""
         sigma_x = as_number("SparseFactor", "sigma_x", self.sigma_x)
         return normal_entries(Z * parameters["S"], parameters["A"], sigma_x, where)
+
+    @property
+    def sums_amounts(self) -> bool:  # type: ignore[override]
+        """Whether the amounts of a row can be integrated out given A: those of a Gaussian slab."""
+        return not self._laplace
+
+    def log_rows(self, X: np.ndarray, bits: np.ndarray, parameters: Parameters) -> np.ndarray:
+        """log N(x; 0, σ_x² I + A_zᵀA_z), S integrated out (Gaussian slab), the columns seen alone.
+
+        With M_z = σ_x² I + A_zA_zᵀ, K×K and σ_x² where z is zero, and b = A_z x:
+        −½ [(xᵀx − bᵀM_z⁻¹b)/σ_x² + log|M_z| + (D − K) log σ_x² + D log 2π].
+        """
+        variance = as_number("SparseFactor", "sigma_x", self.sigma_x) ** 2
+        k, z = bits.shape[1], bits.astype(float)
+        both = z[:, :, None] * z[:, None, :]
+        found = np.empty((len(X), len(bits)))
+        kinds = patterns(~np.isnan(X).T)
+        for kind in range(len(kinds.start) - 1):
+            mine = np.flatnonzero(kinds.of_column == kind)
+            seen = ~np.isnan(X[mine[0]])
+            A, x = parameters["A"][:, seen], X[np.ix_(mine, seen)]
+            M = variance * np.eye(k) + both * (A @ A.T)
+            b = x @ A.T
+            products = np.einsum("nk,nl->nkl", b, b).reshape(len(x), k * k)
+            fit = products @ (both * np.linalg.inv(M)).reshape(len(bits), k * k).T
+            squares = (np.square(x).sum(axis=1)[:, None] - fit) / variance
+            d = x.shape[1]
+            constant = (d - k) * np.log(variance) + d * np.log(2.0 * np.pi)
+            found[mine] = -0.5 * (squares + np.linalg.slogdet(M)[1] + constant)
+        return found
 
     def log_slab(self, s: np.ndarray) -> float:
         """Σ log p(s)."""

@@ -9,6 +9,8 @@ Row n takes dish k with probability m_{−n,k}/N and Poisson(α/N) new dishes, g
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+from math import lgamma, log
 from typing import Any, Self
 
 import numpy as np
@@ -101,11 +103,10 @@ class IBP(Settings, PredictsRow, HasFrequencies, Sequential, Truncates):
         alpha = as_number("IBP", "alpha", self.alpha)
         n, m = counts.n, counts.column_sums
         return float(
-            len(m) * np.log(alpha)
-            - gammaln(counts.multiplicities + 1.0).sum()
+            len(m) * (log(alpha) - lgamma(n + 1.0))
+            - log_orders(counts)
             - alpha * harmonic(n, 1.0)
             + (gammaln(n - m + 1.0) + gammaln(m)).sum()
-            - len(m) * gammaln(n + 1.0)
         )
 
     def resample(
@@ -116,6 +117,13 @@ class IBP(Settings, PredictsRow, HasFrequencies, Sequential, Truncates):
             hyper["alpha"] = resample_mass(rng, self.alpha, hyper["alpha"], k, rate)
 
 
+def log_orders(counts: FeatureCounts) -> float:
+    """Σ_h log K_h!, which is 0 where no two columns are equal."""
+    times = counts.multiplicities
+    return float(gammaln(times + 1.0).sum()) if len(times) < len(counts.column_sums) else 0.0
+
+
+@lru_cache(maxsize=256)  # the prior of every sweep of a chain needs the same one
 def harmonic(n: int, beta: float) -> float:
     """Σ_{i=1..n} β/(β+i−1): the harmonic number H_n when β = 1."""
     return float((beta / (beta + np.arange(n))).sum())

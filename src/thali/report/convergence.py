@@ -1,7 +1,8 @@
 """Did the chains come to agree? R-hat near 1, enough independent draws, said in plain words.
 
 R-hat compares the spread between chains with the spread within; 1.01 and 100 effective draws a
-chain are the limits of Vehtari et al. (2021).
+chain are the limits of Vehtari et al. (2021). With fewer than a fifth of these R-hat itself is too
+uncertain to call chains nearly agreed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from thali.estimators import LatentFeatures
 
 GOOD_RHAT, FAIR_RHAT = 1.01, 1.05
-ESS_PER_CHAIN = 100
+ESS_PER_CHAIN, FAIR_ESS_PER_CHAIN = 100, 20
 FEW_DRAWS = 50
 
 
@@ -58,7 +59,8 @@ def _scalar(model: LatentFeatures, name: str) -> Scalar:
     if not finite.size:
         return Scalar(name, "unknown", rhat, ess, np.nan, np.nan, np.nan)
     if model.kind_ == "weighted":
-        return _weighted_scalar(model, name, finite, ess)
+        weights = model.weights_[np.isfinite(values.ravel())]  # of those that are left
+        return _weighted_scalar(model, name, finite, weights / weights.sum(), ess)
     low, high = np.quantile(finite, [0.05, 0.95])
     inferred = is_inferred(model, name)
     level = level_of(values, rhat, ess, inferred)
@@ -72,15 +74,17 @@ def is_inferred(model: LatentFeatures, name: str) -> bool:
     return any(isinstance(getattr(part, name, None), Law) for part in parts)
 
 
-def _weighted_scalar(model: LatentFeatures, name: str, values: np.ndarray, ess: float) -> Scalar:
+def _weighted_scalar(
+    model: LatentFeatures, name: str, values: np.ndarray, weights: np.ndarray, ess: float
+) -> Scalar:
     """Mean and interval by weight; one population says nothing of its agreement with another."""
     order = np.argsort(values)
-    upto = np.cumsum(model.weights_[order])
+    upto = np.cumsum(weights[order])
     ends = np.minimum(np.searchsorted(upto, [0.05, 0.95]), len(values) - 1)
     low, high = values[order[ends]]
     fixed = np.ptp(values) == 0 and not is_inferred(model, name)
     level = "fixed" if fixed else "unknown"
-    mean = float(values[0] + model.weights_ @ (values - values[0]))
+    mean = float(values[0] + weights @ (values - values[0]))
     return Scalar(name, level, float("nan"), ess, mean, float(low), float(high))
 
 
@@ -90,6 +94,8 @@ def level_of(values: np.ndarray, rhat: float, ess: float, inferred: bool = False
     One that never varies is "fixed", unless it was to be inferred: then nothing is known of it.
 
     >>> level_of(np.array([[3.0, 3.0], [4.0, 4.0]]), np.inf, np.nan)
+    'poor'
+    >>> level_of(np.array([[3.0, 4.0], [4.0, 3.0]]), rhat=1.0, ess=12.0)
     'poor'
     >>> level_of(np.full((2, 3), 0.5), np.nan, np.nan, inferred=True)
     'unknown'
@@ -103,7 +109,7 @@ def level_of(values: np.ndarray, rhat: float, ess: float, inferred: bool = False
         return "unknown"
     if rhat <= GOOD_RHAT and not ess < ESS_PER_CHAIN * chains:
         return "good"
-    return "fair" if rhat <= FAIR_RHAT else "poor"
+    return "fair" if rhat <= FAIR_RHAT and not ess < FAIR_ESS_PER_CHAIN * chains else "poor"
 
 
 def ranges(values: np.ndarray) -> np.ndarray:
@@ -172,6 +178,14 @@ def judge(lines: list[Scalar], chains: int, draws: int, counts: Sequence[int] = 
             "unknown",
             f"Too few draws to judge ({plural(draws, 'sweep')} a chain after burn-in).",
             "Run more sweeps before you rely on the probabilities.",
+        )
+    slow = [s for s in by_level["poor"] if s.rhat <= FAIR_RHAT]
+    if slow and slow == by_level["poor"]:
+        return Verdict(
+            "poor",
+            "The chains move too slowly to judge.",
+            f"They are worth fewer than {FAIR_ESS_PER_CHAIN} independent draws each in "
+            f"{_names(slow)}, too few to say that they agree. Run more sweeps.",
         )
     if by_level["poor"]:
         headline = "The chains do not agree yet."

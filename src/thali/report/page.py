@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from thali.plots.reading import check_fitted, image_shape_of
 from thali.plots.style import plain
 
-from . import sections
+from . import sections, words
 from .markup import Markup, esc, join, tag
 from .pictures import drawing
 
@@ -66,7 +66,7 @@ def page(
         "features": ("Features", sections.features),
         "assignments": ("Assignments", sections.assignments),
         "reconstructions": ("Reconstructions", sections.reconstructions),
-        "reading": ("How to read this", sections.reading),
+        "reading": ("How to read this", words.reading),
     }
     with drawing():
         body = join(write(model, id_, words, shape) for id_, (words, write) in parts.items())

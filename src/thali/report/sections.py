@@ -19,10 +19,11 @@ from thali.plots.reading import (
     telling_rows,
 )
 
-from .convergence import GOOD_RHAT, Scalar, scalars, verdict
+from .convergence import Scalar, scalars, verdict
 from .fit import fit_of
 from .markup import Markup, esc, facts, join, name, number, percent, plural, section, table, tag
 from .pictures import VARIABLES, panel, png, svg
+from .words import words_of
 
 if TYPE_CHECKING:
     from thali.estimators import LatentFeatures
@@ -169,8 +170,8 @@ def features(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Marku
     shown = min(k, MOST_CARDS)
     said = tag(
         "p",
-        "Each feature is a pattern that is added to every row that has it, most frequent first. ",
-        "" if shown == k else f"The {shown} most frequent of {k} are shown.",
+        words_of(model.likelihood_).feature,
+        "" if shown == k else f" The {shown} most frequent of {k} are shown.",
     )
     if shape is not None:
         return section(id_, title, said, _image_cards(model, shown, shape), _scale(model))
@@ -355,46 +356,6 @@ def _chips(z: np.ndarray) -> Markup:
     chips = join((tag("span", k, class_="chip") for k in present[:12]), " ")
     more = f" and {len(present) - 12} more" if len(present) > 12 else ""
     return join(("features " if len(present) > 1 else "feature ", chips, more), "")
-
-
-def reading(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Markup:
-    """The words and symbols of the page."""
-    nodes = not hasattr(model, "sigma_x_")
-    made = (
-        "A noisy or: a row of the data is a node, and each of the hidden causes A that act on it "
-        "(Z says which) brings it on with probability λ wherever the cause is active."
-        if nodes
-        else "X = Z A + noise: a row of the data X is the sum of the features A that it has "
-        "(Z says which: 1 or 0), plus noise."
-    )
-    symbols, sizes = (
-        ("α, ε, λ, p", "how often a node comes on by itself, how often an active cause acts, and "
-         "how often a cause is active")
-        if nodes
-        else ("α, σₓ, σₐ", "the size of the noise, and the size of the features’ weights")
-    )  # fmt: skip
-    entries = [
-        ("Model", f"{made} How many features there are is found, not given."),
-        ("Feature", "A pattern over the columns. Rows may have none, one or several; "
-         "features overlap, unlike clusters."),
-        ("Point estimate and probabilities", "The sampler visits many explanations. The point "
-         "estimate is the one nearest to all of them; a probability is the share of visited "
-         "explanations in which a row has a feature."),
-        ("K and rare features", "The number of features differs from sweep to sweep. Features that "
-         "only one or two rows have are often noise; the frequent ones are the finding."),
-        (symbols, f"How readily new features appear, {sizes}. They are inferred with the rest "
-         "unless they were fixed."),
-        ("Log joint", "The logarithm of the probability of data and Z together: higher is better, "
-         "and only differences on the same data mean something."),
-        ("R-hat and effective draws", "R-hat compares the chains with each other: near 1 they tell "
-         f"the same story, above {GOOD_RHAT} they do not quite. Successive sweeps resemble each "
-         "other; effective draws say how many independent ones they are worth."),
-        ("Burn-in", "The first sweeps, shaded in the traces, depend on where a chain began; "
-         "they are not used."),
-        ("Numerical drift", "The sampler updates its matrices in place of recomputing them. Drift "
-         "is the largest relative error that this left, measured against recomputed ones."),
-    ]  # fmt: skip
-    return section(id_, title, facts(entries, "legend"))
 
 
 def footer() -> Markup:
