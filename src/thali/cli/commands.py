@@ -198,6 +198,12 @@ def fit(
     passes: Annotated[
         int | None, _inference(min=1, help="Passes of particle-filter over the data (1).")
     ] = None,
+    truncation: Annotated[
+        int | None, _inference(min=1, help="Most features of variational (found from the data).")
+    ] = None,
+    restarts: Annotated[
+        int | None, _inference(min=1, help="Optimisations of variational, the best kept (2).")
+    ] = None,
     seed: Annotated[
         int | None, _inference(min=0, help="Seed; drawn and printed if not given.")
     ] = None,
@@ -238,6 +244,7 @@ def fit(
     settings = given(
         sweeps=sweeps, burn_in=burn_in, thin=thin, chains=chains, init=read_init(init),
         particles=particles, proposal=None if proposal is None else proposal.value, passes=passes,
+        truncation=truncation, restarts=restarts,
     )  # fmt: skip
     parts = Model(chosen_prior, chosen_likelihood)
     read_engine(engine, settings, parts, _silence)  # refuses bad settings before the data are read

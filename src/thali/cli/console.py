@@ -50,6 +50,8 @@ def describe_answer(model: Any) -> str:
     answer = f"{model.n_features_} feature{plural}, log joint {model.log_joint_:,.2f}."
     if model.kind_ == "weighted":
         answer += f" Log evidence {model.log_evidence_:,.2f}."
+    if model.kind_ == "variational":
+        answer += f" Bound of the log evidence {model.elbo_:,.2f}."
     return f"{answer}\n{_verdict(model)}"
 
 
@@ -81,7 +83,8 @@ def print_matching(model: Any, truth: np.ndarray, names: Sequence[str]) -> None:
 def print_summary(model: Any) -> None:
     """Print what a model is, how sure it is, and how frequent its features are."""
     _print(_facts(model))
-    _print(_diagnostics(model))
+    if model.kind_ != "variational":
+        _print(_diagnostics(model))
     if model.n_features_:
         _print(_frequencies(model))
     print(_verdict(model))
@@ -105,6 +108,7 @@ def _facts(model: Any) -> Table:
         "data": f"{n} rows x {model.n_features_in_} columns{gaps}",
         "features": str(k),
         "log joint": f"{model.log_joint_:,.2f}",
+        **({"bound": f"{model.elbo_:,.2f}"} if model.kind_ == "variational" else {}),
         **{key: str(summary[key]) for key in ("prior", "likelihood", "engine", "seed")},
         "starts": ", ".join(model.starts_),
         "seconds": f"{model.seconds_:,.1f}",

@@ -54,6 +54,7 @@ class Engine(StrEnum):
     collapsed_gibbs = "collapsed-gibbs"
     uncollapsed_gibbs = "uncollapsed-gibbs"
     particle_filter = "particle-filter"
+    variational = "variational"
 
 
 class Proposal(StrEnum):

@@ -99,17 +99,19 @@ def _staging_parent(folder: Path) -> Path:
 
 def summary_of(model: Any) -> dict[str, Any]:
     """The run in ten entries; a number that does not exist is None."""
+    diagnostics = {} if model.kind_ == "variational" else model.diagnostics_
     return {
         "n_features": int(model.n_features_),
         "log_joint": _finite(model.log_joint_),
+        **({"elbo": _finite(model.elbo_)} if model.kind_ == "variational" else {}),
         "missing": missing_in(model),
         "engine": repr(model.engine_),
         "prior": repr(model.prior_),
         "likelihood": repr(model.likelihood_),
         "seed": int(model.seed_),
         "seconds": _finite(model.seconds_),
-        "rhat": {name: _finite(value["rhat"]) for name, value in model.diagnostics_.items()},
-        "ess": {name: _finite(value["ess"]) for name, value in model.diagnostics_.items()},
+        "rhat": {name: _finite(value["rhat"]) for name, value in diagnostics.items()},
+        "ess": {name: _finite(value["ess"]) for name, value in diagnostics.items()},
     }
 
 

@@ -23,13 +23,14 @@ if TYPE_CHECKING:
 GOOD_RHAT, FAIR_RHAT = 1.01, 1.05
 ESS_PER_CHAIN, FAIR_ESS_PER_CHAIN = 100, 20
 FEW_DRAWS = 50
+SAME_BOUND = 1e-4  # relative
 
 
 class Scalar(NamedTuple):
     """One line of the table of convergence."""
 
     name: str
-    level: str  # "good", "fair", "poor", "fixed" or "unknown"
+    level: str  # "good", "fair", "poor", "fixed", "unknown", or "found" by optimisation
     rhat: float
     ess: float
     mean: float
@@ -52,6 +53,9 @@ def scalars(model: LatentFeatures) -> list[Scalar]:
 
 
 def _scalar(model: LatentFeatures, name: str) -> Scalar:
+    if model.kind_ == "variational":
+        value = float(model.history_[name][best_restart(model), -1])
+        return Scalar(name, "found", np.nan, np.nan, value, np.nan, np.nan)
     values = kept(model, name)
     finite = values[np.isfinite(values)]
     entry = model.diagnostics_.get(name, {})
@@ -66,6 +70,11 @@ def _scalar(model: LatentFeatures, name: str) -> Scalar:
     level = level_of(values, rhat, ess, inferred)
     still = inferred and not ranges(values).any()
     return Scalar(name, level, rhat, ess, float(finite.mean()), float(low), float(high), still)
+
+
+def best_restart(model: LatentFeatures) -> int:
+    """Which restart of a variational fit has the highest bound."""
+    return int(np.argmax(model.history_["elbo"][:, -1]))
 
 
 def is_inferred(model: LatentFeatures, name: str) -> bool:
@@ -121,6 +130,8 @@ def verdict(model: LatentFeatures) -> Verdict:
     """One plain judgement over all scalars."""
     if model.kind_ == "weighted":
         return judge_weights(model)
+    if model.kind_ == "variational":
+        return judge_bounds(model)
     K = kept(model, "n_features")
     return judge(scalars(model), K.shape[0], K.shape[1], usual_counts(K))
 
@@ -150,6 +161,35 @@ def judge_weights(model: LatentFeatures) -> Verdict:
         worth,
         "One population cannot vouch for itself, since resampled particles share their past: run "
         "the filter again with another seed, and compare log_evidence_ and the features.",
+    )
+
+
+def judge_bounds(model: LatentFeatures) -> Verdict:
+    """The verdict on an optimised law: whether it ended, and whether restarts came to the same."""
+    bounds = np.sort(model.history_["elbo"][:, -1])[::-1]
+    if model.stopped_ != "finished":
+        return Verdict(
+            "poor", "The optimisation was stopped before its end.", "Let it run on (resume=True)."
+        )
+    if model.history_["elbo"].shape[1] >= model.engine_.max_iterations:
+        return Verdict(
+            "fair",
+            "The bound was still rising at the last iteration.",
+            "Raise max_iterations, or tolerance if the digits gained do not matter.",
+        )
+    too_sure = (
+        "A law of independent parts is surer of itself than the posterior; to be sure of the "
+        "probabilities, start a sampler from here (init=model)."
+    )
+    if len(bounds) < 2:
+        return Verdict("unknown", "One optimisation cannot vouch for itself.", too_sure)
+    behind = bounds[0] - bounds[1]
+    if behind <= SAME_BOUND * abs(bounds[0]):
+        return Verdict("good", "The best restarts end at the same bound.", too_sure)
+    return Verdict(
+        "fair",
+        f"The restarts differ: the best bound is {behind:,.1f} above the next.",
+        f"Use more restarts. {too_sure}",
     )
 
 

@@ -66,6 +66,11 @@ def summary(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Markup
             ("rows" if n != 1 else "row", f"{n:,}"),
             ("columns" if model.components_.shape[1] != 1 else "column", f"{_columns(model):,}"),
             ("log joint of the point estimate", number(model.log_joint_, 5)),
+            *(
+                [("bound of the log evidence", number(model.elbo_, 5))]
+                if model.kind_ == "variational"
+                else []
+            ),
             *([("missing entries, imputed", f"{missing:,}")] if missing else []),
         ],
         "tiles",
@@ -112,6 +117,8 @@ def convergence(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Ma
     recorded = "The numbers that every sweep records, after burn-in"
     if model.kind_ == "weighted":
         recorded = "The numbers of the particles, by weight"
+    elif model.kind_ == "variational":
+        recorded = "The numbers at the end of the best restart"
     numbers = table(
         recorded,
         ["quantity", "chains", "R-hat", "effective draws", "mean", "90% interval"],
@@ -133,9 +140,9 @@ def _scalar_row(line: Scalar) -> list[Any]:
     head = join((symbol, tag("span", f" {words}", class_="quiet")), "")
     judged = {
         "good": "agree", "fair": "nearly agree", "poor": "differ",
-        "fixed": "did not vary", "unknown": "not known",
+        "fixed": "did not vary", "unknown": "not known", "found": "optimised",
     }[line.level]  # fmt: skip
-    digits = 5 if line.name == "log_joint" else 3
+    digits = 5 if line.name in ("log_joint", "elbo") else 3
     ends = (line.low, line.high)
     whole = line.name == "n_features"
     interval = " to ".join(f"{e:,.0f}" if whole else number(e, digits) for e in ends)
@@ -145,7 +152,7 @@ def _scalar_row(line: Scalar) -> list[Any]:
         "–" if np.isnan(line.rhat) else f"{line.rhat:.3f}",
         "–" if np.isnan(line.ess) else f"{line.ess:,.0f}",
         number(line.mean, digits),
-        "–" if line.level == "fixed" else interval,
+        "–" if line.level in ("fixed", "found") else interval,
     ]
 
 
@@ -154,10 +161,11 @@ def _chain_key(model: LatentFeatures) -> Markup:
     from thali.plots.style import CHAINS
 
     items = []
+    word = "restart" if model.kind_ == "variational" else "chain"
     for c, start in enumerate(model.starts_):
         colour = VARIABLES[CHAINS[c % len(CHAINS)]]
         items.append(
-            tag("li", tag("i", style=f"--c:var(--{colour})"), f"chain {c + 1}, from {start}")
+            tag("li", tag("i", style=f"--c:var(--{colour})"), f"{word} {c + 1}, from {start}")
         )
     return tag("ul", join(items), class_="key")
 
