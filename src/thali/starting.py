@@ -14,7 +14,17 @@ import numpy as np
 
 from thali.data import Data
 from thali.model import Model
-from thali.starts import NAMED, Finish, Start, anneal, given_start, rank, shake, suitable
+from thali.starts import (
+    NAMED,
+    Finish,
+    Start,
+    anneal,
+    different,
+    given_start,
+    rank,
+    shake,
+    suitable,
+)
 
 SEARCH = 1e9  # multiply-adds up to which the search before a chain may be longer than the chain
 CONTENDERS = ("ica", "columns", "patterns", "empty", "prior", "ica", "prior")
@@ -81,7 +91,7 @@ class Starting:
         entrants += self._heat(self._begin([kind] * len(more), more), more)
         best = sorted(entrants, key=lambda entrant: -entrant[0].level)[: self.engine.chains]
         if not self.engine.searches:
-            return rank([at for at, _ in best], self.engine.chains)
+            return different([finish for finish, _ in entrants], self.engine.chains)
         capacity = self.model.at(self.model.start(self.data)).prior.tables(self.data.n).capacity  # type: ignore[attr-defined]
         jobs = [
             partial(shake, rng, at, self._walk, self._search_sweeps(at), capacity)

@@ -113,17 +113,7 @@ def convergence(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Ma
         tag("p", tag("strong", found.headline), " ", found.advice),
         class_=f"verdict {found.level}",
     )
-    lines = scalars(model)
-    recorded = "The numbers that every sweep records, after burn-in"
-    if model.kind_ == "weighted":
-        recorded = "The numbers of the particles, by weight"
-    elif model.kind_ == "variational":
-        recorded = "The numbers at the end of the best restart"
-    numbers = table(
-        recorded,
-        ["quantity", "chains", "R-hat", "effective draws", "mean", "90% interval"],
-        [_scalar_row(line) for line in lines],
-    )
+    numbers = _recorded_numbers(model)
     panels = [
         svg(plots.trace_of(model, key, panel(1.9)), f"trace-{key}", f"Trace of {SCALARS[key][1]}")
         for key in scalars_of(model)
@@ -135,24 +125,47 @@ def convergence(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Ma
     )
 
 
-def _scalar_row(line: Scalar) -> list[Any]:
+def _recorded_numbers(model: LatentFeatures) -> Markup:
+    """The table of what was recorded: with diagnostics of chains, where there are any."""
+    lines = scalars(model)
+    if model.kind_ == "variational":
+        values = [[_head(line), number(line.mean, _digits(line))] for line in lines]
+        return table("The numbers at the end of the best restart", ["quantity", "value"], values)
+    recorded = "The numbers that every sweep records, after burn-in"
+    if model.kind_ == "weighted":
+        recorded = "The numbers of the particles, by weight"
+    return table(
+        recorded,
+        ["quantity", "chains", "R-hat", "effective draws", "mean", "90% interval"],
+        [_scalar_row(line) for line in lines],
+    )
+
+
+def _head(line: Scalar) -> Markup:
     symbol, words = SCALARS[line.name]
-    head = join((symbol, tag("span", f" {words}", class_="quiet")), "")
+    return join((symbol, tag("span", f" {words}", class_="quiet")), "")
+
+
+def _digits(line: Scalar) -> int:
+    return 5 if line.name in ("log_joint", "elbo") else 3
+
+
+def _scalar_row(line: Scalar) -> list[Any]:
     judged = {
         "good": "agree", "fair": "nearly agree", "poor": "differ",
-        "fixed": "did not vary", "unknown": "not known", "found": "optimised",
+        "fixed": "did not vary", "unknown": "not known",
     }[line.level]  # fmt: skip
-    digits = 5 if line.name in ("log_joint", "elbo") else 3
+    digits = _digits(line)
     ends = (line.low, line.high)
     whole = line.name == "n_features"
     interval = " to ".join(f"{e:,.0f}" if whole else number(e, digits) for e in ends)
     return [
-        head,
+        _head(line),
         tag("td", judged, class_=f"words {line.level}"),
         "–" if np.isnan(line.rhat) else f"{line.rhat:.3f}",
         "–" if np.isnan(line.ess) else f"{line.ess:,.0f}",
         number(line.mean, digits),
-        "–" if line.level in ("fixed", "found") else interval,
+        "–" if line.level == "fixed" else interval,
     ]
 
 

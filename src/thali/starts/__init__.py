@@ -14,7 +14,7 @@ from thali.starts.given import given_start
 from thali.starts.ica import ica_start
 from thali.starts.patterns import patterns_start
 from thali.starts.prior import prior_start
-from thali.starts.race import Finish, rank, shake
+from thali.starts.race import Finish, different, rank, shake
 from thali.starts.sparse_ica import sparse_ica_start
 
 NAMED = {
@@ -33,6 +33,7 @@ __all__ = [
     "anneal",
     "check_init",
     "columns_start",
+    "different",
     "empty_start",
     "given_start",
     "ica_start",

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from thali.starts.base import Start
+from thali.structures import left_order
 
 BEHIND = 0.002  # a contender further behind than this share of the best log joint drops out
 ROUND = 12  # sweeps before a change, or none, is judged
@@ -62,6 +63,16 @@ def rank(finishes: Sequence[Finish], chains: int) -> list[Start]:
     good = [f.start for f in ranked if best - f.level <= BEHIND * abs(best)]
     good = good or [ranked[0].start]  # no log joint at all (stopped at once): take the first
     return [good[i % len(good)] for i in range(chains)]
+
+
+def different(finishes: Sequence[Finish], count: int) -> list[Start]:
+    """The best starts whose Z differ, for an engine that leads from equal ones to equal ends."""
+    ranked = sorted(finishes, key=lambda finish: -finish.level)
+    found: dict[bytes, Start] = {}
+    for finish in ranked:
+        found.setdefault(left_order(finish.start.Z).tobytes(), finish.start)
+    starts = list(found.values())
+    return [starts[i % len(starts)] for i in range(count)]
 
 
 def change_columns(rng: np.random.Generator, Z: np.ndarray, capacity: int = -1) -> np.ndarray:
