@@ -23,6 +23,7 @@ from thali.kernels.sparse_factor import (
     turn_entries,
 )
 from thali.likelihoods.base import Place
+from thali.likelihoods.observed_rows import own_features
 from thali.model import Model
 from thali.starts import NAMED, given_start
 
@@ -155,9 +156,7 @@ def test_own_features_follow_their_conditional_law(rng):
     """Mean and covariance of two own dishes of a row, against conditioning the joint normal."""
     s, e = np.array([0.7, -1.9]), np.array([[1.3, -0.4]])
     rows = np.zeros(2, int)
-    draws = np.array(
-        [thali.SparseFactor()._own_features(rng, e, rows, s, HYPER) for _ in range(20_000)]
-    )
+    draws = np.array([own_features(rng, e, None, rows, s, HYPER) for _ in range(20_000)])
     gain = 0.64 * s / (0.25 + 0.64 * s @ s)
     np.testing.assert_allclose(draws.mean(axis=0), np.outer(gain, e[0]), atol=0.03)
     wanted = 0.64 * np.eye(2) - 0.64 * np.outer(gain, s)

@@ -130,14 +130,20 @@ class GibbsUpdates(Conditional):
     def update_bits(self, rng: np.random.Generator, place: Place, bits: Any) -> Any:
         """One pass over all bits given the parameters; ``bits`` is a kernel BitPrior.
 
-        What it returns is handed to ``update_own``: products of the data worth making once.
+        Best given what was observed of each row alone (``place.mask``): what was drawn in its gaps
+        was drawn given its bits, and holds them where they are. What it returns is handed to
+        ``update_own``: products of the data worth making once.
         """
 
     @abstractmethod
     def update_own(
         self, rng: np.random.Generator, place: Place, tables: FeatureTables, work: Any
     ) -> None:
-        """Draw anew the dishes that only one row has, and their parameters."""
+        """Draw anew the dishes that only one row has, and their parameters.
+
+        Given the same entries as ``update_bits``. Missing entries are drawn after it, given these
+        parameters too.
+        """
 
     @abstractmethod
     def update_parameters(self, rng: np.random.Generator, place: Place, hold: bool) -> float:
@@ -180,8 +186,8 @@ class Masked(FeatureLikelihood):
     ) -> Data:
         """The data with every missing entry drawn given Z and the parameters.
 
-        Alternating with steps given the completed data, this leaves the posterior given the
-        observed entries invariant (data augmentation).
+        Between steps on Z given the observed entries and steps on the parameters given the
+        completed data, this leaves the posterior given the observed entries invariant.
         """
         if data.mask is None:
             return data
