@@ -6,6 +6,7 @@ An engine names the capabilities it needs; a likelihood declares those it has by
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -155,7 +156,23 @@ class GibbsUpdates(Conditional):
 
     @abstractmethod
     def log_density(self, place: Place) -> float:
-        """log P(X, parameters | Z); of the observed entries, where others are NaN."""
+        """log P(X, parameters | Z); of the observed entries, where others are NaN.
+
+        Parameters that can be integrated out given the others are not among them.
+        """
+
+    def typical(self, place: Place, draws: Iterable[Parameters]) -> Parameters:
+        """Parameters that stand for draws of them given the place's Z: their means.
+
+        Not where flipping signs, or the like, leaves the likelihood alone: then means are of no
+        draw's like.
+        """
+        total: Parameters = {}
+        count = 0
+        for draw in draws:
+            total = {name: total.get(name, 0.0) + value for name, value in draw.items()}
+            count += 1
+        return {name: value / count for name, value in total.items()}
 
 
 class JudgesMatrix(FeatureLikelihood):

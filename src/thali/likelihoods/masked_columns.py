@@ -8,6 +8,7 @@ With o the observed rows of column d and M_d = (Z_oᵀZ_o + rI)⁻¹:
 from __future__ import annotations
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from thali.missing import Patterns, patterns
 
@@ -36,6 +37,28 @@ class MaskedColumns:
         return columns(
             np.ascontiguousarray(Z, np.uint8), real.T @ real, T, *self.patterns, r, noise
         )
+
+    def solve_amounts(self, W: np.ndarray, r: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """As ``solve``, A being its mean, where amounts W are in the place of the bits Z.
+
+        Real numbers do not cancel, so W_oᵀW_o is a sum over the observed rows: N·K² a pattern.
+        """
+        k, d = W.shape[1], self.X.shape[1]
+        A, log_dets, explained = np.zeros((k, d)), np.zeros(d), np.zeros(d)
+        if k == 0:
+            return A, log_dets, explained
+        of_column = self.patterns.of_column
+        first = np.unique(of_column, return_index=True)[1]
+        seen = self.mask[:, first].T.astype(float)
+        M = np.stack([seen @ (W[:, [i]] * W) for i in range(k)], axis=1) + r * np.eye(k)
+        T = W.T @ self.X
+        for p, L in enumerate(np.linalg.cholesky(M)):
+            mine = of_column == p
+            half = solve_triangular(L, T[:, mine], lower=True)
+            A[:, mine] = solve_triangular(L, half, lower=True, trans="T")
+            log_dets[mine] = np.log(np.diagonal(L)).sum()
+            explained[mine] = np.square(half).sum(axis=0)
+        return A, log_dets, explained
 
     def log_evidence(
         self,

@@ -8,11 +8,13 @@ linear-Gaussian likelihood has in closed form given Z is so given W: A | X, W is
 
     log P(X, S | Z) = log P(X | W) + Σ_{z_nk = 1} log p(s_nk),   A integrated out,
 
-which is the log density that chains report. S is kept, with zeros where Z is zero.
+which is the log density that is reported, of draws and of the point estimate, and of X_obs where
+entries are missing. S is kept, with zeros where Z is zero.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -31,6 +33,7 @@ from thali.likelihoods.linear_gaussian import (
     scales_then_features,
     with_own_dishes,
 )
+from thali.likelihoods.masked_columns import MaskedColumns
 from thali.likelihoods.observed_rows import (
     dimensions,
     observed_products,
@@ -116,9 +119,27 @@ class SparseFactor(Settings, GibbsUpdates, Masked):
         return float(-0.5 * np.square(s).sum() - 0.5 * s.size * np.log(2.0 * np.pi))
 
     def log_density(self, place: Place) -> float:
-        A, S, hyper = place.parameters["A"], place.parameters["S"], place.hyper
-        given = log_normal(residual(place.data.X, place.bits * S, A), hyper["sigma_x"])
-        return given + log_normal(A, hyper["sigma_a"]) + self.log_slab(S[place.bits != 0])
+        """log P(X_obs, S | Z), A integrated out: the A of the place is not looked at."""
+        bits, hyper = place.bits != 0, place.hyper
+        S = place.parameters["S"]
+        _, evidence = features_given_amounts(place.data, bits * S, hyper)
+        return evidence + self.log_slab(S[bits])
+
+    def typical(self, place: Place, draws: Iterable[Parameters]) -> Parameters:
+        """Mean amounts over the draws, and E[A | X_obs, W] at these.
+
+        (s_k, a_k) and (−s_k, −a_k) are the same, so that a column is turned to the side of the
+        first draw's before it is averaged. Its scale, which s_k and a_k trade, need not be: A is
+        not averaged but fitted to the mean amounts.
+        """
+        first, total, count = None, np.zeros(place.bits.shape), 0
+        for draw in draws:
+            S = draw["S"]
+            first = S if first is None else first
+            total += S * np.where((S * first).sum(axis=0) < 0.0, -1.0, 1.0)
+            count += 1
+        S = total / count
+        return {"A": features_given_amounts(place.data, S, place.hyper)[0], "S": S}
 
     # Gibbs updates
 
@@ -212,3 +233,13 @@ class SparseFactor(Settings, GibbsUpdates, Masked):
 
             factors[k] = slice_step(rng, 1.0, target, 1.0 / np.sqrt(m[k] + d))
         return factors
+
+
+def features_given_amounts(
+    data: Data, W: np.ndarray, hyper: dict[str, float]
+) -> tuple[np.ndarray, float]:
+    """E[A | X_obs, W] and log P(X_obs | W), A integrated out."""
+    sigma_x, sigma_a = hyper["sigma_x"], hyper["sigma_a"]
+    columns = MaskedColumns(data.X, data.patterns)
+    A, log_dets, explained = columns.solve_amounts(W, (sigma_x / sigma_a) ** 2)
+    return A, columns.log_evidence(log_dets, explained, W.shape[1], sigma_x, sigma_a)
