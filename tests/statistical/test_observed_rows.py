@@ -283,7 +283,7 @@ def test_intervals_of_rows_that_show_little_hold_what_they_promise(way, seed):
 
 @pytest.mark.slow
 def test_intervals_of_bits_given_drawn_entries_are_too_narrow(seed):
-    shares = coverage(GivenDrawnEntries(), seed, planted=True)
+    shares = coverage(GivenDrawnEntries(), seed, planted=True, tables=25)
     assert alarms({"coverage": float(stats.ttest_1samp(shares, 0.9).pvalue)})
     assert shares.mean() < 0.6
 

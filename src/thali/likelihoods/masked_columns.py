@@ -8,7 +8,6 @@ With o the observed rows of column d and M_d = (Z_oᵀZ_o + rI)⁻¹:
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from thali.missing import Patterns, patterns
 
@@ -51,13 +50,15 @@ class MaskedColumns:
         first = np.unique(of_column, return_index=True)[1]
         seen = self.mask[:, first].T.astype(float)
         M = np.stack([seen @ (W[:, [i]] * W) for i in range(k)], axis=1) + r * np.eye(k)
+        L = np.linalg.cholesky(M)
+        inverse, half_log = np.linalg.inv(L), np.log(np.diagonal(L, axis1=1, axis2=2)).sum(axis=1)
         T = W.T @ self.X
-        for p, L in enumerate(np.linalg.cholesky(M)):
-            mine = of_column == p
-            half = solve_triangular(L, T[:, mine], lower=True)
-            A[:, mine] = solve_triangular(L, half, lower=True, trans="T")
-            log_dets[mine] = np.log(np.diagonal(L)).sum()
+        for p, back in enumerate(inverse):
+            mine = np.flatnonzero(of_column == p)
+            half = back @ T[:, mine]
+            A[:, mine] = back.T @ half
             explained[mine] = np.square(half).sum(axis=0)
+        log_dets[:] = half_log[of_column]
         return A, log_dets, explained
 
     def log_evidence(
