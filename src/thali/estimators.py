@@ -67,10 +67,12 @@ class LatentFeatures(
     Z_ : (N, K) bool, the point estimate: least expected Hamming distance after matching columns;
         columns by falling mean frequency in the draws
     assignment_probabilities_ : (N, K), share of draws in which each row has each feature
-    components_ : (K, D), the features: E[A | X, Z_]
-    amounts_ : (N, K), the amounts Z_ ⊙ S, where the likelihood has them (``SparseFactor``)
+    components_ : (K, D), the features: E[A | X, Z_]; given ``amounts_`` where there are amounts
+    amounts_ : (N, K), the mean amounts Z_ ⊙ S, where the likelihood has them (``SparseFactor``)
     n_features_ : K of Z_
-    log_joint_ : left-ordered log P(X, [Z_]) at the posterior means of the hyperparameters
+    log_joint_ : left-ordered log P(X, [Z_]) of what was observed, at the posterior means of the
+        hyperparameters; log P(X, amounts_, [Z_]) where there are amounts, with A integrated out,
+        and log P(X, components_, [Z_]) where A cannot be
     posterior_ : ArviZ inference data of the label-free scalars
     best_ : the draw with the highest log joint
     kind_ : what the result is, "draws", "weighted" or "variational"
@@ -254,7 +256,9 @@ class LatentFeatures(
             np.array([draw.scalars["log_joint"] for draw in picked]),
         )
         seed = np.random.SeedSequence((self.seed_, 0))
-        self._parameters, self.log_joint_ = answer_at(model, data, estimate.Z, self._hyper, seed)
+        self._parameters, self.log_joint_ = answer_at(
+            model, data, estimate.Z, self._hyper, picked, seed
+        )
         return estimate
 
     # new data

@@ -10,7 +10,7 @@ The shares of the matched draws are the probabilities of the bits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +23,7 @@ LARGEST = 200  # draws looked at, evenly spaced: the loss is an average, and con
 WORK = 1e8  # bits looked at in all
 GUESSES = 6
 ROUNDS = 10
-UPDATES = 100  # of parameters that have no closed mean, averaged
+UPDATES = 100  # of parameters that have no closed mean, to be averaged
 
 
 class PointEstimate(NamedTuple):
@@ -144,28 +144,59 @@ def answer_at(
     data: Data,
     Z: np.ndarray,
     hyper: dict[str, float],
+    recorded: Sequence[Any],
     seed: np.random.SeedSequence,
 ) -> tuple[dict[str, np.ndarray], float]:
     """The parameters that belong to Z, and the log joint there.
 
-    Where A can be integrated out: E[A | X, Z] and log P(X, [Z]). Where not: the parameters' means
-    over Gibbs updates given Z, and log P(X, parameters, [Z]) at these means.
+    Where A can be integrated out: E[A | X, Z] and log P(X, [Z]). Where not: what stands for Gibbs
+    updates of the parameters given Z (``typical``), begun from those of the ``recorded`` draw that
+    is nearest to Z, and log P(X, parameters, [Z]) there. Begun from the prior, with little noise,
+    amounts and features would hold each other far from where they fit.
     """
     fixed = model.at(hyper)
     likelihood: Any = fixed.likelihood
     if isinstance(likelihood, Collapsed):
         return {"A": likelihood.features(data.X, Z)}, fixed.log_joint(data.X, Z)
     rng, bits = np.random.default_rng(seed), np.ascontiguousarray(Z, dtype=np.uint8)
-    complete = data if data.mask is None else likelihood.guess(data)
-    parameters = likelihood.new_parameters(rng, data, Z.shape[1], hyper)
-    place = Place(complete, bits, parameters, dict(hyper), data.mask)
-    total: dict[str, np.ndarray] = {}
-    for i in range(UPDATES + UPDATES // 2):
-        likelihood.update_parameters(rng, place, hold=True)
-        if data.mask is not None:
-            place.data = likelihood.complete(rng, data, bits, place.parameters)
-        if i >= UPDATES // 2:
-            total = {name: total.get(name, 0.0) + value for name, value in place.parameters.items()}
-    means = {name: value / UPDATES for name, value in total.items()}
-    log_density = likelihood.log_density(Place(data, bits, means, dict(hyper)))
-    return means, log_density + fixed.prior.log_prob(Z)
+    parameters = nearest(
+        recorded, Z, likelihood.new_parameters(rng, data, Z.shape[1], hyper), likelihood.axes
+    )
+    place = Place(data, bits, parameters, dict(hyper), data.mask)
+    if data.mask is not None:
+        place.data = likelihood.complete(rng, data, bits, parameters)
+
+    def updates() -> Iterator[dict[str, np.ndarray]]:
+        for i in range(UPDATES + UPDATES // 2):
+            likelihood.update_parameters(rng, place, hold=True)
+            if data.mask is not None:
+                place.data = likelihood.complete(rng, data, bits, place.parameters)
+            if i >= UPDATES // 2:
+                yield place.parameters
+
+    given = Place(data, bits, {}, dict(hyper), data.mask)
+    given.parameters = likelihood.typical(given, updates())
+    return given.parameters, likelihood.log_density(given) + fixed.prior.log_prob(Z)
+
+
+def nearest(
+    recorded: Sequence[Any],
+    Z: np.ndarray,
+    otherwise: dict[str, np.ndarray],
+    axes: dict[str, int],
+) -> dict[str, np.ndarray]:
+    """The parameters of the recorded draw whose Z is nearest, its columns matched to those of Z.
+
+    Columns that it does not have are those of ``otherwise``.
+    """
+    real = Z.astype(np.float32)
+    matched = [match_columns(real, draw.Z.astype(np.float32)) for draw in recorded]
+    best = min(range(len(matched)), key=lambda i: matched[i][2])
+    draw, (mine, theirs, _) = recorded[best], matched[best]
+    alike = (Z[:, mine] & draw.Z[:, theirs]).any(axis=0)
+    found = {}
+    for name, value in otherwise.items():
+        first = np.moveaxis(value, axes[name], 0).copy()
+        first[mine[alike]] = draw.parameters[name][theirs[alike]]
+        found[name] = np.ascontiguousarray(np.moveaxis(first, 0, axes[name]))
+    return found

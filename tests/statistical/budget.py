@@ -40,6 +40,7 @@ TESTS = {  # family -> how many tests judge p-values in it; each family asserts 
     "sparse_agreement": 1,
     "sparse_moves": 6,
     "sparse_draws": 2,
+    "observed_rows": 13,
 }
 SHARE = BUDGET / SAFETY / sum(TESTS.values())
 

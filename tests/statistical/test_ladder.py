@@ -391,7 +391,8 @@ def check_agreement(engine, story, prior, seed, size=1500):
 def p_value_of_ratio(residuals, chain, grand):
     """Independent residuals of a ratio against a chain cut into batches."""
     batches = batch_means(chain, 50)
-    spread = np.hypot(residuals.std() / np.sqrt(len(residuals)), batches.std() / np.sqrt(50))
+    of_runs = residuals.std(ddof=1) / np.sqrt(len(residuals))
+    spread = np.hypot(of_runs, batches.std(ddof=1) / np.sqrt(len(batches)))
     return float(2.0 * stats.t.sf(abs(grand - batches.mean()) / spread, len(residuals) - 1))
 
 

@@ -19,6 +19,7 @@ from thali.engines import particles as particles_module
 from thali.engines.genealogy import Genealogy, settle, systematic
 from thali.engines.particles import make_room, no_proposals, row_laws
 from thali.kernels import particle_rows as kernel
+from thali.likelihoods.gaussian_scales import LEAST
 from thali.model import Model
 from thali.starts import empty_start
 
@@ -167,6 +168,34 @@ def test_ancestry_gives_back_every_row(rng):
         matrices = list(found.matrices(np.full(5, 7), np.arange(5)))
         for Z, truth in zip(matrices, whole, strict=True):
             assert (np.unpackbits(Z, axis=0, count=12) == truth[:, :7]).all()
+
+
+# ---- scales -----------------------------------------------------------------------------------
+
+
+def test_the_law_of_the_noise_is_cut_off_where_the_samplers_cut_it(rng):
+    """Data without noise, which draw σ_x down as far as it may go."""
+    X = (rng.random((30, 2)) < 0.5) @ rng.normal(size=(2, 4))
+    likelihood = thali.LinearGaussian(thali.InverseGamma(1.0, 1e-14), thali.InverseGamma(2.0, 1.0))
+    engine = thali.ParticleFilter(particles=60)
+    model = thali.LatentFeatures("ibp", likelihood, engine, random_state=0, progress=False).fit(X)
+    least = LEAST * np.sqrt(np.mean(X**2))
+    for draw in model.draws():
+        assert draw.sigma_x >= max(least, LEAST * draw.sigma_a)
+    assert min(draw.sigma_x for draw in model.draws()) < 10.0 * least
+
+
+def test_a_weight_that_is_not_a_number_is_an_error_unless_its_particle_is_dead(rng):
+    model = Model(thali.IBP(1.0), thali.LinearGaussian(0.5, 1.0))
+    data = Data.validate(rng.normal(size=(5, 2)))
+    engine = thali.ParticleFilter(particles=4)
+    state = engine.begin(rng, model, data, empty_start(rng, model, data))
+    proposals = no_proposals(state.particles)
+    proposals.log_weight[2] = np.nan
+    with pytest.raises(FloatingPointError, match=r"row 0 is not a number at sigma_x=0\.5"):
+        make_room(state, proposals)
+    state.log_weights[2] = -np.inf
+    assert make_room(state, proposals).log_weight[2] == -np.inf
 
 
 # ---- results ----------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from thali.kernels.sparse_factor import (
     turn_entries,
 )
 from thali.likelihoods.base import Place
+from thali.likelihoods.observed_rows import own_features
 from thali.model import Model
 from thali.starts import NAMED, given_start
 
@@ -155,9 +156,7 @@ def test_own_features_follow_their_conditional_law(rng):
     """Mean and covariance of two own dishes of a row, against conditioning the joint normal."""
     s, e = np.array([0.7, -1.9]), np.array([[1.3, -0.4]])
     rows = np.zeros(2, int)
-    draws = np.array(
-        [thali.SparseFactor()._own_features(rng, e, rows, s, HYPER) for _ in range(20_000)]
-    )
+    draws = np.array([own_features(rng, e, None, rows, s, HYPER) for _ in range(20_000)])
     gain = 0.64 * s / (0.25 + 0.64 * s @ s)
     np.testing.assert_allclose(draws.mean(axis=0), np.outer(gain, e[0]), atol=0.03)
     wanted = 0.64 * np.eye(2) - 0.64 * np.outer(gain, s)
@@ -184,16 +183,13 @@ def test_the_reported_log_density_has_the_features_integrated_out(slab, rng):
     assert (found["S"][Z == 0] == 0.0).all()
 
 
-def test_the_log_density_is_likelihood_times_priors(rng):
+def test_the_log_density_of_a_place_is_the_same_whatever_its_features(rng):
     Z, S, A, data = some_state(rng, n=7, k=2, d=3)
     likelihood = thali.SparseFactor(sigma_x=0.5, sigma_a=0.8)
-    wanted = (
-        stats.norm(S @ A, 0.5).logpdf(data.X).sum()
-        + stats.norm(0, 0.8).logpdf(A).sum()
-        + stats.laplace.logpdf(S[Z == 1]).sum()
-    )
-    place = Place(data, Z, {"A": A, "S": S}, HYPER)
-    assert likelihood.log_density(place) == pytest.approx(wanted)
+    wanted = normal_log_density(data.X, S, 0.5, 0.8) + stats.laplace.logpdf(S[Z == 1]).sum()
+    for features in (A, 2.0 * A):
+        place = Place(data, Z, {"A": features, "S": S}, HYPER)
+        assert likelihood.log_density(place) == pytest.approx(wanted, rel=1e-10)
 
 
 def test_an_average_over_amounts_is_the_entrys_evidence(rng):

@@ -37,7 +37,11 @@ class Genealogy:
         self.resampled(parents if before is None else before[parents])
 
     def freeze(self) -> dict[str, np.ndarray]:
-        """All of it as arrays; −1 where no resampling followed."""
+        """All of it as arrays; −1 where no resampling followed.
+
+        Of rows with equally many slots: fewer go on only at the end of a run that was stopped,
+        after which no state is kept.
+        """
         none = np.full(len(self.bits[0]) if self.bits else 0, -1, np.int32)
         widths = [bits.shape[1] for bits in self.bits]
         parents = [none if p is None else p for p in self.parents]

@@ -45,7 +45,7 @@ from thali.engines.particles import (
 )
 from thali.hyperparameters import Gamma, InverseGamma, Law
 from thali.likelihoods.base import Collapsed, GaussianRows
-from thali.likelihoods.gaussian_scales import FINEST
+from thali.likelihoods.gaussian_scales import FINEST, LEAST
 from thali.model import Model
 from thali.priors.base import Sequential
 from thali.settings import Settings, whole_number
@@ -127,7 +127,12 @@ class ParticleFilter(Settings, Engine):
                 guess = value if name in ("sigma_x", "sigma_a") else None
                 hyper[name], log_weight = draw_numbers(rng, law, guess, count)
                 log_weights += log_weight
-        log_weights[hyper["sigma_x"] < FINEST * hyper["sigma_a"]] = -np.inf
+        sigma_x, sigma_a = hyper["sigma_x"], hyper["sigma_a"]
+        share, scale = floor_of(model, data)
+        with np.errstate(over="ignore"):
+            usable = np.isfinite(np.square(sigma_x / sigma_a))
+        usable &= sigma_x >= share * np.maximum(scale, sigma_a)
+        log_weights[~usable] = -np.inf
         total = log_sum(log_weights)
         return State(
             empty_particles(count, 4, data.reduced.shape[1]),
@@ -309,15 +314,26 @@ def move(rng: np.random.Generator, model: Model, data: Data, state: State) -> No
                 hyper[name][p] = numbers[name]
     law_x, law_a = (scale_law(law_of(model, name)) for name in ("sigma_x", "sigma_a"))
     if law_x.family != kernel.FIXED or law_a.family != kernel.FIXED:
-        now = seen(data, n)
+        now, floor = seen(data, n), floor_of(model, data)
         seeds = rng.integers(2**63, size=-(-len(state.log_weights) // BLOCK))
         sigma_x, sigma_a = hyper["sigma_x"], hyper["sigma_a"]
 
         def work(first: int, last: int) -> None:
             own = np.random.default_rng(seeds[first // BLOCK])
-            kernel.move_scales(own, particles, now, law_x, law_a, sigma_x, sigma_a, first, last)
+            kernel.move_scales(
+                own, particles, now, law_x, law_a, floor, sigma_x, sigma_a, first, last
+            )
 
         state.in_blocks(work, BLOCK)
+
+
+def floor_of(model: Model, data: Data) -> Any:
+    """The least σ_x: where its law is cut off, as in ``scales_without_features``, or rounding."""
+    from thali.kernels.particle_scales import Floor
+
+    if law_of(model, "sigma_x") is None:
+        return Floor(FINEST, 0.0)
+    return Floor(LEAST, float(np.sqrt(data.mean_square)))
 
 
 def scale_law(law: Law | None) -> Any:

@@ -125,6 +125,14 @@ def no_proposals(particles: Any) -> Any:
 def make_room(state: State, proposals: Any) -> Any:
     """Arrays as wide as the proposals need, wider or (where far too wide) narrower."""
     old = state.particles
+    lost = np.isnan(proposals.log_weight) & (state.log_weights > -np.inf)
+    if lost.any():
+        p = int(lost.argmax())
+        raise FloatingPointError(
+            f"The density of row {state.row} is not a number at sigma_x="
+            f"{state.hyper['sigma_x'][p]:.3g}, sigma_a={state.hyper['sigma_a'][p]:.3g}; "
+            "rescale the data, or give laws with less weight far from their scale."
+        )
     alive = (proposals.log_weight > -np.inf) & (state.log_weights > -np.inf)
     proposals.log_weight[~alive] = -np.inf
     used = int(old.k.max())

@@ -11,9 +11,19 @@ or, with ``new_features="slice"``, bits and own dishes in one: every feature get
 a level s is drawn below the smallest in use, and all unused features with π > s take part with
 parameters from their prior (after Teh, Görür and Ghahramani 2007; exact for any likelihood).
 
-Where entries of X are missing the state holds draws of them: a step is one given the completed
-data, and then draws them afresh given Z and the parameters. The log joint is that of what was
-observed.
+Where entries of X are missing the state holds draws of them, x_m, beside what was observed, x_o:
+
+    bits, own   leave P(Z, parameters | x_o) invariant: x_m is integrated out, row by row, and the
+                old draws are not looked at; parameters of own dishes that were integrated out
+                are drawn given x_o too, before anything else
+    gaps        x_m given Z, the parameters and x_o: after it the whole state has its joint law
+    parameters  given Z and the completed data: leaves that joint law invariant
+
+which is blocked Gibbs sampling of (Z, x_m), then of the parameters. The order matters: had bits
+been drawn without x_m and the parameters with the old one, no law would be left invariant; had bits
+been drawn given x_m, which was drawn given them, rows of which little was observed would hardly
+move. A likelihood whose bits do look at ``Place.data`` is valid here too, and slow in such rows.
+The log joint is that of what was observed.
 
 Columns are put in a random order before every step: bits are visited in that order, which must not
 depend on the columns' age. Given the parameters the rows cost O(NK(K + D)) through two products.
@@ -68,7 +78,8 @@ class UncollapsedGibbs(ChainSettings, Engine):
     ``new_features`` is "integrated" (their parameters summed out where the likelihood can, births
     and deaths where not) or "slice". The other settings are as of ``CollapsedGibbs``. Mixing is
     slower than with A integrated out, and a sweep cheaper: it never touches more than two products
-    of the data with Z and A.
+    of the data with Z and A. Where entries of X are missing, a row's features are drawn given what
+    was observed of it, and what was not is drawn after them.
 
     >>> UncollapsedGibbs(sweeps=200, chains=2, new_features="slice").kept
     100
@@ -109,7 +120,7 @@ class UncollapsedGibbs(ChainSettings, Engine):
         return state
 
     def step(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> Info:
-        """Bits, own dishes, parameters, missing entries, hyperparameters."""
+        """Bits, own dishes, missing entries, parameters, hyperparameters."""
         likelihood: Any = model.likelihood
         hyper = state.hyper
         if data.mask is None:
@@ -119,11 +130,11 @@ class UncollapsedGibbs(ChainSettings, Engine):
             self._slice(rng, model, state)
         else:
             self._bits_then_own(rng, model, state)
+        complete(rng, model, data, state)
         hold = state.sweep < state.hold_sigma
         log_density = likelihood.update_parameters(rng, state, hold)
         if data.mask is not None:
             log_density = log_density_of_observed(model, data, state)
-            complete(rng, model, data, state)
         counts = counts_of(state.bits)
         model.prior.resample(rng, hyper, counts)
         state.sweep += 1

@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 
 from thali.kernels.bit_prior import accepts, prior_log_odds
-from thali.kernels.collapsed_rows import draw_new_dishes
+from thali.kernels.collapsed_rows import Law, draw_new_dishes
 
 DECIDED = 37.0  # log odds beyond which a double cannot tell a probability from one
 FAST = {"reassoc", "contract", "arcp", "nsz"}  # sums may be reordered, so that they vectorise
@@ -54,52 +54,67 @@ def turn_bits(rng, R, G, Z, prior, sigma_x):
         g[i] = 0.5 * twice * G[i, i]
         odds_of_column(prior, i, on, off)
     for n in range(n_rows):
-        z = Z[n]
-        r = R[n]
-        if is_decided(r, g, z, on, off, twice):
-            continue
-        for i in range(k):
-            sign = -1.0 if z[i] else 1.0
-            odds = on[i] if z[i] else off[i]
-            if accepts(rng, sign * (twice * r[i] + odds) - g[i]):
-                for j in range(k):
-                    r[j] -= sign * G[i, j]
-                if z[i]:
-                    z[i] = 0
-                    prior.m[i] -= 1
-                else:
-                    z[i] = 1
-                    prior.m[i] += 1
-                if prior.pi.shape[0] and prior.m[i] <= 1:  # the smallest frequency in use changed
-                    for j in range(k):
-                        odds_of_column(prior, j, on, off)
-                else:
-                    odds_of_column(prior, i, on, off)
+        if not is_decided(R[n], g, Z[n], on, off, twice):
+            turn_row(rng, R[n], G, g, Z[n], prior, on, off, twice)
 
 
 @njit(cache=True, nogil=True)
-def count_own_dishes(rng, B, R, G, squares, Z, m, law):
-    """Draw for each row the number of dishes of its own, their A integrated out: (N,).
+def turn_row(rng, r, G, g, z, prior, on, off, twice):
+    """One pass over a row's bits, g = G_kk/2σ_x²; z, r, counts and odds change in place."""
+    k = z.shape[0]
+    for i in range(k):
+        sign = -1.0 if z[i] else 1.0
+        odds = on[i] if z[i] else off[i]
+        if accepts(rng, sign * (twice * r[i] + odds) - g[i]):
+            for j in range(k):
+                r[j] -= sign * G[i, j]
+            if z[i]:
+                z[i] = 0
+                prior.m[i] -= 1
+            else:
+                z[i] = 1
+                prior.m[i] += 1
+            if prior.pi.shape[0] and prior.m[i] <= 1:  # the smallest frequency in use changed
+                for j in range(k):
+                    odds_of_column(prior, j, on, off)
+            else:
+                odds_of_column(prior, i, on, off)
 
-    Row n's own dishes are those with m = 1; without them x ~ N(zA, σ_x² I), and j of them add jσ_a²
-    to the variance. None of them touches another row, so the rows' draws are independent but for a
-    finite prior's room.
-    """
+
+@njit(cache=True, nogil=True)
+def left_by_shared(B, R, G, squares, Z, m):
+    """ρ = ‖x − zA‖² of each row without its own dishes (m = 1), and how many of these it has."""
     n_rows, k = Z.shape
-    r2 = (law.sigma_x / law.sigma_a) ** 2
     single = np.empty(k)
     for i in range(k):
         single[i] = 1.0 if m[i] == 1 else 0.0
-    used = k
-    own = np.zeros(n_rows, np.int64)
+    rho = np.empty(n_rows)
+    has = np.empty(n_rows, np.int64)
     for n in range(n_rows):
-        has, total = explained(B[n], R[n], Z[n], single)
-        if has:
+        has[n], total = explained(B[n], R[n], Z[n], single)
+        if has[n]:
             total = explained_by_shared(B[n], G, Z[n], single)
-        rho = max(squares[n] - total, 0.0)
-        free = -1 if law.capacity < 0 else law.capacity - (used - has)
-        own[n] = draw_new_dishes(rng, rho, 1.0, r2, free, law)
-        used += own[n] - has
+        rho[n] = max(squares[n] - total, 0.0)
+    return rho, has
+
+
+@njit(cache=True, nogil=True)
+def count_own_dishes(rng, rho, has, dimensions, used, law):
+    """Draw for each row the number of dishes of its own, their A integrated out: (N,).
+
+    Without them x ~ N(zA, σ_x² I) in as many ``dimensions`` as were observed of the row, and j of
+    them add jσ_a² to the variance. None of them touches another row, so the rows' draws are
+    independent but for a finite prior's room; ``used`` is the number of features as rows ``has``.
+    """
+    r2 = (law.sigma_x / law.sigma_a) ** 2
+    own = np.zeros(len(rho), np.int64)
+    for n in range(len(rho)):
+        free = -1 if law.capacity < 0 else law.capacity - (used - has[n])
+        seen = Law(
+            law.log_odds, law.new_log_weight, law.capacity, law.sigma_x, law.sigma_a, dimensions[n]
+        )
+        own[n] = draw_new_dishes(rng, rho[n], 1.0, r2, free, seen)
+        used += own[n] - has[n]
     return own
 
 

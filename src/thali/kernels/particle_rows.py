@@ -123,7 +123,7 @@ def propose(particles, laws, x, x2, uniforms, informed, proposals, first, last):
         proposals.new[p] = new
         weight -= row.half_d * np.log(2.0 * np.pi * sigma_x * sigma_x)
         # beyond MOST_NEW the scales cannot be meant, and arrays would not fit
-        proposals.log_weight[p] = -np.inf if new > MOST_NEW or np.isnan(weight) else weight
+        proposals.log_weight[p] = -np.inf if new > MOST_NEW else weight
 
 
 @njit(cache=True, nogil=True)

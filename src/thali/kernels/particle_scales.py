@@ -16,7 +16,6 @@ from thali.kernels.evidence import log_evidence, spectrum
 from thali.kernels.maintained_rows import Rows, refresh
 
 FIXED, GAMMA, INVERSE_GAMMA = 0, 1, 2
-FINEST = 1e-6  # of σ_x/σ_a: what is finer is lost in double precision, and its law is cut there
 NARROWEST = 1e-15  # of a slice, where the value stays as it is
 
 
@@ -34,6 +33,13 @@ class Seen(NamedTuple):
     n: int
     squares: float
     dimensions: float
+
+
+class Floor(NamedTuple):
+    """σ_x is at least ``share`` of ``scale`` and of σ_a: its law is cut off there."""
+
+    share: float
+    scale: float
 
 
 @njit(cache=True, nogil=True)
@@ -65,7 +71,7 @@ def log_law(law, value):
 
 
 @njit(cache=True, nogil=True)
-def log_target(at, which, law, d, t, seen, sigma_x, sigma_a):
+def log_target(at, which, law, floor, d, t, seen, sigma_x, sigma_a):
     """Log density of log σ at ``at`` given the rest: law, evidence, and the Jacobian e^at."""
     if not -300.0 < at < 300.0:
         return -np.inf
@@ -74,7 +80,7 @@ def log_target(at, which, law, d, t, seen, sigma_x, sigma_a):
         sigma_x = value
     else:
         sigma_a = value
-    if sigma_x < FINEST * sigma_a:
+    if sigma_x < floor.share * max(floor.scale, sigma_a):
         return -np.inf
     evidence = log_evidence(d, t, seen.squares, seen.n, seen.dimensions, sigma_x, sigma_a)
     value = log_law(law, value) + evidence + at
@@ -82,20 +88,21 @@ def log_target(at, which, law, d, t, seen, sigma_x, sigma_a):
 
 
 @njit(cache=True, nogil=True)
-def slice_scale(rng, which, law, d, t, seen, sigma_x, sigma_a, width):
+def slice_scale(rng, which, law, floor, d, t, seen, sigma_x, sigma_a, width):
     """One slice step (Neal 2003) on the logarithm of σ_x (0) or σ_a (1); returns the new value."""
     old = sigma_x if which == 0 else sigma_a
     at = np.log(old)
-    level = log_target(at, which, law, d, t, seen, sigma_x, sigma_a) + np.log(1.0 - rng.random())
+    level = log_target(at, which, law, floor, d, t, seen, sigma_x, sigma_a)
+    level += np.log(1.0 - rng.random())
     left = at - width * rng.random()
     right = left + width
-    while log_target(left, which, law, d, t, seen, sigma_x, sigma_a) > level:
+    while log_target(left, which, law, floor, d, t, seen, sigma_x, sigma_a) > level:
         left -= width
-    while log_target(right, which, law, d, t, seen, sigma_x, sigma_a) > level:
+    while log_target(right, which, law, floor, d, t, seen, sigma_x, sigma_a) > level:
         right += width
     while right - left > NARROWEST * (1.0 + abs(at)):
         proposal = left + (right - left) * rng.random()
-        if log_target(proposal, which, law, d, t, seen, sigma_x, sigma_a) >= level:
+        if log_target(proposal, which, law, floor, d, t, seen, sigma_x, sigma_a) >= level:
             return np.exp(proposal)
         if proposal < at:
             left = proposal
@@ -105,7 +112,7 @@ def slice_scale(rng, which, law, d, t, seen, sigma_x, sigma_a, width):
 
 
 @njit(cache=True, nogil=True)
-def move_scales(rng, particles, seen, law_x, law_a, sigma_x, sigma_a, first, last):
+def move_scales(rng, particles, seen, law_x, law_a, floor, sigma_x, sigma_a, first, last):
     """Update σ_x and σ_a of each particle where they have laws; S and G follow."""
     for p in range(first, last):
         k = particles.k[p]
@@ -114,9 +121,13 @@ def move_scales(rng, particles, seen, law_x, law_a, sigma_x, sigma_a, first, las
         # the standard deviations of log σ when K is settled: 1/√(2nD) and 1/√(2KD)
         if law_x.family != FIXED:
             width = min(1.0, 3.0 / np.sqrt(2.0 * seen.n * seen.dimensions))
-            sigma_x[p] = slice_scale(rng, 0, law_x, d, t, seen, sigma_x[p], sigma_a[p], width)
+            sigma_x[p] = slice_scale(
+                rng, 0, law_x, floor, d, t, seen, sigma_x[p], sigma_a[p], width
+            )
         if law_a.family != FIXED:
             width = min(1.0, 3.0 / np.sqrt(2.0 * (k + 1) * seen.dimensions))
-            sigma_a[p] = slice_scale(rng, 1, law_a, d, t, seen, sigma_x[p], sigma_a[p], width)
+            sigma_a[p] = slice_scale(
+                rng, 1, law_a, floor, d, t, seen, sigma_x[p], sigma_a[p], width
+            )
         refresh(rows, k, (sigma_x[p] / sigma_a[p]) ** 2)
         particles.lost[p] = 0.0

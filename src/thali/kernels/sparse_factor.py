@@ -23,6 +23,7 @@ import numpy as np
 from numba import njit
 
 from thali.kernels.bit_prior import accepts, prior_log_odds
+from thali.kernels.collapsed_rows import Law
 
 # bins of |s| for proposals: fine where slabs have their mass, the last one open
 EDGES = np.array([0.0, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 11.0, 16.0])
@@ -97,24 +98,27 @@ def turn_entries(rng, R, G, Z, S, prior, sigma_x, laplace):
     z with s integrated out, then s given z = 1; Z, S, R and the prior's counts change in place.
     """
     precision = 1.0 / (sigma_x * sigma_x)
-    n_rows, k = Z.shape
-    for n in range(n_rows):
-        z = Z[n]
-        r = R[n]
-        for i in range(k):
-            odds = prior_log_odds(prior, i, z[i])
-            if np.isnan(odds):
-                continue
-            p = G[i, i] * precision
-            q = (r[i] + S[n, i] * G[i, i]) * precision
-            s = 0.0
-            on = accepts(rng, odds + log_slab_ratio(p, q, laplace))
-            if on:
-                s = draw_slab(rng, p, q, laplace)
-            if on != (z[i] == 1):
-                prior.m[i] += 1 if on else -1
-                z[i] = 1 if on else 0
-            move(r, G, S[n], i, s)
+    for n in range(Z.shape[0]):
+        turn_row(rng, R[n], G, Z[n], S[n], prior, precision, laplace)
+
+
+@njit(cache=True, nogil=True)
+def turn_row(rng, r, G, z, weights, prior, precision, laplace):
+    """One pass over a row's entries."""
+    for i in range(z.shape[0]):
+        odds = prior_log_odds(prior, i, z[i])
+        if np.isnan(odds):
+            continue
+        p = G[i, i] * precision
+        q = (r[i] + weights[i] * G[i, i]) * precision
+        s = 0.0
+        on = accepts(rng, odds + log_slab_ratio(p, q, laplace))
+        if on:
+            s = draw_slab(rng, p, q, laplace)
+        if on != (z[i] == 1):
+            prior.m[i] += 1 if on else -1
+            z[i] = 1 if on else 0
+        move(r, G, weights, i, s)
 
 
 @njit(cache=True, nogil=True)
@@ -256,34 +260,48 @@ def walk_own(rng, own, j, rho, free, law, laplace, bins):
 
 
 @njit(cache=True, nogil=True)
-def move_own_dishes(rng, B, G, squares, Z, S, m, law, laplace):
-    """The number of own dishes of each row (N,), and their weights s, row after row."""
+def left_by_shared(B, G, squares, Z, S, m):
+    """ρ = ‖x − wA‖² of each row without its own dishes (m = 1)."""
     n_rows, k = Z.shape
-    used = k
-    counts = np.zeros(n_rows, np.int64)
-    weights = np.empty(16)
-    held = 0
-    bins = np.empty(EDGES.shape[0])
+    left = np.empty(n_rows)
     shared = np.empty(k)
     for n in range(n_rows):
-        own = np.empty(int((m[Z[n] == 1] == 1).sum()) + MOVES)  # room for every birth of a pass
-        has = 0
         for i in range(k):
-            shared[i] = 0.0
-            if Z[n, i]:
-                if m[i] == 1:
-                    own[has] = abs(S[n, i])
-                    has += 1
-                else:
-                    shared[i] = S[n, i]
+            shared[i] = S[n, i] if Z[n, i] and m[i] != 1 else 0.0
         rho = squares[n]
         for i in range(k):
             if shared[i] != 0.0:
                 rho -= 2.0 * shared[i] * B[n, i]
                 for j in range(k):
                     rho += shared[i] * shared[j] * G[i, j]
+        left[n] = max(rho, 0.0)
+    return left
+
+
+@njit(cache=True, nogil=True)
+def move_own_dishes(rng, rho, dimensions, Z, S, m, law, laplace):
+    """The number of own dishes of each row (N,), and their weights s, row after row.
+
+    ``rho`` is what shared dishes leave of each row, in as many ``dimensions`` as were observed.
+    """
+    n_rows, k = Z.shape
+    used = k
+    counts = np.zeros(n_rows, np.int64)
+    weights = np.empty(16)
+    held = 0
+    bins = np.empty(EDGES.shape[0])
+    for n in range(n_rows):
+        own = np.empty(int((m[Z[n] == 1] == 1).sum()) + MOVES)  # room for every birth of a pass
+        has = 0
+        for i in range(k):
+            if Z[n, i] and m[i] == 1:
+                own[has] = abs(S[n, i])
+                has += 1
         free = -1 if law.capacity < 0 else law.capacity - (used - has)
-        now = walk_own(rng, own, has, max(rho, 0.0), free, law, laplace, bins)
+        seen = Law(
+            law.log_odds, law.new_log_weight, law.capacity, law.sigma_x, law.sigma_a, dimensions[n]
+        )
+        now = walk_own(rng, own, has, rho[n], free, seen, laplace, bins)
         used += now - has
         counts[n] = now
         if held + now > weights.shape[0]:

@@ -6,6 +6,7 @@ An engine names the capabilities it needs; a likelihood declares those it has by
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -131,14 +132,20 @@ class GibbsUpdates(Conditional):
     def update_bits(self, rng: np.random.Generator, place: Place, bits: Any) -> Any:
         """One pass over all bits given the parameters; ``bits`` is a kernel BitPrior.
 
-        What it returns is handed to ``update_own``: products of the data worth making once.
+        Best given what was observed of each row alone (``place.mask``): what was drawn in its gaps
+        was drawn given its bits, and holds them where they are. What it returns is handed to
+        ``update_own``: products of the data worth making once.
         """
 
     @abstractmethod
     def update_own(
         self, rng: np.random.Generator, place: Place, tables: FeatureTables, work: Any
     ) -> None:
-        """Draw anew the dishes that only one row has, and their parameters."""
+        """Draw anew the dishes that only one row has, and their parameters.
+
+        Given the same entries as ``update_bits``. Missing entries are drawn after it, given these
+        parameters too.
+        """
 
     def update_matrix(
         self, rng: np.random.Generator, place: Place, bits: Any, tables: FeatureTables
@@ -156,7 +163,23 @@ class GibbsUpdates(Conditional):
 
     @abstractmethod
     def log_density(self, place: Place) -> float:
-        """log P(X, parameters | Z); of the observed entries, where others are NaN."""
+        """log P(X, parameters | Z); of the observed entries, where others are NaN.
+
+        Parameters that can be integrated out given the others are not among them.
+        """
+
+    def typical(self, place: Place, draws: Iterable[Parameters]) -> Parameters:
+        """Parameters that stand for draws of them given the place's Z: their means.
+
+        Not where flipping signs, or the like, leaves the likelihood alone: then means are of no
+        draw's like.
+        """
+        total: Parameters = {}
+        count = 0
+        for draw in draws:
+            total = {name: total.get(name, 0.0) + value for name, value in draw.items()}
+            count += 1
+        return {name: value / count for name, value in total.items()}
 
 
 class JudgesMatrix(FeatureLikelihood):
@@ -199,8 +222,8 @@ class Masked(FeatureLikelihood):
     ) -> Data:
         """The data with every missing entry drawn given Z and the parameters.
 
-        Alternating with steps given the completed data, this leaves the posterior given the
-        observed entries invariant (data augmentation).
+        Between steps on Z given the observed entries and steps on the parameters given the
+        completed data, this leaves the posterior given the observed entries invariant.
         """
         if data.mask is None:
             return data

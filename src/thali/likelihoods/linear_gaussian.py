@@ -37,6 +37,12 @@ from thali.likelihoods.gaussian_scales import (
     start_scales,
 )
 from thali.likelihoods.masked_columns import MaskedColumns
+from thali.likelihoods.observed_rows import (
+    dimensions,
+    observed_products,
+    observed_residual,
+    own_features,
+)
 from thali.settings import Settings
 from thali.structures import FeatureTables, as_binary_matrix
 from thali.variational.features import GaussianFeatures
@@ -171,26 +177,37 @@ class LinearGaussian(Settings, MaskedCollapsed, GibbsUpdates, GaussianRows, Expe
         return {"A": hyper["sigma_a"] * rng.standard_normal((k, data.d))}
 
     def update_bits(self, rng: np.random.Generator, place: Place, bits: Any) -> Any:
-        from thali.kernels.given_features import turn_bits
-
-        B, R, G = products(place.data.X, place.bits, place.parameters["A"])
-        turn_bits(rng, R, G, place.bits, bits, place.hyper["sigma_x"])
-        return B, R, G, bits.m
+        """Given A and what was observed of each row."""
+        return turn_bits_given_features(rng, place, bits), bits.m
 
     def update_own(
         self, rng: np.random.Generator, place: Place, tables: FeatureTables, work: Any
     ) -> None:
-        """Their A integrated out; ``update_parameters`` then draws A whole."""
-        from thali.kernels.collapsed_rows import Law as KernelLaw
-        from thali.kernels.given_features import count_own_dishes
+        """Their A integrated out, and then drawn given what was observed of the row.
 
-        data, hyper = place.data, place.hyper
+        Of complete data ``update_parameters`` draws A whole, and nothing looks at it before.
+        """
+        from thali.kernels.collapsed_rows import Law as KernelLaw
+        from thali.kernels.given_features import count_own_dishes, left_by_shared
+
+        data, hyper, mask, A = place.data, place.hyper, place.mask, place.parameters["A"]
         law = KernelLaw(*tables, hyper["sigma_x"], hyper["sigma_a"], float(data.d))
-        B, R, G, m = work
-        own = count_own_dishes(rng, B, R, G, data.squares, place.bits, m, law)
+        found, m = work
+        if mask is None:
+            B, R, G = found
+            rho, has = left_by_shared(B, R, G, data.squares, place.bits, m)
+        else:
+            has = place.bits[:, m == 1].sum(axis=1, dtype=np.int64)
+            left = observed_residual(place, place.bits * (m != 1), A)
+            rho = np.square(left).sum(axis=1)
+        own = count_own_dishes(rng, rho, has, dimensions(place), len(m), law)
         place.bits, shared = with_own_dishes(place.bits, m, own)
-        new = self.new_parameters(rng, data, int(own.sum()), hyper)["A"]
-        place.parameters = {"A": np.concatenate([place.parameters["A"][shared], new])}
+        if mask is None:
+            new = self.new_parameters(rng, data, int(own.sum()), hyper)["A"]
+        else:
+            rows = np.repeat(np.arange(data.n), own)
+            new = own_features(rng, left, mask, rows, np.ones(len(rows)), hyper)
+        place.parameters = {"A": np.concatenate([A[shared], new])}
 
     def update_parameters(self, rng: np.random.Generator, place: Place, hold: bool) -> float:
         """Scales given Z with A integrated out, then A given Z and the scales."""
@@ -265,6 +282,22 @@ def products(
     """B = XAᵀ, R = B − ZG and G = AAᵀ, all that the bits' kernel reads of X and A."""
     B, G = X @ A.T, A @ A.T
     return B, B - Z.astype(float) @ G, G
+
+
+def turn_bits_given_features(rng: np.random.Generator, place: Place, bits: Any) -> Any:
+    """One pass over the bits of X = ZA + E; of complete data, B, R and G for the own dishes."""
+    A, sigma_x = place.parameters["A"], place.hyper["sigma_x"]
+    if place.mask is None:
+        from thali.kernels.given_features import turn_bits
+
+        B, R, G = products(place.data.X, place.bits, A)
+        turn_bits(rng, R, G, place.bits, bits, sigma_x)
+        return B, R, G
+    from thali.kernels.observed_rows import turn_observed_bits
+
+    R, diagonals, G = observed_products(place, place.bits, A)
+    turn_observed_bits(rng, R, diagonals, G, A, place.mask, place.bits, bits, sigma_x)
+    return None
 
 
 def scales_then_features(

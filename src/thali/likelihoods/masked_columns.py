@@ -37,6 +37,30 @@ class MaskedColumns:
             np.ascontiguousarray(Z, np.uint8), real.T @ real, T, *self.patterns, r, noise
         )
 
+    def solve_amounts(self, W: np.ndarray, r: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """As ``solve``, A being its mean, where amounts W are in the place of the bits Z.
+
+        Real numbers do not cancel, so W_oᵀW_o is a sum over the observed rows: N·K² a pattern.
+        """
+        k, d = W.shape[1], self.X.shape[1]
+        A, log_dets, explained = np.zeros((k, d)), np.zeros(d), np.zeros(d)
+        if k == 0:
+            return A, log_dets, explained
+        of_column = self.patterns.of_column
+        first = np.unique(of_column, return_index=True)[1]
+        seen = self.mask[:, first].T.astype(float)
+        M = np.stack([seen @ (W[:, [i]] * W) for i in range(k)], axis=1) + r * np.eye(k)
+        L = np.linalg.cholesky(M)
+        inverse, half_log = np.linalg.inv(L), np.log(np.diagonal(L, axis1=1, axis2=2)).sum(axis=1)
+        T = W.T @ self.X
+        for p, back in enumerate(inverse):
+            mine = np.flatnonzero(of_column == p)
+            half = back @ T[:, mine]
+            A[:, mine] = back.T @ half
+            explained[mine] = np.square(half).sum(axis=0)
+        log_dets[:] = half_log[of_column]
+        return A, log_dets, explained
+
     def log_evidence(
         self,
         log_dets: np.ndarray,

@@ -25,7 +25,12 @@ from thali.likelihoods.gaussian_scales import (
     scale_given_squares,
     start_scales,
 )
-from thali.likelihoods.linear_gaussian import log_normal, normal_entries, products, residual
+from thali.likelihoods.linear_gaussian import (
+    log_normal,
+    normal_entries,
+    residual,
+    turn_bits_given_features,
+)
 from thali.settings import Settings
 from thali.structures import FeatureTables
 from thali.variational.features import NonnegativeFeatures
@@ -98,22 +103,25 @@ class NonnegativeLinearGaussian(Settings, GibbsUpdates, JudgesMatrix, Masked, Ex
         return {"A": hyper["sigma_a"] * np.abs(rng.standard_normal((k, data.d)))}
 
     def update_bits(self, rng: np.random.Generator, place: Place, bits: Any) -> Any:
-        from thali.kernels.given_features import turn_bits
-
-        _, R, G = products(place.data.X, place.bits, place.parameters["A"])
-        turn_bits(rng, R, G, place.bits, bits, place.hyper["sigma_x"])
+        """Given A and what was observed of each row."""
+        turn_bits_given_features(rng, place, bits)
         return bits.m
 
     def update_own(
         self, rng: np.random.Generator, place: Place, tables: FeatureTables, work: Any
     ) -> None:
-        """Births and deaths, a few tries a row."""
+        """Births and deaths given what was observed of each row, a few tries a row."""
         from thali.kernels.nonnegative_features import OwnLaw, own_dishes
+        from thali.kernels.observed_rows import own_observed_dishes
 
         A, Z, hyper = place.parameters["A"], place.bits, place.hyper
         law = OwnLaw(tables.new_log_weight, tables.capacity, hyper["sigma_x"], hyper["sigma_a"])
         E = place.data.X - Z.astype(float) @ A
-        stays, rows, born = own_dishes(rng, E, Z, work, A, law, TRIES)
+        if place.mask is None:
+            stays, rows, born = own_dishes(rng, E, Z, work, A, law, TRIES)
+        else:
+            found = own_observed_dishes(rng, E, place.mask, Z, work, A, law, TRIES)
+            stays, rows, born = found
         new = np.zeros((len(Z), len(rows)), np.uint8)
         new[rows, np.arange(len(rows))] = 1
         place.bits = np.ascontiguousarray(np.concatenate([Z[:, stays], new], axis=1))

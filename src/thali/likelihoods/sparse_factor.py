@@ -8,11 +8,13 @@ linear-Gaussian likelihood has in closed form given Z is so given W: A | X, W is
 
     log P(X, S | Z) = log P(X | W) + Σ_{z_nk = 1} log p(s_nk),   A integrated out,
 
-which is the log density that chains report. S is kept, with zeros where Z is zero.
+which is the log density that is reported, of draws and of the point estimate, and of X_obs where
+entries are missing. S is kept, with zeros where Z is zero.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -30,6 +32,13 @@ from thali.likelihoods.linear_gaussian import (
     residual,
     scales_then_features,
     with_own_dishes,
+)
+from thali.likelihoods.masked_columns import MaskedColumns
+from thali.likelihoods.observed_rows import (
+    dimensions,
+    observed_products,
+    observed_residual,
+    own_features,
 )
 from thali.missing import patterns
 from thali.settings import Settings
@@ -149,9 +158,27 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
         return float(-0.5 * np.square(s).sum() - 0.5 * s.size * np.log(2.0 * np.pi))
 
     def log_density(self, place: Place) -> float:
-        A, S, hyper = place.parameters["A"], place.parameters["S"], place.hyper
-        given = log_normal(residual(place.data.X, place.bits * S, A), hyper["sigma_x"])
-        return given + log_normal(A, hyper["sigma_a"]) + self.log_slab(S[place.bits != 0])
+        """log P(X_obs, S | Z), A integrated out: the A of the place is not looked at."""
+        bits, hyper = place.bits != 0, place.hyper
+        S = place.parameters["S"]
+        _, evidence = features_given_amounts(place.data, bits * S, hyper)
+        return evidence + self.log_slab(S[bits])
+
+    def typical(self, place: Place, draws: Iterable[Parameters]) -> Parameters:
+        """Mean amounts over the draws, and E[A | X_obs, W] at these.
+
+        (s_k, a_k) and (−s_k, −a_k) are the same, so that a column is turned to the side of the
+        first draw's before it is averaged. Its scale, which s_k and a_k trade, need not be: A is
+        not averaged but fitted to the mean amounts.
+        """
+        first, total, count = None, np.zeros(place.bits.shape), 0
+        for draw in draws:
+            S = draw["S"]
+            first = S if first is None else first
+            total += S * np.where((S * first).sum(axis=0) < 0.0, -1.0, 1.0)
+            count += 1
+        S = total / count
+        return {"A": features_given_amounts(place.data, S, place.hyper)[0], "S": S}
 
     # Gibbs updates
 
@@ -166,58 +193,51 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
         return {"A": A, "S": self.sample_weights(rng, (data.n, k))}
 
     def update_bits(self, rng: np.random.Generator, place: Place, bits: Any) -> Any:
-        """(z, s) of every entry: z with s integrated out, then s given z."""
+        """(z, s) of every entry given A and what was observed: z with s integrated out, then s."""
+        from thali.kernels.observed_rows import turn_observed_entries
         from thali.kernels.sparse_factor import turn_entries
 
-        S = place.parameters["S"]
+        S, A, sigma_x = place.parameters["S"], place.parameters["A"], place.hyper["sigma_x"]
         S *= place.bits
-        B, R, G = products(place.data.X, S, place.parameters["A"])
-        turn_entries(rng, R, G, place.bits, S, bits, place.hyper["sigma_x"], self._laplace)
-        return B, G, bits.m
+        if place.mask is None:
+            B, R, G = products(place.data.X, S, A)
+            turn_entries(rng, R, G, place.bits, S, bits, sigma_x, self._laplace)
+            return (B, G), bits.m
+        R, diagonals, G = observed_products(place, S, A)
+        turn_observed_entries(
+            rng, R, diagonals, G, A, place.mask, place.bits, S, bits, sigma_x, self._laplace
+        )
+        return None, bits.m
 
     def update_own(
         self, rng: np.random.Generator, place: Place, tables: FeatureTables, work: Any
     ) -> None:
         """Births and deaths with the own dishes' A integrated out; then their A, exactly."""
         from thali.kernels.collapsed_rows import Law as KernelLaw
-        from thali.kernels.sparse_factor import move_own_dishes
+        from thali.kernels.sparse_factor import left_by_shared, move_own_dishes
 
-        data, hyper = place.data, place.hyper
+        data, hyper, mask, Z = place.data, place.hyper, place.mask, place.bits
         law = KernelLaw(*tables, hyper["sigma_x"], hyper["sigma_a"], float(data.d))
         S, A = place.parameters["S"], place.parameters["A"]
-        B, G, m = work
-        counts, s = move_own_dishes(rng, B, G, data.squares, place.bits, S, m, law, self._laplace)
-        place.bits, shared = with_own_dishes(place.bits, m, counts)
+        found, m = work
+        shared = m > 1
+        if mask is None:
+            left = data.X - S[:, shared] @ A[shared]
+            B, G = found
+            rho = left_by_shared(B, G, data.squares, Z, S, m)
+        else:
+            left = observed_residual(place, S[:, shared], A[shared])
+            rho = np.square(left).sum(axis=1)
+        counts, s = move_own_dishes(rng, rho, dimensions(place), Z, S, m, law, self._laplace)
+        place.bits, _ = with_own_dishes(Z, m, counts)
         rows = np.repeat(np.arange(data.n), counts)
         new = np.zeros((data.n, len(s)))
         new[rows, np.arange(len(s))] = s
-        S, A = S[:, shared], A[shared]
-        own = self._own_features(rng, data.X - S @ A, rows, s, hyper)
+        own = own_features(rng, left, mask, rows, s, hyper)
         place.parameters = {
-            "A": np.concatenate([A, own]),
-            "S": np.concatenate([S, new], axis=1),
+            "A": np.concatenate([A[shared], own]),
+            "S": np.concatenate([S[:, shared], new], axis=1),
         }
-
-    def _own_features(
-        self,
-        rng: np.random.Generator,
-        residual: np.ndarray,
-        rows: np.ndarray,
-        s: np.ndarray,
-        hyper: dict[str, float],
-    ) -> np.ndarray:
-        """A draw of own dishes' a given s and the residual e: from the prior, then put right.
-
-        a ← a + σ_a² s (e − Σ s a − ε) / (σ_x² + σ_a² V), with ε ~ N(0, σ_x²) and V = Σ s².
-        """
-        sigma_x, sigma_a = hyper["sigma_x"], hyper["sigma_a"]
-        A = sigma_a * rng.standard_normal((len(s), residual.shape[1]))
-        which, at = np.unique(rows, return_inverse=True)  # the rows that have own dishes
-        left = residual[which] - sigma_x * rng.standard_normal((len(which), residual.shape[1]))
-        np.subtract.at(left, at, s[:, None] * A)
-        variance = np.full(len(which), sigma_x**2)
-        np.add.at(variance, at, sigma_a**2 * s**2)
-        return A + (sigma_a**2 * s / variance[at])[:, None] * left[at]
 
     def update_parameters(self, rng: np.random.Generator, place: Place, hold: bool) -> float:
         """S given A; the scale between S and A; scales with A integrated out; A given S."""
@@ -252,3 +272,13 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
 
             factors[k] = slice_step(rng, 1.0, target, 1.0 / np.sqrt(m[k] + d))
         return factors
+
+
+def features_given_amounts(
+    data: Data, W: np.ndarray, hyper: dict[str, float]
+) -> tuple[np.ndarray, float]:
+    """E[A | X_obs, W] and log P(X_obs | W), A integrated out."""
+    sigma_x, sigma_a = hyper["sigma_x"], hyper["sigma_a"]
+    columns = MaskedColumns(data.X, data.patterns)
+    A, log_dets, explained = columns.solve_amounts(W, (sigma_x / sigma_a) ** 2)
+    return A, columns.log_evidence(log_dets, explained, W.shape[1], sigma_x, sigma_a)

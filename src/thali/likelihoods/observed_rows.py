@@ -1,0 +1,65 @@
+r"""Rows of X = W A + E of which some entries are missing and integrated out: products and draws.
+
+What a row's bits and own dishes are drawn from, given A and its observed entries alone
+(``kernels/observed_rows.py``); W is Z, or the amounts Z ⊙ S.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from thali.likelihoods.base import Place
+
+NO_DIMENSION = 1e-300  # D_o of a row of which nothing was observed; a divisor, so not quite 0
+
+
+def dimensions(place: Place) -> np.ndarray:
+    """How many entries of each row were observed, (N,)."""
+    if place.mask is None:
+        return np.full(place.data.n, float(place.data.d))
+    return np.maximum(place.mask.sum(axis=1, dtype=float), NO_DIMENSION)
+
+
+def observed_residual(place: Place, W: np.ndarray, A: np.ndarray) -> np.ndarray:
+    """X − WA where X was observed, 0 elsewhere."""
+    assert place.mask is not None
+    return np.where(place.mask, place.data.X - W.astype(float) @ A, 0.0)
+
+
+def observed_products(
+    place: Place, W: np.ndarray, A: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """R_n = (x_o − w A_o)A_oᵀ, the diagonals of A_o A_oᵀ (both N × K), and G = AAᵀ of all columns.
+
+    >>> from thali.data import Data
+    >>> place = Place(Data([[3.0, 9.0]]), np.ones((1, 1)), {}, {}, np.array([[True, False]]))
+    >>> [found.tolist() for found in observed_products(place, place.bits, np.array([[2.0, 5.0]]))]
+    [[[2.0]], [[4.0]], [[29.0]]]
+    """
+    R, seen = observed_residual(place, W, A) @ A.T, np.asarray(place.mask, float)
+    return R, seen @ np.square(A).T, A @ A.T
+
+
+def own_features(
+    rng: np.random.Generator,
+    left: np.ndarray,
+    mask: np.ndarray | None,
+    rows: np.ndarray,
+    s: np.ndarray,
+    hyper: dict[str, float],
+) -> np.ndarray:
+    """A draw of own dishes' a given their rows, amounts s and what shared dishes leave of X.
+
+    From the prior, and put right where the row was observed:
+    a ← a + σ_a² s (e − Σ s a − ε) / (σ_x² + σ_a² V), with ε ~ N(0, σ_x²) and V = Σ s².
+    """
+    sigma_x, sigma_a = hyper["sigma_x"], hyper["sigma_a"]
+    A = sigma_a * rng.standard_normal((len(s), left.shape[1]))
+    which, at = np.unique(rows, return_inverse=True)  # the rows that have own dishes
+    e = left[which] - sigma_x * rng.standard_normal((len(which), left.shape[1]))
+    np.subtract.at(e, at, s[:, None] * A)
+    if mask is not None:
+        e[~mask[which]] = 0.0
+    variance = np.full(len(which), sigma_x**2)
+    np.add.at(variance, at, sigma_a**2 * s**2)
+    return A + (sigma_a**2 * s / variance[at])[:, None] * e[at]
