@@ -67,6 +67,7 @@ bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/mixing.py
 	$(BIN)/python benchmarks/noisy_or.py
 	$(BIN)/python benchmarks/uncollapsed_gibbs.py
+	$(BIN)/python benchmarks/variational.py
 
 docs: $(VENV)/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

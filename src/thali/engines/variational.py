@@ -222,7 +222,8 @@ class Variational(Settings, Engine):
     def population(
         self, rng: np.random.Generator, model: Model, data: Data, state: State
     ) -> Population:
-        """Draws of the law, with equal weights."""
+        """Draws of the law, with equal weights; amounts, of whose law the moments are kept, as
+        normal numbers with these moments."""
         n, k = state.rows.nu.shape
         count = int(np.clip(DRAWN / (k * (n + data.d)), 1, DRAWS))
         Z, parameters, scalars = [], [], []

@@ -35,6 +35,7 @@ class Observed(NamedTuple):
 
 
 BLOCK = 2048  # rows
+MASKED_BLOCK = 256  # where entries are missing: blocks without gaps cost no more than elsewhere
 GAPS = 4e6  # numbers in the table of a block's own matrices, where entries are missing
 PASSES = 4  # over a row's features, at most
 SETTLED = 1e-3  # the largest change in a pass after which a row is left
@@ -107,7 +108,7 @@ def local_step(
     if data.mask is not None:
         k, d = law.phi.shape
         outer = np.ascontiguousarray(law.grams().reshape(d, k * k))
-        size = int(np.clip(GAPS / max(k * k, 1), 1, BLOCK))
+        size = int(np.clip(GAPS / max(k * k, 1), 1, MASKED_BLOCK))
 
     def work(block: slice) -> Statistics:
         return _block(data, rows, law.phi, Q, outer, odds, sigma_x, passes, block)
@@ -135,7 +136,7 @@ def _block(
 
     x, mask, squares = data.part(block)
     nu = rows.nu[block]
-    gone = None if mask is None else (~mask).astype(x.dtype)
+    gone = None if mask is None or mask.all() else (~mask).astype(x.dtype)
     B = (x @ phi.T.astype(x.dtype, copy=False)).astype(float, copy=False)
     if gone is None:
         R = B - rows.weights(block) @ Q[0]
