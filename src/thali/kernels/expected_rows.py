@@ -20,6 +20,7 @@ from numba import njit
 from thali.kernels.truncated_normal import log_lifted_ndtr, mean, variance
 
 STILL = 1e-11  # a change of ν or E[w] below this is not made
+FLAT = 1e-12  # the least curvature: a row that shows nothing has none, or a rounding below zero
 LOG_HALF_ROOT = 0.5 * math.log(0.5 * math.pi)
 
 
@@ -78,6 +79,7 @@ def gaussian_amount(a, b):
 @njit(cache=True, nogil=True)
 def laplace_amount(a, b):
     """The same of ½e^{−|s|} exp(bs − ½as²): one truncated Gaussian on each side of zero."""
+    a = max(a, FLAT)
     root = math.sqrt(a)
     right = log_lifted_ndtr((b - 1.0) / root)
     left = log_lifted_ndtr((-b - 1.0) / root)
