@@ -225,7 +225,7 @@ class Variational(Settings, Engine):
         """Draws of the law, with equal weights; amounts, of whose law the moments are kept, as
         normal numbers with these moments."""
         n, k = state.rows.nu.shape
-        count = int(np.clip(DRAWN / (k * (n + data.d)), 1, DRAWS))
+        count = int(np.clip(DRAWN / (max(k, 1) * (n + data.d)), 1, DRAWS))
         Z, parameters, scalars = [], [], []
         for _ in range(count):
             bits = rng.random((n, k)) < state.rows.nu
