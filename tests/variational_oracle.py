@@ -210,7 +210,7 @@ def gain_of_sticks(law: Law) -> float:
 
 def gain_of_features(law: Law) -> float:
     """E[log p(A)] + H[q(A)]."""
-    mean, outer = moments(law)
+    outer = moments(law)[1]
     squares = np.einsum("dkk->kd", outer)
     log_prior = -0.5 * np.log(2.0 * np.pi * law.sigma_a**2) - 0.5 * squares / law.sigma_a**2
     if law.mu is not None:

@@ -11,9 +11,9 @@ import thali
 from thali.data import Data
 from thali.engines.variational import laws_of, observe
 from thali.model import Model
-from thali.variational.bound import lower_bound
 from thali.variational.features import GaussianFeatures, NonnegativeFeatures
 from thali.variational.rows import Rows, local_step
+from thali.variational.state import State
 
 LIKELIHOODS = {
     "gaussian": (thali.LinearGaussian, {}),
@@ -27,53 +27,45 @@ SIGMA_A = ("gamma", 3.0, 2.0)
 
 
 @dataclass
-class Problem:
-    """The laws of rows, features and frequencies, anywhere: no update has been made."""
+class Problem(State):
+    """A state of the library, anywhere: no update has been made. And what the oracle needs."""
 
-    model: Model
-    data: object
-    X: np.ndarray
-    rows: Rows
-    features: object
-    frequencies: object
-    hyper: dict[str, float]
+    model: Model | None = None
+    X: np.ndarray | None = None
     taylor: bool = False
-
-    @property
-    def laws(self):
-        return laws_of(self.model)
 
     def fixed(self):
         """The same with hyperparameters that stay where they are."""
-        return replace(self, model=self.model.at(self.hyper))
+        return replace(self, model=self.model.at(self.hyper), laws={})
 
     def statistics(self):
         """Of the rows as they are."""
-        k = len(self.features.phi)
         return local_step(
-            self.data, self.rows, self.features, np.zeros(k), self.hyper["sigma_x"], passes=0
+            self.data, self.rows, self.features, np.zeros(self.k), self.hyper["sigma_x"], passes=0
         )
 
     def by_library(self):
-        return lower_bound(
-            self.statistics(), self.features, self.frequencies, self.hyper, self.laws
-        )
+        return self.value(self.statistics())
 
     def law(self):
-        """As the oracle has it."""
-        nonnegative = isinstance(self.features, NonnegativeFeatures)
-        d = self.X.shape[1]
-        if nonnegative:
-            parts = {"mu": self.features.mu, "s": self.features.s}
+        """As the oracle has it: features that are not in use have ν = 0 and the prior's law."""
+        d, more = self.X.shape[1], self.room
+        sigma_a, after = self.hyper["sigma_a"], [(0, 0), (0, more)]
+        if isinstance(self.features, NonnegativeFeatures):
+            of_s = np.pad(self.features.s, after[::-1], constant_values=sigma_a)
+            parts = {"mu": np.pad(self.features.mu, after[::-1]), "s": of_s}
         else:
-            V = self.features.V
-            parts = {"phi": self.features.phi, "V": V if V.ndim == 3 else np.array([V] * d)}
+            V = np.zeros((d, self.frequencies.k, self.frequencies.k))
+            V[:] = sigma_a**2 * np.eye(self.frequencies.k)
+            V[:, : self.k, : self.k] = self.features.V
+            parts = {"phi": np.pad(self.features.phi, after[::-1]), "V": V}
         if self.rows.slab is not None:
             names = ("first", "second", "divergence")
-            parts |= dict(zip(names, self.rows.amounts, strict=True))
+            held = (np.pad(each, after) for each in self.rows.amounts)
+            parts |= dict(zip(names, held, strict=True))
         return oracle.Law(
             self.X,
-            self.rows.nu,
+            np.pad(self.rows.nu, after),
             self.frequencies.tau,
             **self.hyper,
             **parts,
@@ -95,12 +87,22 @@ class Problem:
 
 
 def problem(
-    rng, likelihood, prior, bound="multinomial", joint=True, gaps=False, n=4, d=3, k=3, X=None
+    rng,
+    likelihood,
+    prior,
+    bound="multinomial",
+    joint=True,
+    gaps=False,
+    n=4,
+    d=3,
+    k=3,
+    room=0,
+    X=None,
 ):
     """A q drawn at random, everything far from its best."""
     kind, settings = LIKELIHOODS[likelihood]
     priors = {"ibp": thali.IBP, "beta_bernoulli": thali.BetaBernoulli}
-    own = {"n_features": k} if prior == "beta_bernoulli" else {}
+    own = {"n_features": k + room} if prior == "beta_bernoulli" else {}
     of_alpha, of_x, of_a = (law[1:] for law in (ALPHA, SIGMA_X, SIGMA_A))
     model = Model(
         priors[prior](alpha=thali.Gamma(*of_alpha), **own),
@@ -122,16 +124,17 @@ def problem(
     if rows.slab is not None:
         a, b = rng.gamma(2.0, 2.0, size=nu.shape), rng.normal(0.0, 3.0, size=nu.shape)
         rows = Rows(nu, rows.slab, oracle.amounts(a, b, rows.slab))
-    frequencies = model.prior.frequencies(k, hyper["alpha"], bound)
-    tau = rng.gamma(2.0, 1.0, size=(k, 2)) + 0.3
+    frequencies = model.prior.frequencies(k + room, hyper["alpha"], bound)
+    tau = rng.gamma(2.0, 1.0, size=(k + room, 2)) + 0.3
     found = Problem(
-        model,
         observe(Data.validate(X), "float64"),
-        X,
         rows,
         random_features(rng, likelihood, d, k, joint, gaps),
         type(frequencies)(tau),
         hyper,
+        laws_of(model),
+        model=model,
+        X=X,
         taylor=bound == "taylor" and prior == "ibp",
     )
     assert found.features.phi.shape == (k, d)

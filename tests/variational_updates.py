@@ -15,8 +15,7 @@ import variational_oracle as oracle
 from statistical.mutants import mutate
 from variational_problems import LIKELIHOODS, problem
 
-from thali.engines import variational as engine
-from thali.variational import bound, features, rows
+from thali.variational import bound, features, moves, rows, state
 from thali.variational.features import NonnegativeFeatures
 from thali.variational.sticks import Sticks, TaylorSticks
 
@@ -34,6 +33,10 @@ class Watch:
         self.note(name, (now - (self.value if before is None else before)) / abs(now))
         self.value = now
 
+    def told(self, name):
+        """That the state knows its own bound."""
+        self.note(f"bound after {name}", -abs(self.given.bound / self.value - 1.0))
+
     def note(self, name, gain):
         self.falls[name] = max(self.falls.get(name, -np.inf), -float(gain))
 
@@ -50,32 +53,33 @@ def every_update(given):
     watch.after("features")
     sticks(given, watch)
     hyperparameters(given, watch)
-    found = given.statistics()
-    before = given.by_oracle()
-    if given.frequencies.ordered:
-        given.frequencies = given.frequencies.updated(found.counts, found.n, given.hyper["alpha"])
-        watch.after("frequencies", before)
-        engine.reorder(given, found)
-        watch.after("order")
+    given.frequencies = given.frequencies.updated(
+        given.statistics().counts, len(given.X), given.hyper["alpha"]
+    )
+    watch.after("frequencies")
+    state.in_order(given, given.statistics())
+    watch.after("order")
     return watch.falls
 
 
 def whole_iterations(given, count):
-    """Local and global steps in turn, as the engine has them."""
-    watch = Watch(given)
-    for i in range(count):
-        found = local_step(given)
-        if given.frequencies.ordered and i % 2 == 0:
-            found = engine.reorder(given, found)
-        engine.update_globals(given.model, given, found, hold=i == 0)
+    """Local and global steps in turn, and changes of whole features, as the engine has them."""
+    watch, rng = Watch(given), np.random.default_rng(0)
+    for _ in range(count):
+        state.iterate(given, 1)
         watch.after("iteration")
+        watch.told("iteration")
+    for move in (moves.drop_features, moves.join_features, moves.bear_feature):
+        last = {"join_features": (1,), "bear_feature": (rng, 1)}.get(move.__name__, ())
+        move(given, *last)
+        watch.after(move.__name__)
+        watch.told(move.__name__)
     return watch.falls
 
 
 def local_step(given):
-    return rows.local_step(
-        given.data, given.rows, given.features, given.frequencies.log_odds(), given.hyper["sigma_x"]
-    )
+    odds = given.frequencies.log_odds()[: given.k]
+    return rows.local_step(given.data, given.rows, given.features, odds, given.hyper["sigma_x"])
 
 
 def each_bit(given, watch):
@@ -84,11 +88,13 @@ def each_bit(given, watch):
 
     law = given.law()
     seen = (~np.isnan(given.X)).astype(float)
-    mean, outer = oracle.moments(law)
+    k = given.k
+    mean, outer = (each[..., :k, :] for each in oracle.moments(law))
+    outer = outer[:, :, :k]
     Q = np.einsum("nd,dkl->nkl", seen, outer)
     B = np.nan_to_num(given.X) @ mean.T
     odds, precision = given.frequencies.log_odds(), 1.0 / given.hyper["sigma_x"] ** 2
-    for i in range(law.nu.shape[1]):
+    for i in range(k):
         before = oracle.of_rows(given.law())
         R = B - np.einsum("nk,nkl->nl", given.rows.weights(), Q)
         one = slice(i, i + 1)
@@ -149,7 +155,8 @@ def sticks(given, watch):
         for _ in range(3):
             law = given.law()
             shares = oracle.best_shares(law.tau)
-            tau = given.frequencies.closed_form(found.counts, found.n, alpha)
+            counts = given.frequencies.padded(found.counts)
+            tau = given.frequencies.closed_form(counts, found.n, alpha)
             before = oracle.bound(law.but(shares=shares))
             fixed = oracle.bound(law.but(tau=tau, shares=shares))
             watch.note("τ given q_k", (fixed - before) / abs(before))
@@ -174,7 +181,7 @@ def hyperparameters(given, watch):
 
 
 def random_problems(rng, count):
-    """Of all kinds in turn, with sizes at random."""
+    """Of all kinds, in an order that mixes them, with sizes at random."""
     kinds = [
         (likelihood, *prior, joint, gaps)
         for gaps in (False, True)
@@ -184,7 +191,7 @@ def random_problems(rng, count):
     ]
     for i in range(count):
         n, d, k = (int(rng.integers(1, most + 1)) for most in (12, 6, 5))
-        yield problem(rng, *kinds[i % len(kinds)], n, d, k)
+        yield problem(rng, *kinds[29 * i % len(kinds)], n, d, k, room=int(rng.integers(0, 3)))
 
 
 # ---- broken copies ------------------------------------------------------------------------------

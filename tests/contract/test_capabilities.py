@@ -15,7 +15,10 @@ from thali.model import Model
 from thali.priors.base import FeaturePrior
 from thali.settings import Settings
 
-SMALL = {"particle_filter": {"particles": 30, "passes": 2}}  # settings of a short run
+SMALL = {  # settings of a short run
+    "particle_filter": {"particles": 30, "passes": 2},
+    "variational": {"truncation": 4, "max_iterations": 20},
+}
 GRID = list(itertools.product(ENGINES, PRIORS, LIKELIHOODS))
 
 
@@ -35,6 +38,9 @@ def test_every_allowed_combination_runs_and_reports_its_log_joint(engine, prior,
         ENGINES[engine](**SMALL.get(engine, {"sweeps": 6, "chains": 2})),
         random_state=0,
     ).fit(X)
+    if fitted.kind_ == "variational":
+        check_law(fitted)
+        return
     best = fitted.best_
     fixed = Model(fitted.prior_, fitted.likelihood_).at(best.hyper)
     if isinstance(fixed.likelihood, Collapsed):
@@ -45,6 +51,20 @@ def test_every_allowed_combination_runs_and_reports_its_log_joint(engine, prior,
         density = fixed.likelihood.log_density(place)
         assert np.isclose(density + fixed.prior.log_prob(best.Z), best.log_joint, rtol=1e-10)
     assert best.A.shape == (best.Z.shape[1], X.shape[1])
+
+
+def check_law(fitted):
+    """A variational result has no best draw, and the log joint of its answer."""
+    assert fitted.nu_.shape == fitted.Z_.shape == (12, fitted.n_features_)
+    assert np.isfinite([fitted.elbo_, fitted.log_joint_]).all()
+    parameters = {"A": fitted.components_, **{"S": getattr(fitted, "amounts_", None)}}
+    fixed = Model(fitted.prior_, fitted.likelihood_).at(fitted._hyper)
+    if isinstance(fixed.likelihood, Collapsed):
+        assert np.isclose(fixed.log_joint(fitted.X_, fitted.Z_), fitted.log_joint_, rtol=1e-10)
+    else:
+        place = Place(Data(fitted.X_), fitted.Z_.astype(np.uint8), parameters, fitted._hyper)
+        density = fixed.likelihood.log_density(place)
+        assert np.isclose(density + fixed.prior.log_prob(fitted.Z_), fitted.log_joint_, rtol=1e-10)
 
 
 @dataclass(frozen=True)

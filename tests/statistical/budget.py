@@ -41,6 +41,7 @@ TESTS = {  # family -> how many tests judge p-values in it; each family asserts 
     "sparse_moves": 6,
     "sparse_draws": 2,
     "observed_rows": 13,
+    "truncation": 2,
 }
 SHARE = BUDGET / SAFETY / sum(TESTS.values())
 

@@ -1,4 +1,4 @@
-"""Every engine × likelihood × prior that the declarations allow, up the ladder.
+"""Every engine of draws × likelihood × prior that the declarations allow, up the ladder.
 
     enumeration  P(K|X), E[ZZ'|X], E[α|X] and means of the parameters, on tiny data
     flat         data that say nothing give back the prior
@@ -7,9 +7,10 @@
     agreement    with CollapsedGibbs where it runs the same model
     mutant       one broken variant an engine, which enumeration must catch
 
-The grid is made from ``thali.choices`` and the capabilities that its parts declare: a new engine,
-prior or likelihood is on it at once, and fails here until ``WAYS``, ``JOINT`` or ``stories`` tell
-how to test it. Every statistic of the enumeration is a mean given K ≤ cap, as in
+The grid is made from ``thali.choices`` and the capabilities that its parts declare: a new engine
+whose draws, weighted or not, follow the posterior, a new prior or likelihood is on it at once, and
+fails here until ``WAYS``, ``JOINT`` or ``stories`` tell how to test it. A variational law is no
+posterior; its tests are ``unit/test_variational_*.py``. Every statistic of the enumeration is a mean given K ≤ cap, as in
 ``test_enumeration``.
 """
 
@@ -79,9 +80,10 @@ def allowed(engine, likelihood, prior):
     return not missing_capabilities(ENGINES[engine], Model(PRIORS[prior](), likelihood))
 
 
+SAMPLERS = [name for name, engine in ENGINES.items() if engine.kind in ("draws", "weighted")]
 CELLS = [
     (engine, way, likelihood, variant, prior)
-    for engine, likelihood, prior in itertools.product(ENGINES, LIKELIHOODS, PRIORS)
+    for engine, likelihood, prior in itertools.product(SAMPLERS, LIKELIHOODS, PRIORS)
     if allowed(engine, LIKELIHOODS[likelihood](), prior)
     for way in WAYS[engine]
     for variant in STORIES[likelihood]
@@ -444,7 +446,7 @@ def install(patch, module, changes, folder):
         patch.setattr(thali.kernels, user.rsplit(".", 1)[1], copy, raising=False)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", SAMPLERS)
 def test_a_mutant_of_each_engine_is_caught(engine, tmp_path, monkeypatch, seed):
     module, changes, way, size = MUTANTS[engine]
     install(monkeypatch, module, changes, tmp_path)
@@ -474,6 +476,7 @@ def test_gaps_filled_with_means_are_caught(monkeypatch, seed):
 def test_the_grid_is_as_large_as_the_declarations():
     likelihoods = {cell[2] for cell in CELLS}
     assert likelihoods == set(LIKELIHOODS)
-    assert {cell[0] for cell in CELLS} == set(ENGINES)
+    assert {cell[0] for cell in CELLS} == set(SAMPLERS)
+    assert {engine.kind for engine in ENGINES.values()} == {"draws", "weighted", "variational"}
     assert {cell[4] for cell in CELLS} == set(PRIORS)
     assert TESTS["ladder"] == 6 * len(CELLS) + 2 * len(WITH_GAPS) + len(SHARED)

@@ -29,7 +29,7 @@ CASES = [
 def test_the_bound_is_what_the_oracle_says(likelihood, prior, joint, gaps, rng):
     for _ in range(3):
         n, d, k = (int(rng.integers(1, most + 1)) for most in (4, 3, 3))
-        given = problem(rng, likelihood, *prior, joint, gaps, n, d, k)
+        given = problem(rng, likelihood, *prior, joint, gaps, n, d, k, room=int(rng.integers(0, 2)))
         assert given.by_library() == pytest.approx(given.by_oracle(), rel=1e-8)
 
 

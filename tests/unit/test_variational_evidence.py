@@ -1,4 +1,4 @@
-"""The bound never exceeds the evidence, enumerated on tiny data, and reaches it where q is exact."""
+"""The bound never exceeds the evidence, enumerated on tiny data, and reaches it where q can."""
 
 from __future__ import annotations
 

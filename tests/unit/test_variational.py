@@ -1,0 +1,280 @@
+"""The variational engine from outside: results, refusals, files, stops, and edges."""
+
+from __future__ import annotations
+
+import signal
+
+import numpy as np
+import pytest
+
+import thali
+from thali import run as run_module
+
+QUICK = thali.Variational(truncation=6, restarts=2, max_iterations=40)
+
+
+@pytest.fixture(scope="module")
+def X():
+    return thali.datasets.images(n=40, random_state=0).X
+
+
+@pytest.fixture(scope="module")
+def fitted(X):
+    return thali.LatentFeatures(engine=QUICK, random_state=3).fit(X)
+
+
+def fit(X, prior="ibp", likelihood="linear_gaussian", seed=0, **settings):
+    settings = {"truncation": 4, "restarts": 1, "max_iterations": 30, **settings}
+    engine = thali.Variational(**settings)
+    return thali.LatentFeatures(prior, likelihood, engine, random_state=seed).fit(X)
+
+
+def check(model, X):
+    assert np.isfinite(model.elbo_)
+    assert model.nu_.shape == model.Z_.shape == (len(X), model.n_features_)
+    assert np.isfinite(model.nu_).all()
+    assert np.isfinite(model.components_).all()
+    rises(model.history_["elbo"])
+
+
+def rises(elbo):
+    """From one iteration to the next, but for rounding."""
+    assert (np.diff(elbo, axis=1) >= -1e-9 * np.abs(elbo[:, 1:])).all()
+
+
+# ---- results ------------------------------------------------------------------------------------
+def test_the_result_is_a_law_with_its_bound(fitted, X):
+    check(fitted, X)
+    assert fitted.kind_ == "variational"
+    assert fitted.elbo_ == fitted.history_["elbo"][:, -1].max()
+    assert fitted.bounds_["joint"] == fitted.elbo_
+    assert fitted.bounds_["factorised"] < fitted.bounds_["joint"]
+    assert np.array_equal(fitted.Z_, fitted.nu_ > 0.5)
+    assert fitted.law_["tau"].shape == (6, 2)
+    assert sum(draw.weight for draw in fitted.draws()) == pytest.approx(1.0)
+
+
+def test_draws_have_the_moments_of_the_law(fitted):
+    """E[Z] = ν and E[A] = φ of features that all draws have."""
+    draws = [draw for draw in fitted.draws() if draw.Z.shape[1] == fitted.law_["nu"].shape[1]]
+    assert len(draws) > 50
+    nu, phi = fitted.law_["nu"], fitted.law_["phi"]
+    spread = np.sqrt(np.diagonal(fitted.law_["V"]))[:, None]
+    assert np.abs(np.mean([draw.Z for draw in draws], axis=0) - nu).max() < 0.35
+    A = np.mean([draw.A for draw in draws], axis=0)
+    assert (np.abs(A - phi) < 6.0 * spread / np.sqrt(len(draws))).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("posterior_", "variational, not draws of a chain; it has no ArviZ posterior"),
+        ("diagnostics_", "no R-hat and no effective sample size; elbo_ and history_ tell"),
+        ("best_", "no best draw. Its answer is Z_, with probabilities nu_"),
+    ],
+)
+def test_what_only_draws_have_is_refused(fitted, name, words):
+    with pytest.raises(ValueError, match=words):
+        getattr(fitted, name)
+
+
+def test_priors_and_likelihoods_without_the_means_are_refused(X):
+    for prior, likelihood, words in (
+        ("two_parameter_ibp", "linear_gaussian", "Truncates, which TwoParameterIBP does not have"),
+        ("ibp", "noisy_or", "Expected, which NoisyOr does not have"),
+    ):
+        model = thali.LatentFeatures(prior, likelihood, "variational")
+        with pytest.raises(ValueError, match=words):
+            model.fit((X > 0.5).astype(float))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"truncation": 0}, "truncation must be at least 1, not 0"),
+        ({"truncation": 2.5}, "truncation must be a whole number"),
+        ({"truncation": "many"}, "truncation must be a number of features or 'auto', not 'many'"),
+        ({"restarts": 0}, "restarts must be at least 1, not 0"),
+        ({"max_iterations": 0}, "max_iterations must be at least 1, not 0"),
+        ({"temper": -1}, "temper must be at least 0, not -1"),
+        ({"tolerance": 0.0}, "tolerance must be"),
+        ({"tolerance": float("nan")}, "tolerance must be"),
+        ({"bound": "jensen"}, "bound must be 'multinomial' or 'taylor', not 'jensen'"),
+        ({"features": "full"}, "features must be 'joint' or 'factorised', not 'full'"),
+        ({"dtype": "float16"}, "dtype must be 'float64' or 'float32', not 'float16'"),
+        ({"dtype": np.float32}, "dtype must be 'float64' or 'float32'"),
+        ({"forgetting": 0.5}, "forgetting must be above 0.5 and at most 1"),
+        ({"delay": 0.0}, "delay must be"),
+        ({"init": "random"}, "init"),
+    ],
+)
+def test_bad_settings_are_told(settings, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        thali.Variational(**settings)
+
+
+# ---- files and stops ----------------------------------------------------------------------------
+def test_everything_comes_back_from_a_file(fitted, X, tmp_path):
+    fitted.save(tmp_path / "m.thali")
+    back = thali.load(tmp_path / "m.thali")
+    for name in ("Z_", "nu_", "components_", "assignment_probabilities_", "X_"):
+        assert np.array_equal(getattr(fitted, name), getattr(back, name)), name
+    for name in ("elbo_", "bounds_", "kind_", "engine_", "log_joint_", "seed_", "starts_"):
+        assert getattr(fitted, name) == getattr(back, name), name
+    assert fitted.law_.keys() == back.law_.keys()
+    assert all(np.array_equal(fitted.law_[name], back.law_[name]) for name in fitted.law_)
+    for name, values in fitted.history_.items():
+        assert np.array_equal(values, back.history_[name])
+    assert np.array_equal(fitted.transform(X[:5]), back.transform(X[:5]))
+    assert fitted.score(X[:5]) == back.score(X[:5])
+    for a, b in zip(fitted.draws(), back.draws(), strict=True):
+        assert np.array_equal(a.Z, b.Z)
+        assert np.array_equal(a.A, b.A)
+    with pytest.raises(ValueError, match="no best draw"):
+        back.best_  # noqa: B018
+
+
+@pytest.mark.parametrize("likelihood", ["linear_gaussian", "sparse_factor"])
+@pytest.mark.parametrize("missing", [False, True])
+def test_a_stopped_run_goes_on_to_the_same_bound(X, likelihood, missing, tmp_path, monkeypatch):
+    if missing:
+        X = np.where(np.random.default_rng(1).random(X.shape) < 0.2, np.nan, X)
+
+    def model():
+        engine = QUICK.replace(init="prior", tolerance=1e-14)
+        return thali.LatentFeatures("ibp", likelihood, engine, random_state=5)
+
+    path, steps = tmp_path / "run.thali", thali.Variational.step
+    whole = model().fit(X)
+    seen = []
+
+    def count(*arguments):
+        seen.append(1)
+        if len(seen) == 30:
+            signal.raise_signal(signal.SIGINT)
+        return steps(*arguments)
+
+    monkeypatch.setattr(run_module, "cores", lambda: 1)
+    monkeypatch.setattr(run_module, "SLICE", 0.0)
+    monkeypatch.setattr(thali.Variational, "step", count)
+    part = model().fit(X, checkpoint=path)
+    assert part.stopped_ == "interrupted"
+    assert part.history_["elbo"].shape[1] < whole.history_["elbo"].shape[1]
+    monkeypatch.setattr(thali.Variational, "step", steps)
+    rest = model().fit(X, checkpoint=path, resume=True)
+    for name, values in whole.history_.items():
+        assert np.array_equal(values, rest.history_[name]), name
+    assert rest.elbo_ == whole.elbo_
+    assert all(np.array_equal(whole.law_[name], rest.law_[name]) for name in whole.law_)
+
+
+def test_a_time_budget_stops_and_keeps_the_law(X):
+    engine = thali.Variational(max_iterations=10**6, tolerance=1e-300, init="prior", restarts=2)
+    model = thali.LatentFeatures(engine=engine, random_state=0).fit(X, time_budget=0.3)
+    assert model.history_["elbo"].shape[1] < 10**6
+    check(model, X)
+    short = thali.LatentFeatures(engine=engine, random_state=0).fit(X, time_budget=1e-4)
+    assert short.stopped_ == "time budget"
+    check(short, X)
+
+
+def test_the_result_does_not_depend_on_the_number_of_threads(X, monkeypatch):
+    several = thali.LatentFeatures(engine=QUICK, random_state=1).fit(X)
+    monkeypatch.setattr(run_module, "cores", lambda: 1)
+    monkeypatch.setattr(run_module, "SLICE", 0.0)
+    single = thali.LatentFeatures(engine=QUICK, random_state=1).fit(X)
+    assert np.array_equal(several.history_["elbo"], single.history_["elbo"])
+    assert np.array_equal(several.nu_, single.nu_)
+
+
+# ---- numbers ------------------------------------------------------------------------------------
+def test_single_precision_gives_nearly_the_same_bound(X):
+    wide, narrow = (
+        fit(X, init="ica", tolerance=1e-4, dtype=dtype) for dtype in ("float64", "float32")
+    )
+    assert narrow.elbo_ == pytest.approx(wide.elbo_, rel=1e-3)
+    gaps = np.where(np.random.default_rng(0).random(X.shape) < 0.1, np.nan, X)
+    wide, narrow = (
+        fit(gaps, init="columns", max_iterations=5, dtype=dtype) for dtype in ("float64", "float32")
+    )
+    assert narrow.elbo_ == pytest.approx(wide.elbo_, rel=1e-3)
+
+
+def test_a_joint_law_is_no_worse_and_a_taylor_bound_is_no_worse(X):
+    plain = fit(X, init="columns")
+    assert plain.bounds_["joint"] >= plain.bounds_["factorised"]
+    assert fit(X, init="columns", bound="taylor").elbo_ > plain.elbo_
+
+
+# ---- edges --------------------------------------------------------------------------------------
+LIKELIHOODS = ["linear_gaussian", "nonnegative_linear_gaussian", "sparse_factor"]
+BOTH = pytest.mark.parametrize("prior", ["ibp", thali.BetaBernoulli(n_features=3)], ids=str)
+
+
+@BOTH
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+def test_rows_and_columns_may_be_wholly_missing(X, prior, likelihood):
+    gaps = X[:20, :10].copy()
+    gaps[np.random.default_rng(0).random(gaps.shape) < 0.1] = np.nan
+    gaps[3], gaps[:, 5] = np.nan, np.nan
+    model = fit(gaps, prior, likelihood)
+    check(model, gaps)
+    assert np.isfinite(model.impute()).all()
+
+
+@BOTH
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+@pytest.mark.parametrize("init", ["empty", "prior"])
+def test_any_start_will_do(X, prior, likelihood, init):
+    check(fit(X, prior, likelihood, init=init), X)
+
+
+def test_a_start_with_more_features_than_the_truncation_keeps_the_most_frequent(X):
+    Z = np.random.default_rng(0).random((len(X), 9)) < np.linspace(0.8, 0.1, 9)
+    model = fit(X, init=Z, truncation=3)
+    assert model.law_["nu"].shape[1] <= 3
+    assert model.law_["tau"].shape == (3, 2)
+    check(model, X)
+
+
+@BOTH
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+def test_one_row_is_enough(X, prior, likelihood):
+    check(fit(X[:1], prior, likelihood), X[:1])
+
+
+@BOTH
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+@pytest.mark.parametrize("value", [0.0, 3.0])
+def test_constant_data_are_taken(prior, likelihood, value):
+    X = np.full((8, 3), value)
+    check(fit(X, prior, likelihood), X)
+
+
+def test_one_column_is_enough(X):
+    check(fit(X[:, :1]), X)
+
+
+def test_the_automatic_truncation_is_that_of_the_prior(X):
+    model = fit(X, thali.IBP(alpha=2.0), truncation="auto")
+    assert len(model.law_["tau"]) == thali.IBP(alpha=2.0).truncation(len(X), 0.01)
+
+
+def test_a_finite_prior_has_its_own_number_of_features(X):
+    model = fit(X, thali.BetaBernoulli(n_features=5), truncation=2)
+    assert len(model.law_["tau"]) == 5
+
+
+def test_tempering_comes_before_a_start_that_knows_nothing(X):
+    check(fit(X, init="prior", temper=5), X)
+
+
+def test_planted_features_are_found():
+    """Strong signal: the very matrix, up to the order of columns."""
+    rng = np.random.default_rng(0)
+    Z = rng.random((200, 4)) < 0.4
+    X = Z @ rng.normal(0.0, 2.0, size=(4, 20)) + 0.2 * rng.normal(size=(200, 20))
+    model = fit(X, truncation=10, max_iterations=200)
+    assert model.n_features_ == 4
+    found = {tuple(column) for column in model.Z_.T.tolist()}
+    assert found == {tuple(column) for column in Z.T.tolist()}
