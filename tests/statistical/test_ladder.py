@@ -10,8 +10,8 @@
 The grid is made from ``thali.choices`` and the capabilities that its parts declare: a new engine
 whose draws, weighted or not, follow the posterior, a new prior or likelihood is on it at once, and
 fails here until ``WAYS``, ``JOINT`` or ``stories`` tell how to test it. A variational law is no
-posterior; its tests are ``unit/test_variational_*.py``. Every statistic of the enumeration is a mean given K ≤ cap, as in
-``test_enumeration``.
+posterior; its tests are ``unit/test_variational_*.py``. Every statistic of the enumeration is a
+mean given K ≤ cap, as in ``test_enumeration``.
 """
 
 from __future__ import annotations

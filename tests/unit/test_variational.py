@@ -54,17 +54,6 @@ def test_the_result_is_a_law_with_its_bound(fitted, X):
     assert sum(draw.weight for draw in fitted.draws()) == pytest.approx(1.0)
 
 
-def test_draws_have_the_moments_of_the_law(fitted):
-    """E[Z] = ν and E[A] = φ of features that all draws have."""
-    draws = [draw for draw in fitted.draws() if draw.Z.shape[1] == fitted.law_["nu"].shape[1]]
-    assert len(draws) > 50
-    nu, phi = fitted.law_["nu"], fitted.law_["phi"]
-    spread = np.sqrt(np.diagonal(fitted.law_["V"]))[:, None]
-    assert np.abs(np.mean([draw.Z for draw in draws], axis=0) - nu).max() < 0.35
-    A = np.mean([draw.A for draw in draws], axis=0)
-    assert (np.abs(A - phi) < 6.0 * spread / np.sqrt(len(draws))).all()
-
-
 @pytest.mark.parametrize(
     ("name", "words"),
     [

@@ -1,0 +1,39 @@
+"""Draws of the variational laws have their moments, as the oracle integrates them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import variational_oracle as oracle
+from statistical.budget import TESTS, judge, p_value_of_mean
+from variational_problems import problem
+
+CASES = [("gaussian", False), ("gaussian", True), ("nonnegative", False)]
+DRAWS = 2000
+
+
+@pytest.mark.parametrize(("likelihood", "gaps"), CASES)
+def test_draws_of_features_have_their_moments(likelihood, gaps, rng):
+    given = problem(rng, likelihood, "ibp", gaps=gaps, k=2, d=2)
+    mean, outer = oracle.moments(given.law())
+    draws = np.array([given.features.draw(rng) for _ in range(DRAWS)])
+    p = {}
+    for i, d in np.ndindex(mean.shape):
+        p[f"a_{i}{d}"] = p_value_of_mean(draws[:, i, d], mean[i, d])
+        p[f"a_{i}{d} a_0{d}"] = p_value_of_mean(draws[:, i, d] * draws[:, 0, d], outer[d, i, 0])
+    judge("variational_draws", p)
+
+
+@pytest.mark.parametrize("prior", ["ibp", "beta_bernoulli"])
+def test_draws_of_frequencies_have_their_moments(prior, rng):
+    """π_k = ∏_{m≤k} v_m of the sticks, v_k itself of the finite prior."""
+    law = problem(rng, "gaussian", prior, k=3).frequencies
+    each = law.tau[:, 0] / law.tau.sum(axis=1)
+    mean = np.array([each[: k + 1].prod() for k in range(3)]) if prior == "ibp" else each
+    assert law.mean() == pytest.approx(mean)
+    draws = np.array([law.draw(rng) for _ in range(DRAWS)])
+    judge("variational_draws", {f"π_{k}": p_value_of_mean(draws[:, k], mean[k]) for k in range(3)})
+
+
+def test_the_budget_knows_these_tests():
+    assert TESTS["variational_draws"] == len(CASES) + 2
