@@ -96,7 +96,7 @@ MUTANTS = {  # what is wrong -> where, old, new, and which checks must notice
         LAWS + "bound",
         "(size + 2.0 * law.shape + 1.0)",
         "(size + 2.0 * law.shape)",
-        {"falls", "optima"},
+        {"optima"},
     ),
     "α of a shape too large": (
         LAWS + "bound",
