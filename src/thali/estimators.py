@@ -38,6 +38,7 @@ from thali.trace import Trace
 if TYPE_CHECKING:
     from thali.report import Verdict
 
+HIDDEN = ("bound", "stream")  # what a law keeps besides its parameters
 LARGEST_DRIFT = 1e-6  # relative; a fit that saw more says so
 
 
@@ -201,7 +202,6 @@ class LatentFeatures(
         for name in [name for name in self.__dict__ if name.endswith("_")]:
             if name not in ("n_features_in_", "feature_names_in_"):
                 del self.__dict__[name]
-        self.__dict__.pop("_stream", None)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_n_features_out")
@@ -233,7 +233,8 @@ class LatentFeatures(
             self.log_evidence_ = trace.log_evidence
         if trace.kind == "variational":
             self.nu_, self.elbo_ = estimate.probabilities, float(self.history_["elbo"][:, -1].max())
-            self.law_ = {k: v for k, v in trace.law.items() if not k.startswith("bound_")}
+            self.law_ = {k: v for k, v in trace.law.items() if k.split("_")[0] not in HIDDEN}
+            self.n_rows_seen_ = int(trace.law.get("stream_seen", data.n))
             self.bounds_ = {
                 k.removeprefix("bound_"): float(v)
                 for k, v in trace.law.items()
@@ -274,8 +275,8 @@ class LatentFeatures(
         """P(row has feature k) for rows of X taken as new ones, (n, K), given what they show."""
         check_is_fitted(self)
         X = self._validated(X, reset=False) - self.mean_
-        if hasattr(self, "_stream"):
-            return streaming.probabilities(self._stream, X, self.engine_.dtype)
+        if self._is_stream():
+            return streaming.probabilities(self._stream(), X, self.engine_.dtype)
         return predictive.probabilities(
             self._model, self._data, self.Z_, self._hyper, self._parameters, X
         )
@@ -313,8 +314,8 @@ class LatentFeatures(
         if hasattr(X, "log_predictive"):
             return X.log_predictive(self)
         X = self._validated(X, reset=False) - self.mean_
-        if hasattr(self, "_stream"):
-            return streaming.mean_bound(self._stream, X, self.engine_.dtype)
+        if self._is_stream():
+            return streaming.mean_bound(self._stream(), X, self.engine_.dtype)
         picked = self._trace.pick(self._trace.spread(predictive.SCORE_DRAWS))
         logs = []
         for Z, scalars, kept in picked:

@@ -106,8 +106,8 @@ def features_in_use(law: dict[str, np.ndarray]) -> np.ndarray:
 
     Of a stream, whose rows are gone, those that at least one is expected to have had.
     """
-    if "counts" in law:
-        counts = law["counts"]
+    if "stream_counts" in law:
+        counts = law["stream_counts"]
         return np.argsort(-counts, kind="stable")[: int((counts > 0.5).sum())]
     used = np.flatnonzero((law["nu"] > 0.5).any(axis=0))
     return used[np.argsort(-law["nu"][:, used].sum(axis=0), kind="stable")]

@@ -33,8 +33,9 @@ class Streaming:
     def partial_fit(self, X: Any, y: Any = None, *, total_rows: int | None = None) -> Self:
         """Take in one piece of the data; the first is fitted by itself, and finds the features.
 
-        ``total_rows`` is how many rows there will be in all: pieces then count less the earlier
-        they came (``forgetting`` and ``delay`` of the engine). Without it all rows count alike.
+        A model that was fitted, or loaded, goes on from there. ``total_rows`` is how many rows
+        there will be in all: pieces then count less the earlier they came (``forgetting`` and
+        ``delay`` of the engine). Without it all rows count alike.
 
         >>> import thali
         >>> X = thali.datasets.images(n=300, random_state=0).X
@@ -47,35 +48,38 @@ class Streaming:
         me: Any = self
         if total_rows is not None:
             total_rows = whole_number("partial_fit", "total_rows", total_rows, 1)
-        if not hasattr(me, "_stream"):
-            if not isinstance(choose_engine(me.engine), Variational):
-                raise ValueError(
-                    "partial_fit needs an engine that keeps a law in place of draws: "
-                    "engine='variational' or thali.Variational(...)."
-                )
-            me.fit(X)
-            me._stream = stream_from(me.engine_, me._model, me._data, me._trace.law, me._hyper)
-            me._stream_rng = np.random.default_rng(np.random.SeedSequence((me.seed_, 1)))
-            me.n_rows_seen_ = me._data.n
-            return self
-        stream: Stream = me._stream
+        if not isinstance(choose_engine(me.engine), Variational):
+            raise ValueError(
+                "partial_fit needs an engine that keeps a law in place of draws: "
+                "engine='variational' or thali.Variational(...)."
+            )
+        if getattr(me, "kind_", None) != "variational":
+            return me.fit(X)  # type: ignore[no-any-return]
+        stream: Stream = me._stream()
         data = Data.validate(me._validated(X, reset=False) - me.mean_)
         engine = me.engine_
+        rng = np.random.default_rng(np.random.SeedSequence((me.seed_, stream.pieces)))
         stream.absorb(
-            me._stream_rng,
+            rng,
             observe(data, engine.dtype),
             total_rows,
             engine.forgetting,
             engine.delay,
             cores(),
         )
-        trace = trace_of_piece(engine, me._model, data, stream, me._stream_rng, me._trace)
-        rng, seed, mean = me._stream_rng, me.seed_, me.mean_
+        trace = trace_of_piece(engine, me._model, data, stream, rng, me._trace)
+        seed, mean = me.seed_, me.mean_
         me._forget()
         me.seed_, me.mean_, me.row_names_ = seed, mean, None
-        me._settle(data, me._model, engine, trace)
-        me._stream, me._stream_rng, me.n_rows_seen_ = stream, rng, stream.seen
-        return self
+        return me._settle(data, me._model, engine, trace)  # type: ignore[no-any-return]
+
+    def _stream(self) -> Stream:
+        """The stream that led here: a fit is one of a single piece."""
+        me: Any = self
+        return stream_from(me.engine_, me._model, me._data, me._trace.law, me._hyper)
+
+    def _is_stream(self) -> bool:
+        return "stream_n" in self._trace.law  # type: ignore[attr-defined]
 
 
 def trace_of_piece(
@@ -92,14 +96,14 @@ def trace_of_piece(
     chain = ChainTrace(list(longest.names), list(longest.scalars))
     chain.record(Info(state.k, state.bound, dict(state.hyper), 0.0), engine.measure)
     chain.keep_population(engine.population(rng, model, data, state))
-    law = engine.law(model, state) | {"counts": stream.statistics.counts}
+    law = engine.law(model, state) | stream.freeze()
     return Trace(data.n, [chain], 0, "variational", before.starts, law=law)
 
 
 def probabilities(stream: Stream, X: np.ndarray, dtype: str) -> np.ndarray:
     """P(z_k = 1 | x) of new rows under the law of features and frequencies, those in use."""
     rows = rows_given_law(stream, observe(Data.validate(X), dtype))
-    return rows.nu[:, features_in_use({"counts": stream.statistics.counts})]
+    return rows.nu[:, features_in_use(stream.freeze())]
 
 
 def mean_bound(stream: Stream, X: np.ndarray, dtype: str) -> float:

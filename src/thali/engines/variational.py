@@ -310,11 +310,13 @@ class Variational(Settings, Engine):
 def stream_from(
     engine: Variational, model: Model, data: Data, law: dict[str, np.ndarray], hyper: dict[str, Any]
 ) -> Stream:
-    """A stream that has seen one piece, fitted by ``fit``: its law and these data."""
+    """The stream that led to this law: ``fit`` makes one of a single piece, these data."""
     arrays = {k: np.array(v) for k, v in law.items()}
     arrays |= {f"features_{k}": v for k, v in arrays.items() if k in ("phi", "V", "mu", "s")}
     numbers = {"hold": 0, "iteration": 0, "bound": -np.inf, "quiet": 0, "finished": False}
     state = engine.thaw(model, data, arrays, numbers | {"hyper": hyper})
+    if "stream_n" in law:
+        return Stream.thaw(state, law)
     iterate(state, engine._threads)
     assert state.found is not None
     return Stream(state, state.found, 1, data.n)

@@ -15,6 +15,7 @@ given those of the others, and without takers in earlier pieces.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -34,6 +35,19 @@ class Stream:
     statistics: Statistics
     pieces: int = 1
     seen: int = 0
+
+    def freeze(self) -> dict[str, np.ndarray]:
+        """What the rows that are gone have left, as arrays."""
+        fields = {name: getattr(self.statistics, name) for name in Statistics.__dataclass_fields__}
+        fields |= {"pieces": self.pieces, "seen": self.seen}
+        return {f"stream_{name}": np.asarray(value) for name, value in fields.items()}
+
+    @classmethod
+    def thaw(cls, state: State, arrays: dict[str, np.ndarray]) -> Self:
+        """The stream that ``freeze`` saved, at this state."""
+        own = (arrays[f"stream_{name}"] for name in Statistics.__dataclass_fields__)
+        found = Statistics(*(value if value.ndim else float(value) for value in own))  # type: ignore[arg-type]
+        return cls(state, found, int(arrays["stream_pieces"]), int(arrays["stream_seen"]))
 
     def absorb(
         self,
