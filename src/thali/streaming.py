@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
+from sklearn.utils.metaestimators import available_if
 
 from thali.choices import choose_engine
 from thali.data import Data
@@ -27,9 +28,20 @@ from thali.variational.stream import Stream, fresh_rows
 ROUNDS = 20  # of local steps for new rows
 
 
+def keeps_a_law(estimator: Any) -> bool:
+    """Whether its engine does; else no ``partial_fit``, and a sentence that says why."""
+    if isinstance(choose_engine(estimator.engine), Variational):
+        return True
+    raise AttributeError(
+        "partial_fit needs an engine that keeps a law in place of draws: engine='variational' or "
+        "thali.Variational(...)."
+    )
+
+
 class Streaming:
     """For an estimator whose ``fit`` makes the first piece's law."""
 
+    @available_if(keeps_a_law)
     def partial_fit(self, X: Any, y: Any = None, *, total_rows: int | None = None) -> Self:
         """Take in one piece of the data; the first is fitted by itself, and finds the features.
 
@@ -48,11 +60,6 @@ class Streaming:
         me: Any = self
         if total_rows is not None:
             total_rows = whole_number("partial_fit", "total_rows", total_rows, 1)
-        if not isinstance(choose_engine(me.engine), Variational):
-            raise ValueError(
-                "partial_fit needs an engine that keeps a law in place of draws: "
-                "engine='variational' or thali.Variational(...)."
-            )
         if getattr(me, "kind_", None) != "variational":
             return me.fit(X)  # type: ignore[no-any-return]
         stream: Stream = me._stream()

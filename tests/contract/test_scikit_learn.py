@@ -19,7 +19,10 @@ def X() -> np.ndarray:
     return thali.datasets.images(n=40, random_state=0).X
 
 
-@parametrize_with_checks([thali.LatentFeatures(engine=QUICK)])
+LAW = thali.Variational(truncation=6, restarts=1, max_iterations=30)
+
+
+@parametrize_with_checks([thali.LatentFeatures(engine=QUICK), thali.LatentFeatures(engine=LAW)])
 def test_check_estimator(estimator, check):
     check(estimator)
 

@@ -120,11 +120,12 @@ def test_a_fitted_model_goes_on_and_a_new_fit_begins_afresh():
 
 
 def test_what_is_refused():
-    with pytest.raises(ValueError, match="partial_fit needs an engine that keeps a law"):
+    with pytest.raises(AttributeError) as refused:
         thali.LatentFeatures(engine="collapsed_gibbs").partial_fit(rows(10, 0))
+    assert "needs an engine that keeps a law" in str(refused.value.__cause__)
     with pytest.raises(ValueError, match="total_rows must be at least 1"):
         streamed([rows(60, 0)], total_rows=0)
     with pytest.raises(ValueError, match="features"):
         streamed([rows(60, 0), rows(60, 1)[:, :5]])
-    with pytest.raises(ValueError, match="forgetting must be above 0.5"):
+    with pytest.raises(ValueError, match="forgetting must be above"):
         thali.Variational(forgetting=0.4)
