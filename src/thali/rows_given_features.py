@@ -123,7 +123,8 @@ def share_of_sweeps(
     rng, k = np.random.default_rng(0), len(pi)
     new = Data(np.tile(x, (COPIES, 1)))
     own = likelihood.new_parameters(rng, new, k, hyper)  # those of each row are the copies' own
-    place = Place(new, np.zeros((COPIES, k), np.uint8), {**own, **parameters}, hyper)
+    bits = (rng.random((COPIES, k)) < pi).astype(np.uint8)  # apart, so as to find more modes
+    place = Place(new, bits, {**own, **parameters}, hyper)
     total = np.zeros(k)
     counts = np.full(k, 2 * COPIES + 2, np.int64)  # in use whatever the copies do
     for i in range(2 * SWEEPS):
