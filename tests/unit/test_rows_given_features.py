@@ -108,9 +108,9 @@ def test_a_row_has_the_same_answer_in_any_company(name, monkeypatch, seed):
     alone = [rows_given_features.probabilities(*given, x[None])[0] for x in X[::-1]]
     assert np.array_equal(together, np.array(alone)[::-1])
     assert np.allclose(together[-1], pi)  # of a row that shows nothing
-    if name not in ("laplace slab", "nonnegative"):  # sums of like features hold their bits
+    if name != "laplace slab":  # sums of like features hold their bits: 0.13 over 100 seeds
         wanted = [brute_force(kind, x, pi, A)[0] for x in X]
-        assert np.abs(together - wanted).mean() < 0.1
+        assert np.abs(together - wanted).mean() < (0.2 if name == "nonnegative" else 0.1)
 
 
 @ALL
