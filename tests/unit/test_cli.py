@@ -273,6 +273,17 @@ def test_version_and_help(capsys):
     assert all(name in said for name in ("demo", "fit", "show", "report"))
 
 
+def test_numbers_beyond_double_precision_are_one_line(plates, capsys, monkeypatch):
+    def lost(*_, **__):
+        raise FloatingPointError("The density of row 3 is not a number; rescale the data.")
+
+    monkeypatch.setattr(thali.LatentFeatures, "fit", lost)
+    assert run(["fit", str(plates), *SHORT, "--out", "out", "--quiet"]) == 2
+    assert capsys.readouterr().err == (
+        "error: The density of row 3 is not a number; rescale the data.\n"
+    )
+
+
 def test_help_names_every_start(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     assert run(["fit", "--help"]) == 0

@@ -8,6 +8,7 @@ import pytest
 import thali
 from thali.data import Data
 from thali.kernels.bit_prior import BitPrior
+from thali.kernels.given_features import odds_of_column
 from thali.kernels.observed_rows import (
     observed_gram,
     turn_observed_bits,
@@ -138,3 +139,32 @@ def test_what_was_drawn_in_the_gaps_is_not_looked_at(name, way, rng):
         found.append((info.log_joint, state.data.X))
     assert found[0][0] == found[1][0]
     np.testing.assert_array_equal(found[0][1], found[1][1])
+
+
+@pytest.mark.parametrize("name", ["linear_gaussian", "sparse_factor"])
+def test_the_law_of_the_noise_is_cut_off_by_what_was_observed(name, rng):
+    """σ_x begun below the least noise is raised to it: a share of 1 or so, not of 1e3 in gaps."""
+    for at, raised in ((0.002, False), (1e-5, True)):
+        place = some_place(rng, amounts=name == "sparse_factor")
+        place.hyper["sigma_x"] = at
+        seen = []
+
+        class Watched(thali.InverseGamma):
+            def log_density(self, value, seen=seen):
+                seen.append(value)
+                return super().log_density(value)
+
+        KINDS[name].replace(sigma_x=Watched(1.0, 1.0)).update_parameters(rng, place, hold=False)
+        assert (seen[0] > 1.01 * at) == raised  # where the slice step begins
+
+
+def test_odds_of_a_dish_that_all_rows_have_are_not_read_beyond_the_table():
+    """A row without it cannot be: what lies behind the N entries is never looked up."""
+    behind = np.arange(7.0)
+    on, off = np.full(2, np.inf), np.full(2, np.nan)
+    prior = BitPrior(behind[:6], np.array([6, 5]), np.zeros(0))
+    for dish in range(2):
+        odds_of_column(prior, dish, on, off)
+    assert on.tolist() == [5.0, 4.0]
+    assert np.isnan(off[0])
+    assert off[1] == 5.0

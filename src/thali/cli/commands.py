@@ -52,6 +52,7 @@ _inference = partial(typer.Option, rich_help_panel="Inference")
 _data = partial(typer.Option, rich_help_panel="Data")
 _results = partial(typer.Option, rich_help_panel="Results")
 BAD_INPUT = (ValueError, TypeError, FileNotFoundError, FileExistsError, PermissionError)
+BAD_SCALE = (FloatingPointError,)  # data or scales beyond double precision
 BAD_PLACE = (IsADirectoryError, NotADirectoryError)
 
 
@@ -77,7 +78,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except MemoryError as error:
         _complain(f"not enough memory: {error or 'use fewer rows, columns or features'}")
         return 1
-    except (*BAD_INPUT, *BAD_PLACE) as error:
+    except (*BAD_INPUT, *BAD_SCALE, *BAD_PLACE) as error:
         _complain(error)
         return 2
     except OSError as error:

@@ -23,12 +23,14 @@ FAST = {"reassoc", "contract", "arcp", "nsz"}  # sums may be reordered, so that 
 def odds_of_column(prior, i, on, off):
     """The prior's log odds of dish i for a row that has it and for one that has not.
 
-    A row's own dish is not for this step: infinite odds for leaving it as it is.
+    A row's own dish is not for this step: infinite odds for leaving it as it is. Where all rows
+    have the dish, none asks for the odds of one that has not, and the table does not hold them.
     """
     if prior.m[i] > 0:
         value = prior_log_odds(prior, i, 1)
         on[i] = np.inf if np.isnan(value) else value
-    off[i] = prior_log_odds(prior, i, 0)
+    if prior.pi.shape[0] or prior.m[i] < prior.log_odds.shape[0]:
+        off[i] = prior_log_odds(prior, i, 0)
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
@@ -49,7 +51,7 @@ def turn_bits(rng, R, G, Z, prior, sigma_x):
     n_rows, k = Z.shape
     g = np.empty(k)
     on = np.full(k, np.inf)
-    off = np.empty(k)
+    off = np.full(k, np.nan)
     for i in range(k):
         g[i] = 0.5 * twice * G[i, i]
         odds_of_column(prior, i, on, off)

@@ -57,7 +57,7 @@ def turn_observed_bits(rng, R, diagonals, G, A, mask, Z, prior, sigma_x):
     twice = 1.0 / (sigma_x * sigma_x)
     n_rows, k = Z.shape
     on = np.full(k, np.inf)
-    off = np.empty(k)
+    off = np.full(k, np.nan)
     for i in range(k):
         odds_of_column(prior, i, on, off)
     for n in range(n_rows):

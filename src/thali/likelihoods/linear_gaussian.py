@@ -211,7 +211,7 @@ class LinearGaussian(Settings, MaskedCollapsed, GibbsUpdates, GaussianRows, Expe
 
     def update_parameters(self, rng: np.random.Generator, place: Place, hold: bool) -> float:
         """Scales given Z with A integrated out, then A given Z and the scales."""
-        evidence, A = scales_then_features(rng, self, place.data, place.bits, place.hyper, hold)
+        evidence, A = scales_then_features(rng, self, place, place.bits, hold)
         place.parameters = {"A": A}
         return evidence
 
@@ -301,19 +301,19 @@ def turn_bits_given_features(rng: np.random.Generator, place: Place, bits: Any) 
 
 
 def scales_then_features(
-    rng: np.random.Generator,
-    likelihood: Any,
-    data: Data,
-    W: np.ndarray,
-    hyper: dict[str, float],
-    hold: bool,
+    rng: np.random.Generator, likelihood: Any, place: Place, W: np.ndarray, hold: bool
 ) -> tuple[float, np.ndarray]:
-    """Draw the scales given W (Z, or amounts) with A integrated out, then A; and log P(X | W)."""
-    real = W.astype(float)
+    """Draw the scales given W (Z, or amounts) with A integrated out, then A; and log P(X | W).
+
+    The law of σ_x is cut off at a share of what was observed: drawn entries are none of its law.
+    """
+    data, hyper, real = place.data, place.hyper, W.astype(float)
     C, T = real.T @ real, real.T @ data.X
-    squares = float(data.squares.sum())
+    squares, scale = float(data.squares.sum()), None
+    if place.mask is not None:
+        scale = float(np.sqrt(np.mean(np.square(data.X[place.mask]))))
     evidence = scales_without_features(
-        rng, likelihood, C, T, squares, data.n, data.d, hyper, hold=hold
+        rng, likelihood, C, T, squares, data.n, data.d, hyper, hold=hold, scale=scale
     )
     sigma_x = hyper["sigma_x"]
     L = np.linalg.cholesky(C + (sigma_x / hyper["sigma_a"]) ** 2 * np.eye(len(C)))

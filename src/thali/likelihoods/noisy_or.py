@@ -122,6 +122,10 @@ class NoisyOr(Settings, GibbsUpdates, JudgesMatrix, Masked):
         """x_it ~ Bernoulli(1 − (1−ε)(1−λ)^{z_i·y_t})."""
         return BinaryEntries(self.mean(Z, parameters["A"])[where])
 
+    def log_rows(self, X: np.ndarray, bits: np.ndarray, parameters: Parameters) -> np.ndarray:
+        """Of probabilities of y, at y = 1 where they are above one half."""
+        return super().log_rows(X, bits, {"A": active(parameters["A"])})
+
     # Gibbs updates with Y kept
 
     def new_parameters(

@@ -248,7 +248,7 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
         _, R, G = products(place.data.X, S, A)
         redraw_weights(rng, R, G, Z, S, hyper["sigma_x"], self._laplace)
         S *= self._rescaling(rng, Z, S, A, hyper["sigma_a"])
-        evidence, A = scales_then_features(rng, self, place.data, S, hyper, hold)
+        evidence, A = scales_then_features(rng, self, place, S, hold)
         place.parameters = {"A": A, "S": S}
         return evidence + self.log_slab(S[Z != 0])
 

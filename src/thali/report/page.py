@@ -69,13 +69,13 @@ def page(
         "reading": ("How to read this", words.reading),
     }
     with drawing():
-        body = join(write(model, id_, words, shape) for id_, (words, write) in parts.items())
+        body = join(write(model, id_, heading, shape) for id_, (heading, write) in parts.items())
     template = Template(_shipped("template.html"))
     return template.substitute(
         title=esc(plain(title, 200) if title else "Latent features"),
         style=Markup(_shipped("style.css")),
         lede=esc(sections.lede(model)),
-        nav=join(tag("a", words, href=f"#{id_}") for id_, (words, _) in parts.items()),
+        nav=join(tag("a", heading, href=f"#{id_}") for id_, (heading, _) in parts.items()),
         sections=body,
         footer=sections.footer(),
     )
