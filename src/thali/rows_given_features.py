@@ -55,8 +55,8 @@ def log_densities(
         )
     if len(odds) > SUMMED:
         raise ValueError(
-            f"score(X) sums over all rows of bits, which is done up to {SUMMED} features, and at "
-            f"least one draw has {len(odds)}; hold out entries with thali.evaluation.holdout, fit to the "
+            f"score(X) sums over all rows of bits, which is done up to {SUMMED} features, and a "
+            f"draw has {len(odds)}; hold out entries with thali.evaluation.holdout, fit to the "
             "rest, and use score(holdout)."
         )
     return summed(fixed, parameters, odds, X)[1]
