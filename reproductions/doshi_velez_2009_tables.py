@@ -188,7 +188,7 @@ def conclusion(found: dict[Any, Fit]) -> str:
         f"Gibbs predicts better in {sum(wins)} of {len(wins)} comparisons, by {gap['prior']:.3f} "
         f"an entry on average from a random start and {gap['race']:.3f} from a raced one: the "
         f"start {'explains little' if stays else 'explains more than half'} of it"
-        f"{', which leaves the independence that the law assumes' if stays else ''}. The "
-        f"variational fits are slower in {sum(slower)} of {len(slower)}; theirs optimised the law "
-        "of the amounts numerically, ours has it in closed form."
+        f"{'; the independence that the law assumes, or its local maxima, may' if stays else ''}. "
+        f"The variational fits are slower in {sum(slower)} of {len(slower)}; theirs optimised the "
+        "law of the amounts numerically, ours has it in closed form."
     )
