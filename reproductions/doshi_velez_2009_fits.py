@@ -1,0 +1,107 @@
+"""What the parts of the reproduction of Doshi-Velez and others (2009) share: the methods, a fit of
+any of them to data with entries held out, and the form of the report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+
+import thali
+from thali.evaluation import Holdout, holdout
+
+STARTS = {"prior": "random start", "race": "raced start"}
+FOREVER = 1_000_000  # sweeps of a sampler that only its time budget ends
+
+
+class Method(NamedTuple):
+    """An engine, whether its prior has K features or no end of them, and how it is drawn."""
+
+    engine: type
+    finite: bool
+    colour: str
+
+    @property
+    def dash(self) -> str:
+        return "--" if self.finite else "-"
+
+
+METHODS = {
+    "infinite variational": Method(thali.Variational, False, "#2078b4"),
+    "finite variational": Method(thali.Variational, True, "#2078b4"),
+    "collapsed Gibbs": Method(thali.CollapsedGibbs, False, "#d55e00"),
+    "finite collapsed Gibbs": Method(thali.CollapsedGibbs, True, "#d55e00"),
+    "uncollapsed Gibbs": Method(thali.UncollapsedGibbs, False, "#009e73"),
+    "finite uncollapsed Gibbs": Method(thali.UncollapsedGibbs, True, "#009e73"),
+}
+VARIATIONAL = [name for name in METHODS if "variational" in name]
+
+
+class Fit(NamedTuple):
+    """One fit: its seconds (compilation excluded), mean held-out log density, K, whether cut."""
+
+    seconds: float
+    value: float
+    n_features: int
+    cut: bool
+
+
+class Section(NamedTuple):
+    """A part of the report: its title, its lines of Markdown, and pictures by file name."""
+
+    title: str
+    lines: list[str]
+    pictures: dict[str, Figure]
+
+
+class Task(NamedTuple):
+    """What all methods are given: held-out data, the likelihood, and α as a number or a law."""
+
+    test: Holdout
+    likelihood: Any
+    alpha: Any = thali.Gamma(1.0, 1.0)
+    center: bool = False
+
+
+def fit(
+    task: Task, name: str, k: int, start: str, seed: int, *, sweeps: int = FOREVER,
+    chains: int = 2, tolerance: float = 1e-6, budget: float | None = None,
+) -> Fit:  # fmt: skip
+    """Fit what was left of the data, and ask for what was hidden."""
+    method = METHODS[name]
+    prior = thali.BetaBernoulli(task.alpha, k) if method.finite else thali.IBP(task.alpha)
+    if method.engine is thali.Variational:
+        own: dict[str, Any] = {"restarts": 2, "tolerance": tolerance}
+        own |= {} if method.finite else {"truncation": k}
+    else:
+        own = {"sweeps": sweeps, "chains": chains}
+    engine = method.engine(init=start, **own)
+    model = thali.LatentFeatures(
+        prior, task.likelihood, engine, center=task.center, random_state=seed, progress=False
+    )
+    began = time.perf_counter()
+    model.fit(task.test.X, time_budget=budget)
+    took = time.perf_counter() - began
+    value = task.test.log_predictive(model)
+    return Fit(took, value, model.n_features_, model.stopped_ != "finished")
+
+
+def warm_up(task: Task, names: Iterable[str]) -> None:
+    """Short fits to a corner of the data: they compile the kernels, or load them."""
+    X = np.asarray(task.test.X)[-12:, :8]
+    small = task._replace(test=holdout(np.nan_to_num(X), 1 / 3, "last_half"))
+    for name in names:
+        for start in STARTS:
+            fit(small, name, 3, start, 0, sweeps=4, chains=1)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    rule = "|---|" + "---:|" * (len(head) - 1)
+    return [
+        "| " + " | ".join(head) + " |",
+        rule,
+        *("| " + " | ".join(map(str, row)) + " |" for row in rows),
+    ]
