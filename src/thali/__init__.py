@@ -4,7 +4,13 @@ An unknown number of overlapping binary features, found in a data matrix, and ho
 """
 
 from thali import datasets, evaluation
-from thali.engines import CollapsedGibbs, ParticleFilter, UncollapsedGibbs, Variational
+from thali.engines import (
+    CollapsedGibbs,
+    MaximizationExpectation,
+    ParticleFilter,
+    UncollapsedGibbs,
+    Variational,
+)
 from thali.estimators import LatentFeatures
 from thali.hyperparameters import Beta, Gamma, InverseGamma
 from thali.likelihoods import LinearGaussian, NoisyOr, NonnegativeLinearGaussian, SparseFactor
@@ -22,6 +28,7 @@ __all__ = [
     "InverseGamma",
     "LatentFeatures",
     "LinearGaussian",
+    "MaximizationExpectation",
     "NoisyOr",
     "NonnegativeLinearGaussian",
     "ParticleFilter",

@@ -7,7 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from thali.data import Data
-from thali.engines import CollapsedGibbs, ParticleFilter, UncollapsedGibbs, Variational
+from thali.engines import (
+    CollapsedGibbs,
+    MaximizationExpectation,
+    ParticleFilter,
+    UncollapsedGibbs,
+    Variational,
+)
 from thali.engines.base import check_capabilities, check_missing, missing_capabilities
 from thali.likelihoods import LinearGaussian, NoisyOr, NonnegativeLinearGaussian, SparseFactor
 from thali.model import Model
@@ -26,6 +32,7 @@ ENGINES: dict[str, Any] = {
     "uncollapsed_gibbs": UncollapsedGibbs,
     "particle_filter": ParticleFilter,
     "variational": Variational,
+    "maximization_expectation": MaximizationExpectation,
 }
 
 

@@ -55,6 +55,7 @@ class Engine(StrEnum):
     uncollapsed_gibbs = "uncollapsed-gibbs"
     particle_filter = "particle-filter"
     variational = "variational"
+    maximization_expectation = "maximization-expectation"
 
 
 class Proposal(StrEnum):

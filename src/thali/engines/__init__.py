@@ -1,8 +1,15 @@
 """Engines: how a model's state is walked or optimised (one file an engine)."""
 
 from thali.engines.collapsed_gibbs import CollapsedGibbs
+from thali.engines.maximization_expectation import MaximizationExpectation
 from thali.engines.particle_filter import ParticleFilter
 from thali.engines.uncollapsed_gibbs import UncollapsedGibbs
 from thali.engines.variational import Variational
 
-__all__ = ["CollapsedGibbs", "ParticleFilter", "UncollapsedGibbs", "Variational"]
+__all__ = [
+    "CollapsedGibbs",
+    "MaximizationExpectation",
+    "ParticleFilter",
+    "UncollapsedGibbs",
+    "Variational",
+]

@@ -20,34 +20,28 @@ from typing import Any, ClassVar
 import numpy as np
 
 from thali.data import Data
-from thali.engines.base import Engine, Info, Population
+from thali.engines.optimiser import Optimiser, laws_of, observe
 from thali.hyperparameters import Law
 from thali.likelihoods.base import Expected
 from thali.likelihoods.gaussian_scales import LEAST
-from thali.machine import cores, refuse_beyond_memory
+from thali.machine import refuse_beyond_memory
 from thali.model import Model
 from thali.priors.base import Truncates
 from thali.settings import Settings, positive_number, whole_number
-from thali.starts import Start, check_init
+from thali.starts import Start
 from thali.variational.features import GaussianFeatures
-from thali.variational.moves import bear_feature, drop_features, join_features
-from thali.variational.rows import Observed, Rows
+from thali.variational.rows import Rows
 from thali.variational.state import State, iterate
 from thali.variational.stream import Stream
 
 BOUNDS = ("multinomial", "taylor")
 FEATURES = ("joint", "factorised")
 ERROR = 0.01  # the chance that rows have features beyond the truncation, where it is "auto"
-DROP = 5  # iterations between looks at features that might go
-QUIET = 2  # iterations in a row with little gain after which nothing moves
-RACING = 150  # iterations that a race may think of, at most: few are needed
-DRAWS = 100  # of the law, for what is averaged over it
-DRAWN = 2e8  # numbers in all of them together
 AMOUNTS = ("first", "second", "cost")  # what rows with amounts keep of them
 
 
 @dataclass(frozen=True)
-class Variational(Settings, Engine):
+class Variational(Settings, Optimiser):
     """Soft assignments that maximise a lower bound of the evidence.
 
     ``truncation`` is the most features there can be, or "auto": so many that data like these need
@@ -83,25 +77,11 @@ class Variational(Settings, Engine):
 
     needs_prior: ClassVar[tuple[type, ...]] = (Truncates,)
     needs_likelihood: ClassVar[tuple[type, ...]] = (Expected,)
-    masked: ClassVar[bool] = True
-    kind: ClassVar[str] = "variational"
-    unit: ClassVar[str] = "iteration"
-    measure: ClassVar[str] = "elbo"
-    burned: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
         owner = "Variational"
-        if self.truncation != "auto":
-            if isinstance(self.truncation, str):
-                raise ValueError(
-                    f"{owner}: truncation must be a number of features or 'auto', "
-                    f"not {self.truncation!r}."
-                )
-            whole_number(owner, "truncation", self.truncation, 1)
-        whole_number(owner, "restarts", self.restarts, 1)
-        whole_number(owner, "max_iterations", self.max_iterations, 1)
+        self.check_limits()
         whole_number(owner, "temper", self.temper, 0)
-        positive_number(owner, "tolerance", self.tolerance)
         positive_number(owner, "delay", self.delay)
         if not 0.5 < positive_number(owner, "forgetting", self.forgetting) <= 1.0:
             raise ValueError(
@@ -118,28 +98,10 @@ class Variational(Settings, Engine):
                     f"{owner}: {name} must be {' or '.join(map(repr, values))}, "
                     f"not {getattr(self, name)!r}."
                 )
-        object.__setattr__(self, "init", check_init(owner, self.init))
-
-    # what the loop reads of every engine
-
-    @property
-    def chains(self) -> int:
-        return self.restarts
 
     @property
     def anneal(self) -> int:
         return self.temper
-
-    @property
-    def searches(self) -> bool:
-        return False
-
-    def steps(self, data: Data) -> int:
-        return self.max_iterations
-
-    def racing_sweeps(self, data: Data, n_features: int) -> int:
-        work = data.n * data.d * max(n_features, 10)
-        return int(min(RACING, self.max_iterations, max(10.0, 1e10 / work)))
 
     # beginning
 
@@ -183,64 +145,7 @@ class Variational(Settings, Engine):
             return max(int(prior.truncation(n, ERROR)), used)
         return int(self.truncation)
 
-    # an iteration
-
-    def step(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> Info:
-        """Rows given the rest, then the rest given the rows; moves where that gains no more."""
-        if not state.finished:
-            before = state.bound
-            iterate(state, self._threads)
-            if state.iteration % DROP == 0:
-                drop_features(state)
-            little = state.bound - before <= self.tolerance * abs(state.bound)
-            state.quiet = state.quiet + 1 if little else 0
-            if state.quiet >= QUIET and state.iteration > state.hold_sigma:
-                state.quiet = 0
-                state.finished = not self._move(rng, state)
-        used = int((state.rows.nu > 0.5).any(axis=0).sum())
-        return Info(used, state.bound, dict(state.hyper), 0.0)
-
-    def _move(self, rng: np.random.Generator, state: State) -> bool:
-        """Try changes of whole features; whether one was kept that is worth going on from."""
-        before = state.bound
-        drop_features(state)
-        join_features(state, self._threads)
-        bear_feature(state, rng, self._threads)
-        return state.bound - before > self.tolerance * abs(state.bound)
-
-    def finished(self, state: State) -> bool:
-        """Whether another step would change nothing."""
-        return state.finished
-
-    @property
-    def _threads(self) -> int:
-        """Restarts run side by side; a single one has the cores to itself."""
-        return cores() if self.restarts == 1 else 1
-
     # ending
-
-    def population(
-        self, rng: np.random.Generator, model: Model, data: Data, state: State
-    ) -> Population:
-        """Draws of the law, with equal weights; amounts, of whose law the moments are kept, as
-        normal numbers with these moments."""
-        n, k = state.rows.nu.shape
-        count = int(np.clip(DRAWN / (max(k, 1) * (n + data.d)), 1, DRAWS))
-        Z, parameters, scalars = [], [], []
-        for _ in range(count):
-            bits = rng.random((n, k)) < state.rows.nu
-            used = np.flatnonzero(bits.any(axis=0))
-            kept = {"A": state.features.draw(rng)[used]}
-            if state.rows.slab is not None:
-                first, second, _ = state.rows.amounts
-                spread = np.sqrt(np.maximum(second - first**2, 0.0))
-                S = (first + spread * rng.standard_normal((n, k))) * bits
-                kept["S"] = np.ascontiguousarray(S[:, used].T)
-            Z.append(np.packbits(bits[:, used], axis=0))
-            parameters.append(kept)
-            scalars.append((float(len(used)), float("nan"), *state.hyper.values()))
-        weights = np.full(count, 1.0 / count)
-        return Population(weights, np.array(scalars), Z, float("nan"), parameters)
 
     def law(self, model: Model, state: State) -> dict[str, np.ndarray]:
         """The parameters of q as arrays, and the bound with either law of the features."""
@@ -320,17 +225,3 @@ def stream_from(
     iterate(state, engine._threads)
     assert state.found is not None
     return Stream(state, state.found, 1, data.n)
-
-
-def observe(data: Data, dtype: str) -> Observed:
-    """The data as the local step reads them."""
-    X = data.X if data.mask is None else np.where(data.mask, data.X, 0.0)
-    X = X.astype(dtype, copy=False)
-    return Observed(X, data.mask, np.einsum("nd,nd->n", X, X, dtype=float))
-
-
-def laws_of(model: Model) -> dict[str, Law]:
-    """The laws of the hyperparameters that have one."""
-    found = {"alpha": getattr(model.prior, "alpha", None)}
-    found |= {name: getattr(model.likelihood, name, None) for name in ("sigma_x", "sigma_a")}
-    return {name: law for name, law in found.items() if isinstance(law, Law)}

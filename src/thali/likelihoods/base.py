@@ -271,3 +271,11 @@ class Expected(FeatureLikelihood):
     @abstractmethod
     def feature_law(self, k: int, d: int, sigma_a: float, joint: bool) -> FeatureLaw:
         """The prior of A as a law to begin from; ``joint`` over features where it can be so."""
+
+
+class ExpectedBits(Expected):
+    """A row has a feature or not: W = Z (maximization-expectation)."""
+
+    @property
+    def amounts(self) -> str | None:
+        return None

@@ -22,7 +22,7 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from thali.data import Data
 from thali.hyperparameters import Law, as_number
 from thali.likelihoods.base import (
-    Expected,
+    ExpectedBits,
     GaussianRows,
     GibbsUpdates,
     MaskedCollapsed,
@@ -49,7 +49,7 @@ from thali.variational.features import GaussianFeatures
 
 
 @dataclass(frozen=True)
-class LinearGaussian(Settings, MaskedCollapsed, GibbsUpdates, GaussianRows, Expected):
+class LinearGaussian(Settings, MaskedCollapsed, GibbsUpdates, GaussianRows, ExpectedBits):
     """Noise scale ``sigma_x`` and feature scale ``sigma_a``: numbers, laws, or "auto".
 
     "auto" infers the scale under a weak law centred on the data:
@@ -77,10 +77,6 @@ class LinearGaussian(Settings, MaskedCollapsed, GibbsUpdates, GaussianRows, Expe
 
     def start(self, data: Data) -> dict[str, float]:
         return start_scales(self, data)
-
-    @property
-    def amounts(self) -> str | None:
-        return None  # a row has a feature or not
 
     def feature_law(self, k: int, d: int, sigma_a: float, joint: bool) -> GaussianFeatures:
         return GaussianFeatures.prior(k, d, sigma_a, joint)

@@ -17,7 +17,14 @@ import numpy as np
 
 from thali.data import Data
 from thali.hyperparameters import Law, as_number
-from thali.likelihoods.base import Expected, GibbsUpdates, JudgesMatrix, Masked, Parameters, Place
+from thali.likelihoods.base import (
+    ExpectedBits,
+    GibbsUpdates,
+    JudgesMatrix,
+    Masked,
+    Parameters,
+    Place,
+)
 from thali.likelihoods.entries import NormalEntries
 from thali.likelihoods.gaussian_scales import (
     check_scales,
@@ -40,7 +47,7 @@ TRIES = 4  # births or deaths a row in a step
 
 
 @dataclass(frozen=True)
-class NonnegativeLinearGaussian(Settings, GibbsUpdates, JudgesMatrix, Masked, Expected):
+class NonnegativeLinearGaussian(Settings, GibbsUpdates, JudgesMatrix, Masked, ExpectedBits):
     """Features without negative entries; noise scale ``sigma_x`` and feature scale ``sigma_a``.
 
     The scales are numbers, laws or "auto", as of ``LinearGaussian``; ``sigma_a`` is the root mean
@@ -69,10 +76,6 @@ class NonnegativeLinearGaussian(Settings, GibbsUpdates, JudgesMatrix, Masked, Ex
 
     def start(self, data: Data) -> dict[str, float]:
         return start_scales(self, data)
-
-    @property
-    def amounts(self) -> str | None:
-        return None  # a row has a feature or not
 
     def feature_law(self, k: int, d: int, sigma_a: float, joint: bool) -> NonnegativeFeatures:
         return NonnegativeFeatures.prior(k, d, sigma_a)

@@ -51,6 +51,9 @@ class FeatureLaw(Protocol):
     def gain(self, sigma_a: float) -> float:
         """E[log p(A)] + H[q(A)]."""
 
+    def gains(self, sigma_a: float) -> np.ndarray:
+        """The same of each feature, (K,); of laws that are factorised."""
+
     def taken(self, order: np.ndarray) -> Self:
         """Some features, in this order."""
 
@@ -128,6 +131,13 @@ class GaussianFeatures:
         log_det = self._over_columns(np.linalg.slogdet(self.V)[1])
         count = self.phi.size
         return 0.5 * (log_det + count - count * 2.0 * np.log(sigma_a) - self.squares() / sigma_a**2)
+
+    def gains(self, sigma_a: float) -> np.ndarray:
+        assert not self.joint, "a joint law is not a sum over features"
+        v = np.diagonal(self.V, axis1=-2, axis2=-1)
+        v = np.broadcast_to(v, self.phi.T.shape)  # (D, K)
+        each = np.log(v / sigma_a**2) + 1.0 - (v + np.square(self.phi.T)) / sigma_a**2
+        return np.asarray(0.5 * each.sum(axis=0))
 
     def taken(self, order: np.ndarray) -> Self:
         V = np.ascontiguousarray(self.V[..., order[:, None], order])
@@ -210,10 +220,12 @@ class NonnegativeFeatures:
         return float(np.square(self.phi).sum() + self.variance.sum())
 
     def gain(self, sigma_a: float) -> float:
+        return float(self.gains(sigma_a).sum())
+
+    def gains(self, sigma_a: float) -> np.ndarray:
         constant = LOG_2 - 0.5 * np.log(2.0 * np.pi * sigma_a**2)
-        return float(
-            self.phi.size * constant - 0.5 * self.squares() / sigma_a**2 + self.entropy.sum()
-        )
+        squares = np.square(self.phi) + self.variance
+        return np.asarray((constant - 0.5 * squares / sigma_a**2 + self.entropy).sum(axis=1))
 
     def taken(self, order: np.ndarray) -> Self:
         return type(self)(

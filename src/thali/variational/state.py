@@ -62,12 +62,25 @@ class State:
         """Keep these features, in this order; what follows is not in use."""
         self.rows, self.features = self.rows.taken(order), self.features.taken(order)
 
-    def fit_globals(self, found: Statistics, hold: bool = False) -> None:
-        """Frequencies, α, features and scales given the rows' statistics."""
+    def local_step(self, threads: int, passes: int | None = None) -> Statistics:
+        """The rows' laws given the rest; ``passes=0`` leaves them as they are."""
+        options = {} if passes is None else {"passes": passes}
+        odds = self.frequencies.log_odds()[: self.k]
+        sigma_x = self.hyper["sigma_x"]
+        found = local_step(self.data, self.rows, self.features, odds, sigma_x, threads, **options)
+        return in_order(self, found)
+
+    def fit_prior(self, found: Statistics) -> None:
+        """Frequencies and α given the rows' statistics."""
         hyper, laws = self.hyper, self.laws
         self.frequencies = self.frequencies.updated(found.counts, found.n, hyper["alpha"])
         if "alpha" in laws:
             hyper["alpha"] = best_mass(laws["alpha"], self.frequencies, hyper["alpha"])
+
+    def fit_globals(self, found: Statistics, hold: bool = False) -> None:
+        """Frequencies, α, features and scales given the rows' statistics."""
+        self.fit_prior(found)
+        hyper, laws = self.hyper, self.laws
         self.features = self.features.updated(found, hyper["sigma_x"], hyper["sigma_a"])
         if hold or not laws.keys() & {"sigma_x", "sigma_a"}:
             return
@@ -90,17 +103,7 @@ class State:
 
 def iterate(state: State, threads: int, passes: int | None = None) -> float:
     """One local and one global step, and the bound after them."""
-    options = {} if passes is None else {"passes": passes}
-    found = local_step(
-        state.data,
-        state.rows,
-        state.features,
-        state.frequencies.log_odds()[: state.k],
-        state.hyper["sigma_x"],
-        threads,
-        **options,
-    )
-    found = in_order(state, found)
+    found = state.local_step(threads, passes)
     state.fit_globals(found, state.iteration < state.hold_sigma)
     state.iteration += 1
     state.found = found
