@@ -18,6 +18,7 @@ from thali.settings import Settings
 SMALL = {  # settings of a short run
     "particle_filter": {"particles": 30, "passes": 2},
     "variational": {"truncation": 4, "max_iterations": 20},
+    "maximization_expectation": {"truncation": 4, "max_iterations": 20},
 }
 GRID = list(itertools.product(ENGINES, PRIORS, LIKELIHOODS))
 

@@ -43,6 +43,7 @@ TESTS = {  # family -> how many tests judge p-values in it; each family asserts 
     "observed_rows": 13,
     "truncation": 2,
     "variational_draws": 5,
+    "row_solvers": 1,
 }
 SHARE = BUDGET / SAFETY / sum(TESTS.values())
 

@@ -41,6 +41,22 @@ def pair_costs(q, precision, pairs, total):
 
 
 @njit(cache=True, nogil=True)
+def weigh(b, q, precision, prior, m, bits, likely, weights, own):
+    """c_k, c_k + prior_k and whether no other row has k, into the last three; returns K₋ₙ."""
+    others = 0
+    for i in range(len(weights)):
+        count = m[i] - 1 if bits[i] > 0.5 else m[i]
+        likely[i] = precision * (b[i] - 0.5 * q[i, i])
+        own[i] = count == 0
+        if own[i]:
+            weights[i] = likely[i] + prior.own[i]
+        else:
+            weights[i] = likely[i] + prior.log_odds[count]
+            others += 1
+    return others
+
+
+@njit(cache=True, nogil=True)
 def solve_rows(rng, B, Q, precision, prior, solver, m, Z, follow):
     """Improve the rows Z (0 and 1) in place; returns what the likelihood's part of F gained.
 
@@ -62,17 +78,9 @@ def solve_rows(rng, B, Q, precision, prior, solver, m, Z, follow):
         q = Q[n if Q.shape[0] > 1 else 0]
         if Q.shape[0] > 1:
             pair_costs(q, precision, pairs, total)
-        others = 0
+        others = weigh(B[n], q, precision, prior, m, Z[n], likely, weights, own)
         for i in range(k):
             z[i] = Z[n, i] > 0.5
-            count = m[i] - 1 if z[i] else m[i]
-            likely[i] = precision * (B[n, i] - 0.5 * q[i, i])
-            own[i] = count == 0
-            if own[i]:
-                weights[i] = likely[i] + prior.own[i]
-            else:
-                weights[i] = likely[i] + prior.log_odds[count]
-                others += 1
         row = Row(weights, pairs, total, own, prior.crowd, others)
         solve(rng, row, solver, z, slack, trial, spare, upper)
         gained += _settle(row, likely, z, slack, spare, Z[n], m, follow)

@@ -1,0 +1,262 @@
+"""Maximization-expectation: the bound, the objective of a row, and that no update lowers either."""
+
+from __future__ import annotations
+
+import hard_oracle as oracle
+import numpy as np
+import pytest
+from hard_problems import PRIORS, problem, random_problems, without_empty
+
+from thali.variational import bound, features, hard_rows, moves, state
+from thali.variational.hard_rows import SOLVERS, guarantee
+from thali.variational.point_state import PointState
+
+ROUNDING = 1e-9  # of the bound, that an update may lower it by
+
+
+def kernels():
+    """Looked up when called, so that a broken copy can take a module's place."""
+    from thali.kernels import hard_rows as kernel
+    from thali.kernels.row_solvers import row
+
+    return kernel, row
+
+
+# ---- the bound ----------------------------------------------------------------------------------
+def distance_of_bounds(rng, count):
+    """How far the library's bound lies from the oracle's, both classes, relative to it."""
+    for given in random_problems(rng, count):
+        truth = given.by_oracle()
+        yield abs(given.by_library() - truth) / (1.0 + abs(truth))
+        kept = without_empty(given)
+        kept.bound = kept.by_library()
+        truth = kept.by_oracle(left_ordered=True)
+        yield abs(kept.reported - truth) / (1.0 + abs(truth))
+
+
+def test_the_bound_is_that_of_the_oracle(rng):
+    assert max(distance_of_bounds(rng, 36)) < 1e-8
+
+
+def test_the_left_ordered_bound_is_never_lower_and_equal_columns_lower_it(rng):
+    for given in random_problems(rng, 20):
+        assert given.by_oracle(left_ordered=True) >= given.by_oracle()
+    Z = np.tile(rng.random((6, 1)) < 0.5, 4) | (np.arange(6)[:, None] == 0)
+    given = problem(rng, Z=Z)
+    given.bound = given.by_library()
+    assert given.reported == pytest.approx(given.bound, abs=1e-12)  # 4!/4! orders
+
+
+# ---- the objective of a row ---------------------------------------------------------------------
+def objective_of_row(given, n):
+    """The library's F of all rows in place of row n, in the oracle's order."""
+    kernel, row = kernels()
+    knowns, Z = given.knowns(), given.rows.nu
+    k = Z.shape[1]
+    seen = ~np.isnan(given.X[n])
+    q = np.ascontiguousarray(knowns.law.grams()[seen].sum(axis=0))
+    x = np.where(seen, given.X[n], 0.0)
+    tables = knowns.tables
+    prior = kernel.RowPrior(
+        tables.log_odds,
+        tables.new_log_weight + knowns.gains,
+        knowns.prior.crowd(k, tables.capacity),
+    )
+    pairs, total = np.empty((k, k)), np.empty(k)
+    precision = given.hyper["sigma_x"] ** -2
+    kernel.pair_costs(q, precision, pairs, total)
+    likely, weights, own = np.empty(k), np.empty(k), np.empty(k, bool)
+    m = Z.sum(axis=0).astype(np.int64)
+    others = kernel.weigh(x @ knowns.law.phi.T, q, precision, prior, m, Z[n], likely, weights, own)
+    it = row.Row(weights, pairs, total, own, prior.crowd, others)
+    found, slack = [], np.empty(k)
+    for z in oracle.sets(k):
+        bits = z > 0.5
+        found.append(row.worth(it, bits, slack, row.begin(it, bits, slack)))
+    return np.array(found), it
+
+
+def mixed_columns(rng, n, k):
+    """Z whose row 0 has features of its own, shares others, and could take some that none has."""
+    Z = rng.random((n, k)) < 0.5
+    Z[1:, 0] = False
+    Z[0, 0] = True  # its own
+    Z[:, 1] = False  # no one's
+    return Z
+
+
+def distance_of_objectives(rng):
+    """Of differences from the row without features, all rows."""
+    for prior in PRIORS:
+        for nonnegative, gaps, k in ((True, False, 8), (False, False, 5), (True, True, 5)):
+            given = problem(rng, nonnegative, prior, gaps, n=5, k=k, Z=mixed_columns(rng, 5, k))
+            ours, _ = objective_of_row(given, 0)
+            theirs = []
+            for z in oracle.sets(k):
+                Z = given.rows.nu.copy()
+                Z[0] = z
+                theirs.append(oracle.bound(given.point().but(Z=Z)))
+            theirs = np.array(theirs)
+            scale = 1.0 + np.abs(theirs).max()
+            yield np.abs((ours - ours[0]) - (theirs - theirs[0])).max() / scale
+
+
+def test_differences_of_the_row_objective_are_those_of_the_bound(rng):
+    assert max(distance_of_objectives(rng)) < 1e-9
+
+
+def test_rows_are_submodular_where_features_have_no_negative_entries(rng):
+    """F(S + i) + F(S + j) ≥ F(S + i + j) + F(S) for all S, i, j."""
+    for prior in PRIORS:
+        for _ in range(5):
+            given = problem(rng, True, prior, n=5, k=6, Z=mixed_columns(rng, 5, 6))
+            F, it = objective_of_row(given, 0)
+            assert largest_return(F, 6) < 1e-9 * (1.0 + np.abs(F).max())
+            assert guarantee(given.features, False, "local_search") == pytest.approx(1 / 3)
+            theirs = oracle.values(it.weights, it.pairs, it.own, it.crowd, it.others)
+            assert np.allclose(F, theirs, rtol=1e-10, atol=1e-9)
+
+
+def largest_return(F, k):
+    """The largest rise of a feature's gain by another feature."""
+    worst, codes = -np.inf, np.arange(2**k)
+    for i in range(k):
+        for j in range(i):
+            S = codes[(codes >> i & 1 == 0) & (codes >> j & 1 == 0)]
+            rise = F[S | 1 << i | 1 << j] + F[S] - F[S | 1 << i] - F[S | 1 << j]
+            worst = max(worst, float(rise.max()))
+    return worst
+
+
+def test_features_with_negative_products_are_refused_a_guarantee(rng):
+    given = problem(rng, nonnegative=False, k=3, d=2)
+    phi = np.array([[1.0, 1.0], [1.0, 0.5], [-1.0, 0.2]])
+    law = features.GaussianFeatures(phi, 0.1 * np.eye(3), joint=False)
+    for solver in SOLVERS[:-1]:
+        with pytest.raises(ValueError, match=r"Features 1 and 2 .* not submodular"):
+            guarantee(law, False, solver)
+    assert guarantee(law, False, "exact") == 1.0
+    given.features = law
+    F, _ = objective_of_row(given, 0)
+    assert largest_return(F, 3) > 1e-6  # and rightly so
+    positive = features.GaussianFeatures(np.abs(phi), 0.1 * np.eye(3), joint=False)
+    assert guarantee(positive, False, "best") == pytest.approx(1 / 3)
+    # a row that shows the second column only
+    mixed = features.GaussianFeatures(np.array([[2.0, 1.0], [2.0, -1.0]]), np.eye(2), joint=False)
+    assert guarantee(mixed, False, "best") > 0.0
+    with pytest.raises(ValueError, match="not submodular"):
+        guarantee(mixed, True, "best")
+
+
+# ---- no update lowers the bound -----------------------------------------------------------------
+class Watch:
+    """The largest fall of the oracle's bound, relative to it, by each kind of update."""
+
+    def __init__(self, given):
+        self.given, self.falls, self.value = given, {}, given.by_oracle()
+
+    def after(self, name, told=False):
+        now = self.given.by_oracle()
+        self.note(name, (now - self.value) / (1.0 + abs(now)))
+        if told:
+            self.note(f"bound after {name}", -abs(self.given.bound - now) / (1.0 + abs(now)))
+        self.value = now
+
+    def note(self, name, gain):
+        self.falls[name] = max(self.falls.get(name, -np.inf), -float(gain))
+
+
+def each_row(given, watch):
+    """One row after the other, with the counts as they are then."""
+    X, mask, _ = given.data
+    whole, knowns = given.rows.nu, given.knowns()
+    for n in range(len(X)):
+        seen = np.ones(X.shape[1]) if mask is None else mask[n].astype(float)
+        Q = np.einsum("d,dkl->kl", seen, knowns.law.grams())[None]
+        m = whole.sum(axis=0).astype(np.int64)
+        hard_rows._sweep(
+            given.rng, X[n : n + 1] @ knowns.law.phi.T, np.ascontiguousarray(Q), knowns, m,
+            whole[n : n + 1], follow=True,
+        )  # fmt: skip
+        watch.note("counts", -np.abs(m - whole.sum(axis=0)).max())
+        watch.after("row")
+
+
+def falls(rng, count):
+    """How far each update lowers the bound: (kind, fall) of random problems."""
+    for i, given in enumerate(random_problems(rng, count)):
+        given.solver = SOLVERS[i % len(SOLVERS)]
+        watch = Watch(given)
+        each_row(given, watch)
+        found = PointState.local_step(given, 1)
+        watch.after("rows")
+        given.side_by_side, size = True, hard_rows.BLOCK
+        hard_rows.BLOCK = hard_rows.MASKED_BLOCK = 2
+        given.rows.nu[:] = given.rng.random(given.rows.nu.shape) < 0.5
+        watch.value = given.by_oracle()
+        PointState.local_step(given, 2)
+        watch.after("rows side by side")
+        hard_rows.BLOCK, hard_rows.MASKED_BLOCK = size, 256
+        given.side_by_side = False
+        found = PointState.local_step(given, 1)
+        watch.value = given.by_oracle()
+        hyper = given.hyper
+        given.features = given.features.updated(found, hyper["sigma_x"], hyper["sigma_a"])
+        watch.after("features")
+        given.fit_prior(found)
+        watch.after("prior")
+        squares = features.expected_squares(found, given.features)
+        given.hyper["sigma_x"] = bound.best_scale(
+            given.laws["sigma_x"], squares, found.entries, hyper["sigma_x"]
+        )
+        watch.after("σ_x")
+        given.hyper["sigma_a"] = bound.best_scale(
+            given.laws["sigma_a"], given.features.squares(), given.features.phi.size,
+            hyper["sigma_a"],
+        )  # fmt: skip
+        watch.after("σ_a")
+        for _ in range(3):
+            state.iterate(given, 1)
+            watch.after("iteration", told=True)
+        moves.drop_features(given)
+        watch.after("drop", told=True)
+        moves.join_features(given, 1)
+        watch.after("join", told=True)
+        moves.bear_feature(given, given.rng, 1)
+        watch.after("birth", told=True)
+        yield from watch.falls.items()
+
+
+@pytest.mark.parametrize("count", [24, pytest.param(100, marks=pytest.mark.slow)])
+def test_no_update_lowers_the_bound(count, rng):
+    found = {}
+    for name, fall in falls(rng, count):
+        found[name] = max(found.get(name, -np.inf), fall)
+    kinds = {"row", "counts", "rows", "rows side by side", "features", "prior", "σ_x", "σ_a"}
+    for name in ("iteration", "drop", "join", "birth"):
+        kinds |= {name, f"bound after {name}"}
+    assert found.keys() == kinds
+    assert max(found.values()) < ROUNDING, found
+
+
+@pytest.mark.parametrize(("each", "taken"), [(0.1, False), (0.5, True)])
+def test_a_block_that_would_lower_the_bound_is_put_back(each, taken, rng, monkeypatch):
+    """Two rows gain by a new feature each, but less together: there are then log 3 − log 2 more
+    orders of the columns to pay for than both think."""
+    monkeypatch.setattr(hard_rows, "BLOCK", 2)
+    A = 3.0 * np.eye(3)
+    Z = np.array([[0, 0, 0], [0, 0, 0], [1, 0, 0], [1, 0, 0]])
+    given = problem(rng, n=4, d=3, k=3, Z=Z)
+    X = A[[1, 2, 0, 0]]
+    given.data = type(given.data)(X, None, (X**2).sum(axis=1))
+    given.features = features.NonnegativeFeatures.of(A, np.full((3, 3), 1e-3))
+    knowns = given.knowns()
+    own = 0.5 * 9.0 / given.hyper["sigma_x"] ** 2 + knowns.tables.new_log_weight - np.log(2.0)
+    knowns = knowns._replace(gains=np.array([0.0, each - own, each - own]))
+    found = hard_rows.improve_rows(rng, given.data, given.rows, knowns, 2, solve=True)
+    after = Z.copy()
+    if taken:
+        after[0, 1] = after[1, 2] = 1
+    assert np.array_equal(given.rows.nu, after)
+    assert np.array_equal(found.C, after.T @ after)
+    assert np.array_equal(found.T, after.T @ X)
