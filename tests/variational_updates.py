@@ -199,10 +199,9 @@ def install(patch, module, changes, folder):
     """Let every module of the library, and these tests, use a broken copy of one."""
     original, broken = importlib.import_module(module), mutate(module, changes, folder)
     if module.startswith("thali.kernels."):
-        import thali.kernels
-
+        folder_of, name = module.rsplit(".", 1)
         patch.setitem(sys.modules, module, broken)
-        patch.setattr(thali.kernels, module.rsplit(".", 1)[1], broken)
+        patch.setattr(importlib.import_module(folder_of), name, broken)
         return
     for name, mine in vars(original).items():
         if getattr(mine, "__module__", "") != module:

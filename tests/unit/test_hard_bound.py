@@ -190,13 +190,14 @@ def falls(rng, count):
         each_row(given, watch)
         found = PointState.local_step(given, 1)
         watch.after("rows")
-        given.side_by_side, size = True, hard_rows.BLOCK
-        hard_rows.BLOCK = hard_rows.MASKED_BLOCK = 2
+        given.side_by_side, sizes = True, hard_rows.improve_rows.__globals__
+        kept = {name: sizes[name] for name in ("BLOCK", "MASKED_BLOCK")}
+        sizes.update(dict.fromkeys(kept, 2))
         given.rows.nu[:] = given.rng.random(given.rows.nu.shape) < 0.5
         watch.value = given.by_oracle()
         PointState.local_step(given, 2)
         watch.after("rows side by side")
-        hard_rows.BLOCK, hard_rows.MASKED_BLOCK = size, 256
+        sizes.update(kept)
         given.side_by_side = False
         found = PointState.local_step(given, 1)
         watch.value = given.by_oracle()
@@ -243,7 +244,7 @@ def test_no_update_lowers_the_bound(count, rng):
 def test_a_block_that_would_lower_the_bound_is_put_back(each, taken, rng, monkeypatch):
     """Two rows gain by a new feature each, but less together: there are then log 3 − log 2 more
     orders of the columns to pay for than both think."""
-    monkeypatch.setattr(hard_rows, "BLOCK", 2)
+    monkeypatch.setitem(hard_rows.improve_rows.__globals__, "BLOCK", 2)
     A = 3.0 * np.eye(3)
     Z = np.array([[0, 0, 0], [0, 0, 0], [1, 0, 0], [1, 0, 0]])
     given = problem(rng, n=4, d=3, k=3, Z=Z)

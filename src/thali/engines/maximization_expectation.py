@@ -129,12 +129,13 @@ class MaximizationExpectation(Settings, Optimiser):
     # ending
 
     def law(self, model: Model, state: Any) -> dict[str, np.ndarray]:
-        """The parameters of q as arrays, and the share of the best that rows are sure of."""
+        """The parameters of q as arrays, and the share of the best that rows are sure of
+        (0 where their objective may not be submodular)."""
         arrays = {"nu": state.rows.nu, **state.features.arrays()}
         try:
             share = guarantee(state.features, state.data.mask is not None, self.solver)
         except ValueError:
-            share = np.nan
+            share = 0.0
         return arrays | {"guarantee": np.array(share), "bound_factorised": np.array(state.reported)}
 
     # files

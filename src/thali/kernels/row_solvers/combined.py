@@ -1,6 +1,7 @@
-"""The solver that a setting names; "best" is the best of the others that are not at random.
+"""The solver that a setting names, compared with the row as it is: no row gets worse.
 
-All of them are compared with the row as it is, so that a row never gets worse.
+"best" climbs by exchanges from where the row is; if that moves it, also from what double greedy and
+local search find, and takes the best of the three.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from numba import njit
 
 from thali.kernels.row_solvers.double_greedy import double_greedy, randomised_double_greedy
 from thali.kernels.row_solvers.enumeration import enumerate_sets
-from thali.kernels.row_solvers.local_search import climb, local_search
+from thali.kernels.row_solvers.exchange import climb_by_exchanges
+from thali.kernels.row_solvers.local_search import complement_worth, local_search
 from thali.kernels.row_solvers.row import begin, worth
 
 BEST, LOCAL_SEARCH, DOUBLE_GREEDY, RANDOMISED, EXACT = range(5)
@@ -21,15 +23,19 @@ def solve(rng, row, solver, z, slack, trial, trial_slack, upper):
     """Improve z in place if the solver can; its slack, and j, come along."""
     j = begin(row, z, slack)
     value = worth(row, z, slack, j)
-    if solver == BEST:  # up from where the row is, from both ends, and from the best single one
+    if solver == BEST:
         trial[:] = z
         trial_slack[:] = slack
-        at = climb(row, trial, trial_slack, j)
+        at = climb_by_exchanges(row, trial, trial_slack, j, upper)
+        last, was = value, j
         value, j = _keep(row, value, j, z, slack, trial, trial_slack, at)
+        if value == last and complement_worth(row, z, slack, was) <= value:
+            return j  # nothing moves: what is there is at least a third of the best
         at = double_greedy(rng, row, trial, trial_slack, upper)
-        at = climb(row, trial, trial_slack, at)
+        at = climb_by_exchanges(row, trial, trial_slack, at, upper)
         value, j = _keep(row, value, j, z, slack, trial, trial_slack, at)
         at = local_search(rng, row, trial, trial_slack, upper)
+        at = climb_by_exchanges(row, trial, trial_slack, at, upper)
     elif solver == LOCAL_SEARCH:
         at = local_search(rng, row, trial, trial_slack, upper)
     elif solver == DOUBLE_GREEDY:

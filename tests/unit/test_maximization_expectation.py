@@ -1,0 +1,243 @@
+"""Maximization-expectation from outside: results, refusals, files, stops, edges, planted truth."""
+
+from __future__ import annotations
+
+import signal
+
+import numpy as np
+import pytest
+
+import thali
+from thali import run as run_module
+from thali.model import Model
+from thali.variational.hard_rows import SOLVERS
+
+NONNEGATIVE = "nonnegative_linear_gaussian"
+QUICK = thali.MaximizationExpectation(truncation=6, max_iterations=40)
+PRIORS = ["ibp", "two_parameter_ibp", thali.BetaBernoulli(n_features=3)]
+LIKELIHOODS = [NONNEGATIVE, "linear_gaussian"]
+
+
+@pytest.fixture(scope="module")
+def X():
+    return thali.datasets.images(n=40, random_state=0).X
+
+
+@pytest.fixture(scope="module")
+def fitted(X):
+    return thali.LatentFeatures("ibp", NONNEGATIVE, QUICK, random_state=3).fit(X)
+
+
+def fit(X, prior="ibp", likelihood=NONNEGATIVE, seed=0, **settings):
+    settings = {"truncation": 4, "restarts": 1, "max_iterations": 30, **settings}
+    engine = thali.MaximizationExpectation(**settings)
+    return thali.LatentFeatures(prior, likelihood, engine, random_state=seed).fit(X)
+
+
+def check(model, X):
+    assert np.isfinite(model.elbo_)
+    assert model.Z_.shape == (len(X), model.n_features_)
+    assert np.array_equal(model.nu_, model.Z_)
+    assert model.Z_.any(axis=0).all()
+    assert np.isfinite(model.components_).all()
+    rise = np.diff(model.history_["elbo"], axis=1)  # columns that come to be equal may cost log 2
+    assert (rise >= -np.log(2.0) * model.Z_.shape[1] - 1e-9 * abs(model.elbo_)).all()
+
+
+# ---- results ------------------------------------------------------------------------------------
+def test_the_result_is_a_point_and_a_law(fitted, X):
+    check(fitted, X)
+    assert fitted.kind_ == "variational"
+    assert fitted.elbo_ == fitted.history_["elbo"][:, -1].max() == fitted.bounds_["factorised"]
+    assert float(fitted.law_["guarantee"]) == pytest.approx(1 / 3)
+    draws = list(fitted.draws())
+    order = [np.flatnonzero((d.Z == fitted.Z_[:, :1]).all(axis=0))[0] for d in draws]
+    assert len(draws) > 10
+    assert len({d.Z.tobytes() for d in draws}) == 1  # Z is a point,
+    first = np.array([d.A[i] for d, i in zip(draws, order, strict=True)])
+    assert (first.std(axis=0) > 0.0).all()  # and A is not
+    assert (first >= 0.0).all()
+    with pytest.raises(ValueError, match="no best draw"):
+        fitted.best_  # noqa: B018
+
+
+def test_the_bound_lies_below_the_log_joint_where_features_can_be_integrated_out(X):
+    """log P(X, [Z]) is what the best law of A would give."""
+    fixed = {"sigma_x": 0.5, "sigma_a": 1.0}
+    model = fit(X, thali.IBP(alpha=2.0), thali.LinearGaussian(**fixed))
+    truth = Model(thali.IBP(alpha=2.0), thali.LinearGaussian(**fixed)).log_joint(X, model.Z_)
+    assert model.log_joint_ == pytest.approx(truth)
+    assert truth - 0.02 * abs(truth) < model.elbo_ < truth
+
+
+def test_new_rows_are_assigned_and_gaps_filled(fitted, X):
+    assert fitted.transform(X[:5]).shape == (5, fitted.n_features_)
+    assert np.isfinite(fitted.score(X[:5]))
+    gaps = np.where(np.random.default_rng(0).random(X.shape) < 0.1, np.nan, X)
+    model = fit(gaps, truncation=6)
+    check(model, gaps)
+    error = (model.impute() - X)[np.isnan(gaps)]
+    assert np.sqrt(np.mean(error**2)) < X.std()
+
+
+def test_answers_pass_from_engine_to_engine(fitted, X):
+    sampler = thali.CollapsedGibbs(sweeps=6, chains=1, init=fitted)
+    assert thali.LatentFeatures(engine=sampler, random_state=0).fit(X).starts_ == ["another model"]
+    gibbs = thali.LatentFeatures(
+        engine=thali.CollapsedGibbs(sweeps=20, chains=1), random_state=0
+    ).fit(X)
+    for source in (gibbs, gibbs.Z_):
+        check(fit(X, init=source, truncation=12), X)
+
+
+def test_the_report_and_summary_are_written(fitted, tmp_path):
+    path = fitted.report(tmp_path / "report.html")
+    assert "bound of the log evidence" in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"solver": "greedy"}, "solver must be one of 'best', 'local_search'"),
+        ({"truncation": 0}, "truncation must be at least 1, not 0"),
+        ({"truncation": "many"}, "truncation must be a number of features or 'auto'"),
+        ({"solver": "exact", "truncation": 17}, "at most 16 of them; lower truncation=17"),
+        ({"restarts": 0}, "restarts must be at least 1, not 0"),
+        ({"tolerance": 0.0}, "tolerance must be"),
+        ({"init": "random"}, "init"),
+    ],
+)
+def test_bad_settings_are_told(settings, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        thali.MaximizationExpectation(**settings)
+
+
+def test_likelihoods_with_amounts_are_refused(X):
+    with pytest.raises(ValueError, match="ExpectedBits, which SparseFactor does not have"):
+        thali.LatentFeatures("ibp", "sparse_factor", "maximization_expectation").fit(X)
+
+
+# ---- files and stops ----------------------------------------------------------------------------
+def test_everything_comes_back_from_a_file(fitted, X, tmp_path):
+    fitted.save(tmp_path / "m.thali")
+    back = thali.load(tmp_path / "m.thali")
+    for name in ("Z_", "nu_", "components_"):
+        assert np.array_equal(getattr(fitted, name), getattr(back, name)), name
+    for name in ("elbo_", "bounds_", "kind_", "engine_", "log_joint_"):
+        assert getattr(fitted, name) == getattr(back, name), name
+    assert all(np.array_equal(fitted.law_[name], back.law_[name]) for name in fitted.law_)
+    assert fitted.score(X[:5]) == back.score(X[:5])
+
+
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+def test_a_stopped_run_goes_on_to_the_same_bound(X, likelihood, tmp_path, monkeypatch):
+    engine = QUICK.replace(init="prior", tolerance=1e-14, solver="randomised_double_greedy")
+
+    def model():
+        return thali.LatentFeatures("ibp", likelihood, engine, random_state=5)
+
+    path, step = tmp_path / "run.thali", thali.MaximizationExpectation.step
+    whole = model().fit(X)
+    seen = []
+
+    def count(*arguments):
+        seen.append(1)
+        if len(seen) == 15:
+            signal.raise_signal(signal.SIGINT)
+        return step(*arguments)
+
+    monkeypatch.setattr(run_module, "cores", lambda: 1)
+    monkeypatch.setattr(run_module, "SLICE", 0.0)
+    monkeypatch.setattr(thali.MaximizationExpectation, "step", count)
+    part = model().fit(X, checkpoint=path)
+    assert part.stopped_ == "interrupted"
+    assert part.history_["elbo"].shape[1] < whole.history_["elbo"].shape[1]
+    monkeypatch.setattr(thali.MaximizationExpectation, "step", step)
+    rest = model().fit(X, checkpoint=path, resume=True)
+    for name, values in whole.history_.items():
+        assert np.array_equal(values, rest.history_[name]), name
+    assert all(np.array_equal(whole.law_[name], rest.law_[name]) for name in whole.law_)
+
+
+@pytest.mark.parametrize("restarts", [1, 2])
+def test_the_result_does_not_depend_on_the_number_of_threads(X, restarts, monkeypatch):
+    from thali.engines import optimiser
+    from thali.variational import hard_rows
+
+    monkeypatch.setattr(hard_rows, "BLOCK", 7)  # so that there are many
+    engine = QUICK.replace(restarts=restarts)
+    found = []
+    for cores in (3, 1):
+        monkeypatch.setattr(run_module, "cores", lambda cores=cores: cores)
+        monkeypatch.setattr(optimiser, "cores", lambda cores=cores: cores)
+        found.append(thali.LatentFeatures("ibp", NONNEGATIVE, engine, random_state=1).fit(X))
+    assert np.array_equal(found[0].history_["elbo"], found[1].history_["elbo"])
+    assert np.array_equal(found[0].Z_, found[1].Z_)
+    check(found[0], X)
+
+
+# ---- edges --------------------------------------------------------------------------------------
+@pytest.mark.parametrize("prior", PRIORS, ids=str)
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+@pytest.mark.parametrize("init", ["empty", "prior"])
+def test_any_start_will_do(X, prior, likelihood, init):
+    check(fit(X, prior, likelihood, init=init), X)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("truncation", ["auto", 3])
+def test_any_solver_will_do(X, solver, truncation):
+    model = fit(X, solver=solver, truncation=truncation)
+    check(model, X)
+    assert model.n_features_ <= {"auto": 16 if solver == "exact" else 40, 3: 3}[truncation]
+
+
+def test_a_finite_prior_keeps_to_its_number_of_features(X):
+    Z = np.random.default_rng(0).random((len(X), 3)) < 0.5
+    model = fit(X, thali.BetaBernoulli(n_features=3), init=Z, truncation="auto")
+    check(model, X)
+    assert model.n_features_ <= 3
+
+
+@pytest.mark.parametrize("prior", PRIORS, ids=str)
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+def test_little_data_are_taken(X, prior, likelihood):
+    for part in (X[:1], X[:, :1], np.zeros((8, 3)), np.full((8, 3), 3.0)):
+        check(fit(part, prior, likelihood), part)
+
+
+def test_rows_and_columns_may_be_wholly_missing(X):
+    gaps = X[:20, :10].copy()
+    gaps[np.random.default_rng(0).random(gaps.shape) < 0.1] = np.nan
+    gaps[3], gaps[:, 5] = np.nan, np.nan
+    for likelihood in LIKELIHOODS:
+        model = fit(gaps, likelihood=likelihood)
+        check(model, gaps)
+        assert np.isfinite(model.impute()).all()
+
+
+# ---- planted truth ------------------------------------------------------------------------------
+def test_planted_features_are_found():
+    """Strong signal: the very matrix, up to the order of columns."""
+    rng = np.random.default_rng(0)
+    Z = rng.random((200, 4)) < 0.4
+    X = Z @ np.abs(rng.normal(0.0, 2.0, size=(4, 20))) + 0.2 * rng.normal(size=(200, 20))
+    for likelihood in LIKELIHOODS:
+        model = fit(X, likelihood=likelihood, truncation=10, max_iterations=200)
+        assert model.n_features_ == 4
+        found = {tuple(column) for column in model.Z_.T.tolist()}
+        assert found == {tuple(column) for column in Z.T.tolist()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
+def test_twenty_planted_features_are_found_by_default(seed):
+    data = thali.datasets.noisy_nonnegative(random_state=seed)
+    n, k = data.Z.shape
+    engine = thali.MaximizationExpectation(truncation=40)
+    model = thali.LatentFeatures("ibp", NONNEGATIVE, engine, random_state=seed).fit(data.X)
+    alpha = k / float((1.0 / np.arange(1, n + 1)).sum())
+    at = Model(thali.IBP(alpha=alpha), thali.LinearGaussian(1.0, data.sigma_a))
+    truth = at.log_joint(data.X, data.Z)
+    assert model.n_features_ == 20
+    assert at.log_joint(data.X, model.Z_) >= truth - 1e-3 * abs(truth)
