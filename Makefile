@@ -68,6 +68,7 @@ bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/noisy_or.py
 	$(BIN)/python benchmarks/uncollapsed_gibbs.py
 	$(BIN)/python benchmarks/variational.py
+	$(BIN)/python benchmarks/maximization_expectation.py
 
 docs: $(VENV)/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

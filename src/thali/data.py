@@ -16,6 +16,7 @@ import numpy as np
 
 from thali.missing import Patterns, first_guess, patterns
 
+BLOCK = 8192  # rows looked at together
 LARGEST = 1e100  # squares of larger values overflow when summed
 
 
@@ -93,7 +94,9 @@ class Data:
     @cached_property
     def mean_square(self) -> float:
         """The mean square of the observed entries: the data's scale, squared."""
-        return float(np.mean(np.square(self.X if self.mask is None else self.X[self.mask])))
+        X = self.X if self.mask is None else self.X[self.mask][:, None]
+        parts = (X[first : first + BLOCK] for first in range(0, len(X), BLOCK))  # no second X
+        return sum(float(np.square(part).sum()) for part in parts) / X.size
 
     # missing entries
 
@@ -231,7 +234,9 @@ def refuse_nonfinite(array: np.ndarray) -> None:
             f"X contains infinity: {int(infinite.sum())} entries, the first at row {i}, "
             f"column {j}. Replace or drop them first."
         )
-    largest = float(np.max(np.abs(array), initial=0.0, where=~np.isnan(array)))
+    # fmax and fmin pass over NaN, and make no copy of X
+    high, low = (f.reduce(array, axis=None, initial=0.0) for f in (np.fmax, np.fmin))
+    largest = float(max(high, -low))
     if largest > LARGEST:
         raise ValueError(
             f"X has values as large as {largest:.3g}, whose squares overflow; divide X by its "

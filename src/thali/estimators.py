@@ -57,8 +57,8 @@ class LatentFeatures(
     prior : "ibp", "two_parameter_ibp", "beta_bernoulli", or a prior such as ``thali.IBP(alpha=2)``
     likelihood : "linear_gaussian", "nonnegative_linear_gaussian", "sparse_factor", "noisy_or",
         or a likelihood such as ``thali.LinearGaussian(sigma_x=0.5)``
-    engine : "auto", "collapsed_gibbs", "uncollapsed_gibbs", "particle_filter", "variational", or an
-        engine such as ``thali.CollapsedGibbs(sweeps=500)``
+    engine : "auto", "collapsed_gibbs", "uncollapsed_gibbs", "particle_filter", "variational",
+        "maximization_expectation", or an engine such as ``thali.CollapsedGibbs(sweeps=500)``
     center : subtract the column means first (the model has no intercept)
     random_state : int, RandomState or None
     progress : "auto" (on a terminal or in a notebook), True or False
@@ -80,7 +80,8 @@ class LatentFeatures(
     weights_ : the weight of each of ``draws()``; they sum to one
     log_evidence_ : the estimate of log P(X); ``ParticleFilter`` only
     elbo_, nu_, law_, bounds_ : the lower bound of log P(X), P(z = 1), all parameters of the law,
-        and the bound with features' laws joint and factorised; ``Variational`` only
+        and the bound with features' laws joint and factorised; ``Variational`` and
+        ``MaximizationExpectation`` only
 
     Examples
     --------
@@ -148,7 +149,7 @@ class LatentFeatures(
         names = row_names(X)
         X = self._validated(X, reset=True, copy=True)
         mean = observed_means(X) if self.center else np.zeros(X.shape[1])
-        data = Data.validate(X - mean)
+        data = Data.validate(np.subtract(X, mean, out=X) if self.center else X)  # X is our own
         model = Model(
             named("prior", self.prior, PRIORS), named("likelihood", self.likelihood, LIKELIHOODS)
         ).resolve(data)

@@ -170,6 +170,17 @@ def test_a_likelihood_by_name_brings_an_engine_that_can_run_it(plates, tmp_path,
     assert (model.components_ >= 0.0).all()
 
 
+def test_the_settings_of_an_optimiser_are_read(plates, tmp_path, capsys):
+    arguments = ["--likelihood", "nonnegative-linear-gaussian", "--truncation", "5"]
+    arguments += ["--engine", "maximization_expectation", "--solver", "local_search"]
+    assert (
+        run(["fit", str(plates), *arguments, "--restarts", "1", "--seed", "3", "--out", "o"]) == 0
+    )
+    assert "Bound of the log evidence" in capsys.readouterr().out
+    model = thali.load(tmp_path / "o" / "model.thali")
+    assert model.engine_ == thali.MaximizationExpectation("local_search", 5, restarts=1)
+
+
 def test_the_rates_of_noisy_or_are_read(tmp_path):
     X = thali.datasets.draw(thali.IBP(2.0), thali.NoisyOr(0.01, 0.9, 0.1), n=8, d=12).X
     np.save(tmp_path / "nodes.npy", X)
@@ -323,6 +334,7 @@ MISTAKES = {
     "prior": (["fit", "DATA", "--prior", "ipb"], "'two-parameter-ibp'"),
     "likelihood": (["fit", "DATA", "--likelihood", "gaussian"], "'linear-gaussian'"),
     "engine": (["fit", "DATA", "--engine", "gibbs"], "'collapsed-gibbs'"),
+    "solver": (["fit", "DATA", "--solver", "fast"], "'local-search'"),
     "start": (["fit", "DATA", "--init", "rase"], "Did you mean 'race'?"),
     "alpha": (["fit", "DATA", "--alpha", "-1"], "alpha must be positive and finite, not -1.0"),
     "sigma": (["fit", "DATA", "--sigma-x", "0"], "sigma_x must be positive and finite, not 0.0"),

@@ -21,6 +21,7 @@ from thali.cli.options import (
     Likelihood,
     Prior,
     Proposal,
+    Solver,
     given,
     load_model,
     read_columns,
@@ -200,10 +201,13 @@ def fit(
         int | None, _inference(min=1, help="Passes of particle-filter over the data (1).")
     ] = None,
     truncation: Annotated[
-        int | None, _inference(min=1, help="Most features of variational (found from the data).")
+        int | None, _inference(min=1, help="Most features of an optimiser (found from the data).")
     ] = None,
     restarts: Annotated[
-        int | None, _inference(min=1, help="Optimisations of variational, the best kept (2).")
+        int | None, _inference(min=1, help="Optimisations of an optimiser, the best kept (2).")
+    ] = None,
+    solver: Annotated[
+        Solver | None, _inference(help="How maximization-expectation solves a row (best).")
     ] = None,
     seed: Annotated[
         int | None, _inference(min=0, help="Seed; drawn and printed if not given.")
@@ -246,6 +250,7 @@ def fit(
         sweeps=sweeps, burn_in=burn_in, thin=thin, chains=chains, init=read_init(init),
         particles=particles, proposal=None if proposal is None else proposal.value, passes=passes,
         truncation=truncation, restarts=restarts,
+        solver=None if solver is None else solver.value.replace("-", "_"),
     )  # fmt: skip
     parts = Model(chosen_prior, chosen_likelihood)
     read_engine(engine, settings, parts, _silence)  # refuses bad settings before the data are read

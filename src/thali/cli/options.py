@@ -14,6 +14,7 @@ __all__ = [
     "Likelihood",
     "Prior",
     "Proposal",
+    "Solver",
     "given",
     "load_model",
     "read_columns",
@@ -27,7 +28,12 @@ __all__ = [
 ]
 
 
-NAMING = ("--prior", "--likelihood", "--engine")  # options whose values are names of parts
+NAMING = (
+    "--prior",
+    "--likelihood",
+    "--engine",
+    "--solver",
+)  # options whose values are names of parts
 
 
 class Prior(StrEnum):
@@ -63,6 +69,16 @@ class Proposal(StrEnum):
 
     conditional = "conditional"
     prior = "prior"
+
+
+class Solver(StrEnum):
+    """Names of the solvers of a row in maximization-expectation."""
+
+    best = "best"
+    local_search = "local-search"
+    double_greedy = "double-greedy"
+    randomised_double_greedy = "randomised-double-greedy"
+    exact = "exact"
 
 
 def with_hyphens(arguments: Sequence[str]) -> list[str]:

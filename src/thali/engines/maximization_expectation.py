@@ -43,8 +43,9 @@ class MaximizationExpectation(Settings, Optimiser):
 
     ``solver`` chooses the features of a row: "local_search", "double_greedy" and
     "randomised_double_greedy" promise a share of the best (1/3, 1/3, and 1/2 on average) where
-    features have no negative entries; "exact" looks at all sets of at most 16 features; "best" is
-    the best of the first two and of a climb from where the row is. A row never gets worse.
+    features have no negative entries; "exact" looks at all sets of at most 16 features; "best"
+    also exchanges one feature for another, from where the row is and, if that moves it, from where
+    local search ends. A row never gets worse.
     ``truncation`` is the most features there can be; "auto" leaves it to the bound. Of ``restarts``
     optimisations the one with the highest bound is kept; each ends when the bound has gained less
     than ``tolerance`` of itself, or after ``max_iterations``. A single restart works on blocks of

@@ -1,7 +1,7 @@
 """The solver that a setting names, compared with the row as it is: no row gets worse.
 
-"best" climbs by exchanges from where the row is; if that moves it, also from what double greedy and
-local search find, and takes the best of the three.
+"best" climbs by exchanges from where the row is and, if that moves it, also from what local search
+finds; it takes the better one.
 """
 
 from __future__ import annotations
@@ -31,9 +31,6 @@ def solve(rng, row, solver, z, slack, trial, trial_slack, upper):
         value, j = _keep(row, value, j, z, slack, trial, trial_slack, at)
         if value == last and complement_worth(row, z, slack, was) <= value:
             return j  # nothing moves: what is there is at least a third of the best
-        at = double_greedy(rng, row, trial, trial_slack, upper)
-        at = climb_by_exchanges(row, trial, trial_slack, at, upper)
-        value, j = _keep(row, value, j, z, slack, trial, trial_slack, at)
         at = local_search(rng, row, trial, trial_slack, upper)
         at = climb_by_exchanges(row, trial, trial_slack, at, upper)
     elif solver == LOCAL_SEARCH:

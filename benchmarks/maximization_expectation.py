@@ -1,0 +1,257 @@
+"""Maximization-expectation: what an iteration costs, how good its rows and its answers are.
+
+1. An iteration at 10⁵×1000 with 50 features beside the two products it cannot do without, X E[A]ᵀ
+   and ZᵀX, on one thread each; the memory it adds; how the cost grows with N, D and K.
+2. An iteration at 500×500 with 20 features beside the same written in NumPy, row by row.
+3. Rows made from the model, D = 50, σ_x = 1: how often each solver finds the best of all sets, or
+   comes within 95% of the way from the worst to it (figure 1 of Reed and Ghahramani 2013).
+4. 500×500 with 20 planted features (z ~ Bernoulli(0.4), binary features of density 0.3, unit
+   noise), told only truncation = 40: the log joint of its Z against the planted one's, both at the
+   planted hyperparameters, for five seeds.
+
+    python benchmarks/maximization_expectation.py [--quick] [--only speed numpy rows quality]
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import tracemalloc
+
+import numpy as np
+from scipy.special import gammaln
+from scipy.stats import truncnorm
+from tables import markdown
+from threadpoolctl import threadpool_limits
+from variational import smallest
+
+import thali
+from thali import datasets
+from thali.data import Data
+from thali.kernels.row_solvers import combined, row
+from thali.model import Model
+from thali.starts import Start
+from thali.variational.hard_rows import SOLVERS
+from thali.variational.state import State, iterate
+
+Case = tuple[np.ndarray, np.ndarray]
+
+
+def problem(n: int, d: int, k: int, seed: int = 0) -> Case:
+    """X with binary features of density 0.3 and unit noise, and the planted Z, block by block."""
+    rng = np.random.default_rng(seed)
+    A = (rng.random((k, d)) < 0.3).astype(float)
+    Z = rng.random((n, k)) < 0.4
+    X = np.empty((n, d))
+    for first in range(0, n, 10_000):
+        block = slice(first, first + 10_000)
+        X[block] = Z[block] @ A
+        X[block] += rng.standard_normal(X[block].shape)
+    return X, Z
+
+
+def begun(data: Data, Z: np.ndarray, solver: str = "best") -> State:
+    """The state that belongs to Z with one bit in twenty wrong."""
+    rng = np.random.default_rng(1)
+    model = Model(thali.IBP(alpha=2.0), thali.NonnegativeLinearGaussian(1.0, 0.55))
+    engine = thali.MaximizationExpectation(solver, truncation=Z.shape[1])
+    start = Start("near", Z ^ (rng.random(Z.shape) < 0.05), model.start(data))
+    return engine.begin(rng, model, data, start)
+
+
+def cost(n: int, d: int, k: int, times: int, solver: str = "best") -> tuple[float, ...]:
+    """Seconds of an iteration and of the products, and bytes: of X, and added by the iteration."""
+    X, Z = problem(n, d, k)
+    data = Data.validate(X)
+    with threadpool_limits(limits=1, user_api="blas"):
+        tracemalloc.start()
+        state = begun(data, Z, solver)
+        iterate(state, 1)  # compiles; and most bits come right
+        added = float(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        seconds = smallest(lambda: iterate(state, 1), times)
+        phi, nu = state.features.phi, state.rows.nu
+        products = smallest(lambda: (X @ phi.T, nu.T @ X), times)
+    return seconds, products, float(X.nbytes), added
+
+
+def speed(quick: bool) -> None:
+    n, d, k = (20_000, 500, 50) if quick else (100_000, 1000, 50)
+    seconds, products, size, added = cost(n, d, k, 3)
+    print(f"\n## An iteration, {n}×{d}, {k} features\n")
+    rows = [["X E[A]ᵀ and ZᵀX", f"{products:.3f}", "1.00"]]
+    rows.append(["an iteration, best", f"{seconds:.3f}", f"{seconds / products:.2f}"])
+    for solver in SOLVERS[1:-1]:
+        seconds, products, *_ = cost(n, d, k, 3, solver)
+        rows.append([f"an iteration, {solver}", f"{seconds:.3f}", f"{seconds / products:.2f}"])
+    print(markdown(["work", "s", "times the products"], rows))
+    print(f"\nmemory: X and what the iterations added, over X: {(size + added) / size:.2f}")
+    print("\n## How it grows\n")
+    base = (20_000, 200, 20)
+    table = []
+    for name, at in (("N", 0), ("D", 1), ("K", 2)):
+        took = []
+        for factor in (1, 2, 4):
+            shape = list(base)
+            shape[at] *= factor
+            took.append(cost(*shape, 3)[0])
+        slope = np.polyfit(np.log([1, 2, 4]), np.log(took), 1)[0]
+        table.append([name, *(f"{1e3 * t:.0f}" for t in took), f"{slope:.2f}"])
+    print(markdown(["doubling", "ms", "×2", "×4", "exponent"], table), flush=True)
+
+
+# ---- the same in NumPy --------------------------------------------------------------------------
+def plain_iteration(X: np.ndarray, Z: np.ndarray, A: Case, alpha: float, sigma: Case) -> None:
+    """Local search for every row, then every feature's truncated normal, as one first writes it."""
+    n, k = Z.shape
+    phi, second = A
+    sigma_x, sigma_a = sigma
+    for i in range(n):
+        m = Z.sum(axis=0) - Z[i]
+        with np.errstate(divide="ignore"):
+            odds = np.where(m > 0, np.log(m) - np.log(n - m), np.log(alpha / n))
+        own = m == 0
+
+        def value(z: np.ndarray, i: int = i, odds: np.ndarray = odds, own: np.ndarray = own):
+            mean = z @ phi
+            fit = -0.5 * ((X[i] - mean) ** 2).sum() - 0.5 * (z @ (second - phi**2)).sum()
+            return fit / sigma_x**2 + z @ odds - gammaln((~own).sum() + (z * own).sum() + 1.0)
+
+        z = np.zeros(k)
+        now, moved = value(z), True
+        while moved:
+            moved = False
+            trials = np.tile(z, (k, 1))
+            trials[np.arange(k), np.arange(k)] = 1.0 - z
+            values = np.array([value(t) for t in trials])
+            best = int(values.argmax())
+            if values[best] > now + 1e-9:
+                z, now, moved = trials[best], values[best], True
+        if max(now, value(1.0 - z)) > value(Z[i]):
+            Z[i] = z if now >= value(1.0 - z) else 1.0 - z
+    r = (sigma_x / sigma_a) ** 2
+    for j in range(k):
+        rest = X - np.delete(Z, j, axis=1) @ np.delete(phi, j, axis=0)
+        mu = Z[:, j] @ rest / (Z[:, j].sum() + r)
+        s = sigma_x / np.sqrt(Z[:, j].sum() + r)
+        phi[j] = truncnorm.mean(-mu / s, np.inf, mu, s)
+        second[j] = truncnorm.var(-mu / s, np.inf, mu, s) + phi[j] ** 2
+
+
+def numpy(quick: bool) -> None:
+    n, d, k = (100, 100, 10) if quick else (500, 500, 20)
+    X, Z = problem(n, d, k)
+    state = begun(Data.validate(X), Z, "local_search")
+    start = state.rows.nu.copy()
+    law = state.features
+    A = law.phi.copy(), law.variance + law.phi**2
+    began = time.thread_time()
+    plain_iteration(X, start, A, 2.0, (1.0, 0.55))
+    plain = time.thread_time() - began
+    iterate(begun(Data.validate(X), Z, "local_search"), 1)
+    rows = [["NumPy", f"{1e3 * plain:.1f}", "1"]]
+    for solver in ("local_search", "best"):
+        took = []
+        for _ in range(3):
+            state = begun(Data.validate(X), Z, solver)
+            took.append(smallest(lambda state=state: iterate(state, 1), 1))
+        rows.append([f"ours, {solver}", f"{1e3 * min(took):.2f}", f"{plain / min(took):.0f}"])
+    print(f"\n## The first iteration, {n}×{d}, {k} features\n")
+    print(markdown(["program", "ms", "times faster"], rows), flush=True)
+
+
+# ---- rows ---------------------------------------------------------------------------------------
+def rows_of_model(rng: np.random.Generator, n: int, d: int, k: int):
+    """The objectives of n rows made from the model, the law of A at the planted one."""
+    A = np.abs(rng.standard_normal((k, d)))
+    Z = rng.random((n, k)) < 0.4
+    X = Z @ A + rng.standard_normal((n, d))
+    m = Z.sum(axis=0)
+    pairs = A @ A.T
+    own = np.diag(pairs) + d / (m + 1.0)  # E[a²]: variance about 1/(m + r)
+    np.fill_diagonal(pairs, 0.0)
+    crowd = -gammaln(np.arange(2 * k + 2.0))
+    for x in X:
+        weights = A @ x - 0.5 * own + np.log(m / (n - m))
+        yield row.Row(weights, pairs, pairs.sum(axis=1), np.zeros(k, bool), crowd, k)
+
+
+def end(rng: np.random.Generator, it: row.Row, solver: int) -> float:
+    """F where a solver ends: "best" from a row at random, others as if there were none before."""
+    k = len(it.weights)
+    z, trial = rng.random(k) < 0.5, np.empty(k, bool)
+    if solver != combined.BEST:
+        z[:] = False
+    room = [np.empty(k) for _ in range(3)]
+    j = combined.solve(rng, it, solver, z, room[0], trial, *room[1:])
+    return float(row.worth(it, z, room[0], j))
+
+
+def rows(quick: bool) -> None:
+    rng = np.random.default_rng(0)
+    table = []
+    for k in (4, 8) if quick else (2, 4, 6, 8, 10, 12):
+        values, worst = [], []
+        for _ in range(2 if quick else 10):
+            for it in rows_of_model(rng, 200, 50, k):
+                values.append([end(rng, it, solver) for solver in range(len(SOLVERS))])
+                low = row.Row(-it.weights, -it.pairs, -it.total, it.own, -it.crowd, it.others)
+                z, room = np.zeros(k, bool), [np.empty(k) for _ in range(3)]
+                trial = np.empty(k, bool)
+                combined.solve(rng, low, combined.EXACT, z, room[0], trial, *room[1:])
+                worst.append(row.worth(it, z, room[0], row.begin(it, z, room[0])))
+        F, least = np.array(values), np.array(worst)[:, None]
+        share = (F - least) / (F[:, -1:] - least)
+        table.append(
+            [k]
+            + [f"{100 * np.mean(share[:, s] > 1 - 1e-9):.1f}" for s in range(4)]
+            + [f"{100 * np.mean(share[:, s] > 0.95):.2f}" for s in range(4)]
+        )
+    print("\n## Rows: % at the best of all sets, and % within 95% of the way from the worst\n")
+    names = [name.replace("_", " ") for name in SOLVERS[:4]]
+    print(markdown(["K", *names, *(f"95%: {name}" for name in names)], table), flush=True)
+    if quick:
+        return
+    n, k = 1000, 50
+    solvers = (0, 1, 2, 3, 0)
+    F = np.array([[end(rng, it, s) for s in solvers] for it in rows_of_model(rng, n, 100, k)])
+    best = F.max(axis=1, keepdims=True)
+    shares = 100 * np.mean(best - F < 1e-9 * np.abs(best), axis=0)
+    print("\n50 features, D = 100: % of rows where a solver ends as high as any of them, the first")
+    print("and the last from rows at random\n")
+    print(markdown([*names, "best, again"], [[f"{s:.1f}" for s in shares]]), flush=True)
+
+
+# ---- answers ------------------------------------------------------------------------------------
+def quality(quick: bool) -> None:
+    table = []
+    for seed in range(1 if quick else 5):
+        data = datasets.noisy_nonnegative(random_state=seed)
+        n, k = data.Z.shape
+        alpha = k / float((1.0 / np.arange(1, n + 1)).sum())
+        at = Model(thali.IBP(alpha=alpha), thali.LinearGaussian(1.0, data.sigma_a))
+        truth = at.log_joint(data.X, data.Z)
+        for likelihood in ("nonnegative_linear_gaussian", "linear_gaussian"):
+            engine = thali.MaximizationExpectation(truncation=40)
+            model = thali.LatentFeatures("ibp", likelihood, engine, random_state=seed)
+            began = time.perf_counter()
+            model.set_params(progress=False).fit(data.X)
+            took = time.perf_counter() - began
+            short = 100.0 * (truth - at.log_joint(data.X, model.Z_)) / abs(truth)
+            k_found = model.n_features_
+            table.append([seed, likelihood, k_found, f"{short:+.4f}", f"{took:.1f}"])
+    print("\n## 500×500, 20 planted features, told truncation = 40\n")
+    print(markdown(["seed", "likelihood", "K found", "shortfall %", "s"], table), flush=True)
+
+
+PARTS = {"speed": speed, "numpy": numpy, "rows": rows, "quality": quality}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Maximization-expectation.")
+    parser.add_argument("--quick", action="store_true", help="smaller and fewer: a smoke run")
+    parser.add_argument("--only", nargs="+", choices=list(PARTS))
+    options = parser.parse_args()
+    for name, part in PARTS.items():
+        if not options.only or name in options.only:
+            part(options.quick)
