@@ -125,6 +125,18 @@ MUTANTS = {  # what is wrong -> where, old, new, and which check must notice
         "for step in range(1, (1 << k) - 1):",
         "promises",
     ),
+    "exchanges of features that are still at odds": (
+        SOLVERS + "exchange",
+        "gain = upper[l] + pairs[l]",
+        "gain = upper[l]",
+        "exchanges",
+    ),
+    "exchanges that must add a lot": (
+        SOLVERS + "exchange",
+        "lost = slack[i] + row.crowd[row.others + j] - row.crowd[left]",
+        "lost = slack[i] + 3.0",
+        "exchanges",
+    ),
     "a worse row kept": (
         SOLVERS + "combined",
         "if found > value + SAME * (1.0 + abs(value)):",
@@ -169,6 +181,10 @@ def by_coins(rng, patch):
     return bool(alarms(p))
 
 
+def by_exchanges(rng, patch):
+    return max(test_row_solvers.left_by_exchanges(rng, 1000)) > test_row_solvers.CLOSE
+
+
 CHECKS = {
     "bound": by_bound,
     "objectives": by_objectives,
@@ -176,11 +192,12 @@ CHECKS = {
     "put back": by_put_back,
     "promises": by_promises,
     "coins": by_coins,
+    "exchanges": by_exchanges,
 }
 QUICK = {  # so that each check is seen to fail
     "orders of equal columns counted twice", "log K₊ for log K₊!, as printed",
     "a new feature's law for nothing", "blocks never put back", "the last set not looked at",
-    "coins the wrong way round",
+    "coins the wrong way round", "exchanges of features that are still at odds",
 }  # fmt: skip
 CASES = [
     pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow, id=name) for name in MUTANTS

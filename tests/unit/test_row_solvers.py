@@ -104,6 +104,28 @@ def test_every_solver_keeps_its_promise_on_ten_thousand_rows(rng):
     assert found["best"][1] >= max(found[name][1] for name in ("local_search", "double_greedy"))
 
 
+def left_by_exchanges(rng, count):
+    """What a single change or an exchange would still add where the climb by exchanges ends."""
+    from thali.kernels.row_solvers import exchange
+
+    _, row, _ = library()
+    for _ in range(count):
+        k = int(rng.integers(2, 9))
+        it = random_row(rng, k)
+        F, z, slack = every_value(it), rng.random(k) < 0.5, np.empty(k)
+        j = row.begin(it, z, slack)
+        j = exchange.climb_by_exchanges(it, z, slack, j, np.empty(k))
+        assert j == int((z & it.own).sum())
+        bits = 2 ** np.arange(k - 1, -1, -1)
+        single = code(z) ^ bits
+        pair = (code(z) ^ bits[z][:, None] ^ bits[~z]).ravel()
+        yield (F[np.concatenate([single, pair])].max() - F[code(z)]) / (1.0 + np.abs(F).max())
+
+
+def test_nothing_is_left_for_an_exchange_to_add(rng):
+    assert max(left_by_exchanges(rng, 2000)) < CLOSE
+
+
 def test_the_promise_is_of_half_on_average(rng):
     """By the exact law of its answers, coin by coin; and by hand, where a coin is fair."""
     for _ in range(2000):
