@@ -31,7 +31,7 @@ from thali.settings import Settings, positive_number, whole_number
 from thali.starts import Start, check_init
 from thali.variational.features import GaussianFeatures
 from thali.variational.moves import bear_feature, drop_features, join_features
-from thali.variational.rows import Observed, Rows
+from thali.variational.rows import Observed, Rows, draw_rows
 from thali.variational.state import State, iterate
 from thali.variational.stream import Stream
 
@@ -222,19 +222,15 @@ class Variational(Settings, Engine):
     def population(
         self, rng: np.random.Generator, model: Model, data: Data, state: State
     ) -> Population:
-        """Draws of the law, with equal weights; amounts, of whose law the moments are kept, as
-        normal numbers with these moments."""
+        """Draws of the law, with equal weights."""
         n, k = state.rows.nu.shape
         count = int(np.clip(DRAWN / (max(k, 1) * (n + data.d)), 1, DRAWS))
         Z, parameters, scalars = [], [], []
         for _ in range(count):
-            bits = rng.random((n, k)) < state.rows.nu
+            bits, S = draw_rows(rng, state.data, state.rows, state.features, state.hyper["sigma_x"])
             used = np.flatnonzero(bits.any(axis=0))
             kept = {"A": state.features.draw(rng)[used]}
-            if state.rows.slab is not None:
-                first, second, _ = state.rows.amounts
-                spread = np.sqrt(np.maximum(second - first**2, 0.0))
-                S = (first + spread * rng.standard_normal((n, k))) * bits
+            if S is not None:
                 kept["S"] = np.ascontiguousarray(S[:, used].T)
             Z.append(np.packbits(bits[:, used], axis=0))
             parameters.append(kept)
