@@ -33,6 +33,7 @@ from thali.variational.features import GaussianFeatures
 from thali.variational.moves import bear_feature, drop_features, join_features
 from thali.variational.rows import Observed, Rows, draw_rows
 from thali.variational.state import State, iterate
+from thali.variational.statistics import Statistics
 from thali.variational.stream import Stream
 
 BOUNDS = ("multinomial", "taylor")
@@ -57,7 +58,8 @@ class Variational(Settings, Engine):
     noise come before those that begin knowing nothing of the data. ``bound`` of E[log(1 − π_k)]
     is "multinomial", or "taylor", tighter and slower. ``features`` have one law jointly, or one
     each ("factorised", as in the paper, a lower bound). ``dtype="float32"`` halves the time of the
-    products with the data, at seven digits. ``init`` is as of ``CollapsedGibbs``.
+    products with the data, at seven digits of these: the bound, which has their difference, keeps
+    fewer where the noise is far below the data's scale. ``init`` is as of ``CollapsedGibbs``.
     ``forgetting`` and ``delay`` say how fast ``partial_fit`` with a known number of rows in all
     forgets earlier pieces: piece t counts for (t + delay)^−forgetting.
 
@@ -274,6 +276,8 @@ class Variational(Settings, Engine):
             "quiet": state.quiet,
             "finished": state.finished,
         }
+        if state.found is not None:
+            arrays |= {f"found_{k}": v for k, v in state.found.arrays().items()}
         return arrays | {f"features_{k}": v for k, v in state.features.arrays().items()}, numbers
 
     def thaw(
@@ -300,6 +304,7 @@ class Variational(Settings, Engine):
             numbers["bound"],
             numbers["quiet"],
             numbers["finished"],
+            Statistics.of_arrays(arrays, "found_") if "found_n" in arrays else None,
         )
 
 

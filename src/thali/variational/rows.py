@@ -239,7 +239,7 @@ def row_bounds(
             quadratic = np.einsum("nk,nk->n", W @ Q, W) + (second - W**2) @ np.diagonal(Q)
             entries = np.full(len(x), float(x.shape[1]))
         else:
-            outer = law.grams().reshape(-1, k * k)
+            outer = law.grams().reshape(x.shape[1], k * k)
             Qs = (mask.astype(float) @ outer).reshape(len(x), k, k)
             diagonal = np.diagonal(Qs, axis1=1, axis2=2)
             quadratic = np.einsum("nkl,nk,nl->n", Qs, W, W) + ((second - W**2) * diagonal).sum(1)
