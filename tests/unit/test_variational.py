@@ -260,6 +260,25 @@ def test_tempering_comes_before_a_start_that_knows_nothing(X):
     check(fit(X, init="prior", temper=5), X)
 
 
+def test_tempering_helps_where_noise_is_small():
+    """From draws of the prior, the planted four features and no more, more often."""
+    X = thali.datasets.planted(n=300, d=60, random_state=0).X
+    found = {
+        temper: [
+            thali.LatentFeatures(
+                engine=thali.Variational(truncation=10, restarts=1, init="prior", temper=temper),
+                random_state=seed,
+                progress=False,
+            )
+            .fit(X)
+            .n_features_
+            for seed in range(4)
+        ]
+        for temper in (0, 30)
+    }
+    assert found[30].count(4) > found[0].count(4)
+
+
 def test_planted_features_are_found():
     """Strong signal: the very matrix, up to the order of columns."""
     rng = np.random.default_rng(0)
