@@ -44,7 +44,7 @@ DROP = 5  # iterations between looks at features that might go
 QUIET = 2  # iterations in a row with little gain after which nothing moves
 RACING = 150  # iterations that a race may think of, at most: few are needed
 DRAWS = 100  # of the law, for what is averaged over it
-DRAWN = 2e8  # numbers in all of them together
+DRAWN = 2e8  # bytes of all of them together
 AMOUNTS = ("first", "second", "cost")  # what rows with amounts keep of them
 
 
@@ -228,9 +228,10 @@ class Variational(Settings, Engine):
             iterate(state, self._threads)
             if state.iteration % DROP == 0:
                 drop_features(state)
-            little = state.bound - before <= self.tolerance * abs(state.bound)
+            little = state.bound - before <= self._negligible(state)
             state.quiet = state.quiet + 1 if little else 0
-            if state.quiet >= QUIET and state.iteration > state.hold_sigma:
+            still = state.quiet >= QUIET and state.iteration > state.hold_sigma
+            if still or state.k == 0:
                 state.quiet = 0
                 state.finished = not self._move(rng, state)
         used = int((state.rows.nu > 0.5).any(axis=0).sum())
@@ -242,7 +243,11 @@ class Variational(Settings, Engine):
         drop_features(state)
         join_features(state, self._threads)
         bear_feature(state, rng, self._threads)
-        return state.bound - before > self.tolerance * abs(state.bound)
+        return state.bound - before > self._negligible(state)
+
+    def _negligible(self, state: State) -> float:
+        """A gain that does not count; a bound near zero is measured by the entries of X."""
+        return self.tolerance * max(abs(state.bound), float(state.data.X.size))
 
     def finished(self, state: State) -> bool:
         """Whether another step would change nothing."""
@@ -260,7 +265,8 @@ class Variational(Settings, Engine):
     ) -> Population:
         """Draws of the law, with equal weights."""
         n, k = state.rows.nu.shape
-        count = int(np.clip(DRAWN / (max(k, 1) * (n + data.d)), 1, DRAWS))
+        size = n * k * (8 if state.rows.slab else 1 / 8) + 8 * k * data.d
+        count = int(np.clip(DRAWN / max(size, 1.0), 1, DRAWS))
         Z, parameters, scalars = [], [], []
         for _ in range(count):
             bits, S = draw_rows(rng, state.data, state.rows, state.features, state.hyper["sigma_x"])
