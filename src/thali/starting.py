@@ -18,7 +18,6 @@ from thali.starts import (
     NAMED,
     Finish,
     Start,
-    anneal,
     different,
     given_start,
     rank,
@@ -72,7 +71,7 @@ class Starting:
         def make(name: str, rng: np.random.Generator) -> Start:
             start = NAMED[name](rng, self.model, filled)
             if name in ("prior", "empty") and getattr(self.engine, "anneal", 0) > 0:
-                return anneal(rng, self.engine, self.model, filled, start, self.stopped)
+                return self.engine.annealed(rng, self.model, filled, start, self.stopped)  # type: ignore[no-any-return]
             return start
 
         jobs = [partial(make, *pair) for pair in zip(names, generators, strict=True)]

@@ -62,6 +62,12 @@ class Streaming:
             total_rows = whole_number("partial_fit", "total_rows", total_rows, 1)
         if getattr(me, "kind_", None) != "variational":
             return me.fit(X)  # type: ignore[no-any-return]
+        with me._whole_or_as_before():
+            return self._take_in(X, total_rows)
+
+    def _take_in(self, X: Any, total_rows: int | None) -> Self:
+        """Absorb a piece into the law so far, and settle on what it then says."""
+        me: Any = self
         stream: Stream = me._stream()
         data = Data.validate(me._validated(X, reset=False) - me.mean_)
         engine = me.engine_
@@ -101,9 +107,10 @@ def trace_of_piece(
     state = stream.state
     longest = max(before.chains, key=lambda chain: chain.scalars[-1][1])
     chain = ChainTrace(list(longest.names), list(longest.scalars))
-    chain.record(Info(state.k, state.bound, dict(state.hyper), 0.0), engine.measure)
-    chain.keep_population(engine.population(rng, model, data, state))
     law = engine.law(model, state) | stream.freeze()
+    used = len(features_in_use(law))
+    chain.record(Info(used, state.bound, dict(state.hyper), 0.0), engine.measure)
+    chain.keep_population(engine.population(rng, model, data, state))
     return Trace(data.n, [chain], 0, "variational", before.starts, law=law)
 
 

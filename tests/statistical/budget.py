@@ -42,7 +42,7 @@ TESTS = {  # family -> how many tests judge p-values in it; each family asserts 
     "sparse_draws": 2,
     "observed_rows": 13,
     "truncation": 2,
-    "variational_draws": 5,
+    "variational_draws": 9,
     "row_solvers": 1,
 }
 SHARE = BUDGET / SAFETY / sum(TESTS.values())

@@ -8,6 +8,8 @@ import variational_oracle as oracle
 from statistical.budget import TESTS, judge, p_value_of_mean
 from variational_problems import problem
 
+from thali.variational.rows import draw_rows, local_step
+
 CASES = [("gaussian", False), ("gaussian", True), ("nonnegative", False)]
 DRAWS = 2000
 
@@ -35,5 +37,25 @@ def test_draws_of_frequencies_have_their_moments(prior, rng):
     judge("variational_draws", {f"π_{k}": p_value_of_mean(draws[:, k], mean[k]) for k in range(3)})
 
 
+@pytest.mark.parametrize("gaps", [False, True])
+@pytest.mark.parametrize("slab", ["laplace slab", "gaussian slab"])
+def test_draws_of_amounts_have_their_moments(slab, gaps, rng):
+    """Of w = zs: ν E[s | z = 1] and ν E[s² | z = 1], once the rows have settled."""
+    given = problem(rng, slab, "ibp", gaps=gaps, k=2)
+    odds, sigma_x = given.frequencies.log_odds()[:2], given.hyper["sigma_x"]
+    for _ in range(200):
+        local_step(given.data, given.rows, given.features, odds, sigma_x)
+    first, second, _ = given.rows.amounts
+    nu = given.rows.nu
+    draws = np.array(
+        [draw_rows(rng, given.data, given.rows, given.features, sigma_x)[1] for _ in range(DRAWS)]
+    )
+    p = {}
+    for n, k in np.ndindex(nu.shape):
+        p[f"w_{n}{k}"] = p_value_of_mean(draws[:, n, k], nu[n, k] * first[n, k])
+        p[f"w²_{n}{k}"] = p_value_of_mean(draws[:, n, k] ** 2, nu[n, k] * second[n, k])
+    judge("variational_draws", p)
+
+
 def test_the_budget_knows_these_tests():
-    assert TESTS["variational_draws"] == len(CASES) + 2
+    assert TESTS["variational_draws"] == len(CASES) + 6

@@ -129,3 +129,43 @@ def test_what_is_refused():
         streamed([rows(60, 0), rows(60, 1)[:, :5]])
     with pytest.raises(ValueError, match="forgetting must be above"):
         thali.Variational(forgetting=0.4)
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_pieces_without_features(gaps):
+    X = np.random.default_rng(0).standard_normal((40, 5))
+    X[0, 0] = np.nan if gaps else 0.0
+    engine = thali.Variational(truncation=5, restarts=1, init="empty")
+    model = thali.LatentFeatures(engine=engine, random_state=0, progress=False)
+    model.partial_fit(X).partial_fit(X)
+    assert model.n_features_ == model.history_["n_features"][0, -1] == 0
+    assert model._trace.law["phi"].shape[0] <= 1
+    assert np.isfinite(model.score(X))
+    assert model.transform(X).shape == (40, 0)
+
+
+def test_a_piece_that_fails_leaves_the_model_as_it_was(monkeypatch):
+    model = streamed([rows(60, 0), rows(60, 1)])
+    before = model.components_.copy()
+
+    def fail(*_):
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(thali.LatentFeatures, "_answer", fail)
+    with pytest.raises(MemoryError, match="no room"):
+        model.partial_fit(rows(60, 2))
+    monkeypatch.undo()
+    assert model.n_rows_seen_ == 120
+    assert np.array_equal(model.components_, before)
+    assert model.partial_fit(rows(60, 2)).n_rows_seen_ == 180
+
+
+def test_pieces_are_no_iterations_that_ran_out():
+    model = streamed([rows(60, 0)])
+    limit = model.history_["elbo"].shape[1] + 1
+    engine = thali.Variational(truncation=10, restarts=1, max_iterations=limit)
+    model = thali.LatentFeatures(engine=engine, random_state=0, progress=False)
+    for seed in range(3):
+        model.partial_fit(rows(60, seed))
+    assert model.history_["elbo"].shape[1] > limit
+    assert "still rising" not in model.convergence().headline

@@ -9,6 +9,8 @@ import pytest
 
 import thali
 from thali import run as run_module
+from thali.engines.variational import stream_from
+from thali.variational import moves
 
 QUICK = thali.Variational(truncation=6, restarts=2, max_iterations=40)
 
@@ -258,6 +260,25 @@ def test_tempering_comes_before_a_start_that_knows_nothing(X):
     check(fit(X, init="prior", temper=5), X)
 
 
+def test_tempering_helps_where_noise_is_small():
+    """From draws of the prior, the planted four features and no more, more often."""
+    X = thali.datasets.planted(n=300, d=60, random_state=0).X
+    found = {
+        temper: [
+            thali.LatentFeatures(
+                engine=thali.Variational(truncation=10, restarts=1, init="prior", temper=temper),
+                random_state=seed,
+                progress=False,
+            )
+            .fit(X)
+            .n_features_
+            for seed in range(4)
+        ]
+        for temper in (0, 30)
+    }
+    assert found[30].count(4) > found[0].count(4)
+
+
 def test_planted_features_are_found():
     """Strong signal: the very matrix, up to the order of columns."""
     rng = np.random.default_rng(0)
@@ -267,3 +288,36 @@ def test_planted_features_are_found():
     assert model.n_features_ == 4
     found = {tuple(column) for column in model.Z_.T.tolist()}
     assert found == {tuple(column) for column in Z.T.tolist()}
+
+
+def test_a_stop_loses_none_of_the_bounds(fitted):
+    """A restart that had ended when a run was stopped is not looked at again after the resume."""
+    engine, model, data = fitted.engine_, fitted._model, fitted._data
+    state = stream_from(engine, model, data, fitted._trace.law, fitted._hyper).state
+    again = engine.thaw(model, data, *engine.freeze(state))
+    assert engine.bounds(model, again) == engine.bounds(model, state)
+    assert engine.bounds(model, again).keys() == {"joint", "factorised"}
+
+
+def test_rounding_in_float32_does_not_make_squares_negative(rng):
+    X = (rng.random((200, 4)) < 0.4) @ rng.standard_normal((4, 30))
+    X += 1e-5 * rng.standard_normal(X.shape)
+    likelihood = thali.LinearGaussian(sigma_x=thali.InverseGamma(1e-3, 1e-14), sigma_a=1.0)
+    model = fit(X, "ibp", likelihood, truncation=6, init="ica", dtype="float32")
+    assert np.isfinite(model.elbo_)
+
+
+def test_a_feature_is_born_with_the_size_of_the_data(X):
+    """Beside one of another size, features updated one after the other would all be wrong."""
+    X = 1e-6 * np.abs(X)
+    model = fit(X, "ibp", "nonnegative_linear_gaussian", init="ica", truncation=8)
+    state = stream_from(
+        model.engine_, model._model, model._data, model._trace.law, model._hyper
+    ).state
+    takers = np.arange(len(X)) < 5
+    rows = moves.with_column(state.rows, takers, np.ones(len(X)))
+    law = moves._with_feature(state, rows, 1)
+    assert np.array_equal(law.phi[:-1], state.features.phi)
+    left = X[:5].sum(axis=0) - state.rows.nu[:5].sum(axis=0) @ state.features.phi
+    precision = 5.0 + (state.hyper["sigma_x"] / state.hyper["sigma_a"]) ** 2
+    assert np.allclose(law.mu[-1], left / precision, rtol=1e-9)

@@ -21,6 +21,7 @@ One of kind "variational" ends with a law, of which its population are draws, an
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -28,6 +29,7 @@ import numpy as np
 from thali.data import Data
 from thali.likelihoods.base import Masked
 from thali.model import Model
+from thali.starts import Start, anneal
 
 
 class Info(NamedTuple):
@@ -67,6 +69,17 @@ class Engine:
     def planned(self, data: Data, n_features: int) -> Self:
         """This engine with a number of sweeps; those that leave it open choose it here."""
         return self
+
+    def annealed(
+        self,
+        rng: np.random.Generator,
+        model: Model,
+        data: Data,
+        start: Start,
+        stopped: Callable[[], bool],
+    ) -> Start:
+        """Where steps under falling noise lead from a start that knows nothing of the data."""
+        return anneal(rng, self, model, data, start, stopped)
 
     def racing_sweeps(self, data: Data, n_features: int) -> int:
         """How many steps a race of starts may think that a chain makes."""

@@ -19,14 +19,14 @@ from thali.model import Model
 from thali.settings import positive_number, whole_number
 from thali.starts import check_init
 from thali.variational.moves import bear_feature, drop_features, join_features
-from thali.variational.rows import Observed
+from thali.variational.rows import Observed, draw_rows
 from thali.variational.state import State, iterate
 
 DROP = 5  # iterations between looks at features that might go
 QUIET = 2  # iterations in a row with little gain after which nothing moves
 RACING = 150  # iterations that a race may think of, at most: few are needed
 DRAWS = 100  # of the law, for what is averaged over it
-DRAWN = 2e8  # numbers in all of them together
+DRAWN = 2e8  # bytes of all of them together
 
 
 class Optimiser(Engine):
@@ -85,9 +85,10 @@ class Optimiser(Engine):
             iterate(state, self._threads)
             if state.iteration % DROP == 0:
                 drop_features(state)
-            little = state.bound - before <= self.tolerance * abs(state.bound)
+            little = state.bound - before <= self._negligible(state)
             state.quiet = state.quiet + 1 if little else 0
-            if state.quiet >= QUIET and state.iteration > state.hold_sigma:
+            still = state.quiet >= QUIET and state.iteration > state.hold_sigma
+            if still or state.k == 0:
                 state.quiet = 0
                 state.finished = not self._move(rng, state)
         used = int((state.rows.nu > 0.5).any(axis=0).sum())
@@ -103,7 +104,11 @@ class Optimiser(Engine):
         drop_features(state)
         join_features(state, self._threads)
         bear_feature(state, rng, self._threads)
-        return state.bound - before > self.tolerance * abs(state.bound)
+        return state.bound - before > self._negligible(state)
+
+    def _negligible(self, state: State) -> float:
+        """A gain that does not count; a bound near zero is measured by the entries of X."""
+        return self.tolerance * max(abs(state.bound), float(state.data.X.size))
 
     def finished(self, state: State) -> bool:
         """Whether another step would change nothing."""
@@ -119,19 +124,16 @@ class Optimiser(Engine):
     def population(
         self, rng: np.random.Generator, model: Model, data: Data, state: State
     ) -> Population:
-        """Draws of the law, with equal weights; amounts, of whose law the moments are kept, as
-        normal numbers with these moments."""
+        """Draws of the law, with equal weights."""
         n, k = state.rows.nu.shape
-        count = int(np.clip(DRAWN / (max(k, 1) * (n + data.d)), 1, DRAWS))
+        size = n * k * (8 if state.rows.slab else 1 / 8) + 8 * k * data.d
+        count = int(np.clip(DRAWN / max(size, 1.0), 1, DRAWS))
         Z, parameters, scalars = [], [], []
         for _ in range(count):
-            bits = rng.random((n, k)) < state.rows.nu
+            bits, S = draw_rows(rng, state.data, state.rows, state.features, state.hyper["sigma_x"])
             used = np.flatnonzero(bits.any(axis=0))
             kept = {"A": state.features.draw(rng)[used]}
-            if state.rows.slab is not None:
-                first, second, _ = state.rows.amounts
-                spread = np.sqrt(np.maximum(second - first**2, 0.0))
-                S = (first + spread * rng.standard_normal((n, k))) * bits
+            if S is not None:
                 kept["S"] = np.ascontiguousarray(S[:, used].T)
             Z.append(np.packbits(bits[:, used], axis=0))
             parameters.append(kept)

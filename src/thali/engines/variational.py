@@ -14,6 +14,7 @@ nothing else moves (``thali/variational/moves.py``).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -28,10 +29,11 @@ from thali.machine import refuse_beyond_memory
 from thali.model import Model
 from thali.priors.base import Truncates
 from thali.settings import Settings, positive_number, whole_number
-from thali.starts import Start
+from thali.starts import Start, melting_scale
 from thali.variational.features import GaussianFeatures
 from thali.variational.rows import Rows
 from thali.variational.state import State, iterate
+from thali.variational.statistics import Statistics
 from thali.variational.stream import Stream
 
 BOUNDS = ("multinomial", "taylor")
@@ -51,7 +53,8 @@ class Variational(Settings, Optimiser):
     noise come before those that begin knowing nothing of the data. ``bound`` of E[log(1 − π_k)]
     is "multinomial", or "taylor", tighter and slower. ``features`` have one law jointly, or one
     each ("factorised", as in the paper, a lower bound). ``dtype="float32"`` halves the time of the
-    products with the data, at seven digits. ``init`` is as of ``CollapsedGibbs``.
+    products with the data, at seven digits of these: the bound, which has their difference, keeps
+    fewer where the noise is far below the data's scale. ``init`` is as of ``CollapsedGibbs``.
     ``forgetting`` and ``delay`` say how fast ``partial_fit`` with a known number of rows in all
     forgets earlier pieces: piece t counts for (t + delay)^−forgetting.
 
@@ -110,14 +113,15 @@ class Variational(Settings, Optimiser):
         likelihood: Any = model.likelihood
         prior: Any = model.prior
         hyper = dict(start.hyper)
-        sums = start.Z.sum(axis=0)
+        nu = np.asarray(start.parameters.get("nu", start.Z), float)
+        sums = nu.sum(axis=0)
         order = np.argsort(-sums, kind="stable")[: int((sums > 0).sum())]
         if isinstance(prior.alpha, Law):
             hyper["alpha"] = max(len(order), 1) / float((1.0 / np.arange(1, data.n + 1)).sum())
         k = self.truncation_for(model.at(hyper).prior, data.n, len(order))
         refuse_beyond_memory("The truncation", data.n, k, data.d)
         order = order[:k]
-        nu = start.Z[:, order].astype(float)
+        nu = nu[:, order]
         S = None
         if likelihood.amounts is not None:
             S = rng.standard_normal(nu.shape)
@@ -131,11 +135,43 @@ class Variational(Settings, Optimiser):
             hyper,
             laws_of(model),
             LEAST,
-            start.hold_sigma,
+            hold_sigma=1,  # the start's scales belong to its rows
         )
         iterate(state, self._threads, passes=0)
         state.iteration, state.bound = 0, -np.inf  # of a law that no local step has made
+        state.hold_sigma = start.hold_sigma
         return state
+
+    def annealed(
+        self,
+        rng: np.random.Generator,
+        model: Model,
+        data: Data,
+        start: Start,
+        stopped: Callable[[], bool],
+    ) -> Start:
+        """Where ``temper`` iterations under falling noise lead from rows that know nothing.
+
+        All features there may be begin in every row, with probabilities near one half; under much
+        noise they are alike, and part from one another as it falls.
+        """
+        k = self.truncation_for(model.at(start.hyper).prior, data.n, 0)
+        undecided = Start(start.name, np.ones((data.n, k), bool), start.hyper, self.temper + 2)
+        state = self.begin(rng, model, data, undecided)
+        state.rows.nu[:] = 0.5 + 0.1 * (rng.random(state.rows.nu.shape) - 0.5)
+        cold = start.hyper["sigma_x"]
+        hot = max(melting_scale(data), cold)
+        iterate(state, self._threads, passes=0)
+        for share in np.linspace(0.0, 1.0, self.temper):
+            if stopped():
+                break
+            state.hyper["sigma_x"] = hot * (cold / hot) ** float(share)
+            iterate(state, self._threads)
+        soft = {"nu": state.rows.nu}
+        if state.rows.slab is not None:
+            soft["S"] = state.rows.amounts[0]
+        hyper = {**state.hyper, "sigma_x": cold}
+        return Start(start.name, state.rows.nu > 0.5, hyper, parameters=soft)
 
     def truncation_for(self, prior: Any, n: int, used: int) -> int:
         """How many features the law has; a finite prior has no more than its own."""
@@ -183,6 +219,8 @@ class Variational(Settings, Optimiser):
             "quiet": state.quiet,
             "finished": state.finished,
         }
+        if state.found is not None:
+            arrays |= {f"found_{k}": v for k, v in state.found.arrays().items()}
         return arrays | {f"features_{k}": v for k, v in state.features.arrays().items()}, numbers
 
     def thaw(
@@ -209,6 +247,7 @@ class Variational(Settings, Optimiser):
             numbers["bound"],
             numbers["quiet"],
             numbers["finished"],
+            Statistics.of_arrays(arrays, "found_") if "found_n" in arrays else None,
         )
 
 

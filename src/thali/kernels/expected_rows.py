@@ -17,7 +17,7 @@ import math
 
 from numba import njit
 
-from thali.kernels.truncated_normal import log_lifted_ndtr, mean, variance
+from thali.kernels.truncated_normal import log_lifted_ndtr, mean, sample, variance
 
 STILL = 1e-11  # a change of ν or E[w] below this is not made
 FLAT = 1e-12  # the least curvature: a row that shows nothing has none, or a rounding below zero
@@ -128,6 +128,29 @@ def expect_amounts(R, Q, odds, precision, laplace, nu, first, second, cost, pass
                 break
         for i in range(k):
             gain[i] += coin_entropy(nu[n, i]) - nu[n, i] * cost[n, i]
+
+
+@njit(cache=True, nogil=True)
+def draw_amounts(rng, R, Q, precision, laplace, W, bits, S):
+    """Draw s from q(s | z = 1) given the means W of all entries, where a bit is on, into S."""
+    rows, k = bits.shape
+    for n in range(rows):
+        q = Q[n if Q.shape[0] > 1 else 0]
+        for i in range(k):
+            if not bits[n, i]:
+                continue
+            a = max(precision * q[i, i], FLAT)
+            b = precision * (R[n, i] + W[n, i] * q[i, i])
+            if laplace:
+                root = math.sqrt(a)
+                right = log_lifted_ndtr((b - 1.0) / root)
+                left = log_lifted_ndtr((-b - 1.0) / root)
+                if rng.random() < logistic(right - left):
+                    S[n, i] = sample(rng, (b - 1.0) / a, 1.0 / root)
+                else:
+                    S[n, i] = -sample(rng, (-b - 1.0) / a, 1.0 / root)
+            else:
+                S[n, i] = (b + math.sqrt(a + 1.0) * rng.standard_normal()) / (a + 1.0)
 
 
 @njit(cache=True, nogil=True)

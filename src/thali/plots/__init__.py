@@ -5,9 +5,9 @@ Each takes a fitted `LatentFeatures` and, where it is one panel, axes to draw in
 
 from .chains import feature_count, trace, trace_of
 from .components import features, frequencies
+from .how_many import truncation
 from .rows import assignments, reconstructions
 from .sheet import overview
-from .truncation import truncation
 
 __all__ = [
     "assignments",

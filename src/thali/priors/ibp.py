@@ -64,7 +64,7 @@ class IBP(Settings, PredictsRow, HasFrequencies, Sequential, Truncates):
         of Doshi-Velez and others (2009).
 
         >>> round(IBP(alpha=5.0).truncation_bound(30, 60), 4)
-        0.0026
+        0.0027
         """
         return truncation_bound(n, as_number("IBP", "alpha", self.alpha), k)
 

@@ -171,7 +171,8 @@ def judge_bounds(model: LatentFeatures) -> Verdict:
         return Verdict(
             "poor", "The optimisation was stopped before its end.", "Let it run on (resume=True)."
         )
-    if model.history_["elbo"].shape[1] >= model.engine_.max_iterations:
+    steps = len(model._trace.chains[best_restart(model)].scalars)  # a stream's also count pieces
+    if steps >= model.engine_.max_iterations and not model._is_stream():
         return Verdict(
             "fair",
             "The bound was still rising at the last iteration.",

@@ -6,7 +6,7 @@ and lets the log joint decide; ``anneal`` leads from one of them to another by l
 fall.
 """
 
-from thali.starts.anneal import anneal
+from thali.starts.anneal import anneal, melting_scale
 from thali.starts.base import Start, check_init, suitable
 from thali.starts.columns import columns_start
 from thali.starts.empty import empty_start
@@ -37,6 +37,7 @@ __all__ = [
     "empty_start",
     "given_start",
     "ica_start",
+    "melting_scale",
     "patterns_start",
     "prior_start",
     "rank",

@@ -74,9 +74,10 @@ class FeatureLaw(Protocol):
 
 
 def expected_squares(found: Statistics, law: FeatureLaw) -> float:
-    """E‖X − WA‖² over what was observed."""
+    """E‖X − WA‖² over what was observed; a difference, that rounding must not take below zero."""
     quadratic = found.C * (law.gram() if found.C.ndim == 2 else law.grams())
-    return found.squares - 2.0 * float((law.phi * found.T).sum()) + float(quadratic.sum())
+    cross = float((law.phi * found.T).sum())
+    return max(found.squares - 2.0 * cross + float(quadratic.sum()), 0.0)
 
 
 def left_for_last(

@@ -11,9 +11,12 @@ The latter two are tried on a copy for a few iterations.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from thali.variational.rows import Rows, blocks_of
+from thali.variational.features import FeatureLaw
+from thali.variational.rows import Rows, blocks_of, local_step
 from thali.variational.state import State, iterate
 
 TRIAL = 4  # iterations before a join or a birth is judged
@@ -27,24 +30,29 @@ def drop_features(state: State) -> bool:
     dropped = False
     while state.k > 1 and state.found is not None:
         weight = state.found.counts * np.square(state.features.phi).sum(axis=1)
-        trials = [_without(state, int(k)) for k in np.argsort(weight)[:CANDIDATES]]
-        best = max(trials, key=lambda trial: trial.bound)
-        if best.bound <= state.bound:
+        orders = [np.delete(np.arange(state.k), k) for k in np.argsort(weight)[:CANDIDATES]]
+        trials = [_of_features(state, order) for order in orders]
+        best = int(np.argmax([trial.bound for trial in trials]))
+        if trials[best].bound <= state.bound:
             break
-        _become(state, best)
+        trials[best].rows = state.rows.taken(orders[best])
+        _become(state, trials[best])
         dropped = True
     return dropped
 
 
-def _without(state: State, k: int) -> State:
-    """The state with feature k gone, laws of the features and frequencies at their best."""
+def _of_features(state: State, order: np.ndarray) -> State:
+    """The state with these features only, laws of the features and frequencies at their best.
+
+    Its rows are still those of all features: they are large, and few trials are kept.
+    """
     assert state.found is not None
-    order = np.delete(np.arange(state.k), k)
-    trial = state.copy()
-    trial.take(order)
-    trial.found = state.found.taken(order)
-    trial.fit_globals(trial.found, trial.iteration < trial.hold_sigma)
-    trial.bound = trial.value(trial.found)
+    found = state.found.taken(order)
+    trial = replace(
+        state, features=state.features.taken(order), found=found, hyper=dict(state.hyper)
+    )
+    trial.fit_globals(found, trial.iteration < trial.hold_sigma)
+    trial.bound = trial.value(found)
     return trial
 
 
@@ -78,10 +86,21 @@ def bear_feature(state: State, rng: np.random.Generator, threads: int) -> bool:
             continue
         trial = state.copy()
         trial.rows = with_column(trial.rows, column, scores)
-        trial.features = state.features.grown()
+        trial.features = _with_feature(state, trial.rows, threads)
         if _try(state, trial, threads):
             return True
     return False
+
+
+def _with_feature(state: State, rows: Rows, threads: int) -> FeatureLaw:
+    """The features and one more, that of the last column of ``rows``, at its best given the others.
+
+    Features that are updated one after the other would else begin beside one of any size.
+    """
+    grown, scales = state.features.grown(), (state.hyper["sigma_x"], state.hyper["sigma_a"])
+    odds = np.zeros(rows.nu.shape[1])
+    found = local_step(state.data, rows, grown, odds, scales[0], threads, passes=0)
+    return state.features.grown(found, *scales)
 
 
 def with_column(rows: Rows, column: np.ndarray, scores: np.ndarray) -> Rows:

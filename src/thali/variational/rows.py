@@ -102,13 +102,7 @@ def local_step(
 
     ``passes=0`` leaves the rows as they are.
     """
-    Q = np.ascontiguousarray(law.gram())[None]
-    outer = None
-    size = BLOCK
-    if data.mask is not None:
-        k, d = law.phi.shape
-        outer = np.ascontiguousarray(law.grams().reshape(d, k * k))
-        size = int(np.clip(GAPS / max(k * k, 1), 1, MASKED_BLOCK))
+    Q, outer, size = _moments(data, law)
 
     def work(block: slice) -> Statistics:
         return _block(data, rows, law.phi, Q, outer, odds, sigma_x, passes, block)
@@ -137,14 +131,7 @@ def _block(
     x, mask, squares = data.part(block)
     nu = rows.nu[block]
     gone = None if mask is None or mask.all() else (~mask).astype(x.dtype)
-    B = (x @ phi.T.astype(x.dtype, copy=False)).astype(float, copy=False)
-    if gone is None:
-        R = B - rows.weights(block) @ Q[0]
-    else:
-        k = len(phi)
-        Q = Q - (gone @ outer).reshape(len(x), k, k)
-        R = np.empty_like(B)
-        kernel.residuals(B, rows.weights(block), Q, R)
+    R, Q = _residual(x, gone, rows.weights(block), phi, Q, outer)
     gain = np.zeros(len(phi))
     precision = 1.0 / sigma_x**2
     if rows.slab is None:
@@ -156,6 +143,59 @@ def _block(
             R, Q, odds, precision, laplace, nu, first, second, cost, passes, SETTLED, gain
         )
     return statistics(x, gone, float(squares.sum()), rows, block, gain)
+
+
+def _residual(
+    x: np.ndarray,
+    gone: np.ndarray | None,
+    W: np.ndarray,
+    phi: np.ndarray,
+    Q: np.ndarray,
+    outer: np.ndarray | None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """R = X E[A]ᵀ − E[W] Q of a block, and its Q: one for all rows, or one for each with gaps."""
+    from thali.kernels.expected_rows import residuals
+
+    B = (x @ phi.T.astype(x.dtype, copy=False)).astype(float, copy=False)
+    if gone is None:
+        return B - W @ Q[0], Q
+    k = len(phi)
+    Q = Q - (gone @ outer).reshape(len(x), k, k)
+    R = np.empty_like(B)
+    residuals(B, W, Q, R)
+    return R, Q
+
+
+def draw_rows(
+    rng: np.random.Generator, data: Observed, rows: Rows, law: FeatureLaw, sigma_x: float
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Bits drawn from q, and amounts, zero where a bit is off (None where rows have none)."""
+    from thali.kernels.expected_rows import draw_amounts
+
+    bits = rng.random(rows.nu.shape) < rows.nu
+    if rows.slab is None:
+        return bits, None
+    S = np.zeros(bits.shape)
+    Q, outer, size = _moments(data, law)
+    for block in blocks_of(rows.n, size):
+        x, mask, _ = data.part(block)
+        gone = None if mask is None or mask.all() else (~mask).astype(x.dtype)
+        W = rows.weights(block)
+        R, own = _residual(x, gone, W, law.phi, Q, outer)
+        draw_amounts(
+            rng, R, own, 1.0 / sigma_x**2, rows.slab == "laplace", W, bits[block], S[block]
+        )
+    return bits, S
+
+
+def _moments(data: Observed, law: FeatureLaw) -> tuple[np.ndarray, np.ndarray | None, int]:
+    """Q for all rows, what a missing column takes from it, and how many rows to look at at once."""
+    Q = np.ascontiguousarray(law.gram())[None]
+    if data.mask is None:
+        return Q, None, BLOCK
+    k, d = law.phi.shape
+    outer = np.ascontiguousarray(law.grams().reshape(d, k * k))
+    return Q, outer, int(np.clip(GAPS / max(k * k, 1), 1, MASKED_BLOCK))
 
 
 def statistics(
@@ -199,7 +239,7 @@ def row_bounds(
             quadratic = np.einsum("nk,nk->n", W @ Q, W) + (second - W**2) @ np.diagonal(Q)
             entries = np.full(len(x), float(x.shape[1]))
         else:
-            outer = law.grams().reshape(-1, k * k)
+            outer = law.grams().reshape(x.shape[1], k * k)
             Qs = (mask.astype(float) @ outer).reshape(len(x), k, k)
             diagonal = np.diagonal(Qs, axis1=1, axis2=2)
             quadratic = np.einsum("nkl,nk,nl->n", Qs, W, W) + ((second - W**2) * diagonal).sum(1)

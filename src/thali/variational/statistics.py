@@ -39,6 +39,16 @@ class Statistics:
             )
         )
 
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All of it, for files."""
+        return {name: np.asarray(getattr(self, name)) for name in self.__dataclass_fields__}
+
+    @classmethod
+    def of_arrays(cls, arrays: dict[str, np.ndarray], prefix: str = "") -> Self:
+        """The statistics that ``arrays`` were, under names that begin with ``prefix``."""
+        own = (arrays[prefix + name] for name in cls.__dataclass_fields__)
+        return cls(*(value if value.ndim else float(value) for value in own))  # type: ignore[arg-type]
+
     def padded(self) -> Self:
         """With one more feature, that no row has."""
         one = [(0, 1)]

@@ -38,15 +38,13 @@ class Stream:
 
     def freeze(self) -> dict[str, np.ndarray]:
         """What the rows that are gone have left, as arrays."""
-        fields = {name: getattr(self.statistics, name) for name in Statistics.__dataclass_fields__}
-        fields |= {"pieces": self.pieces, "seen": self.seen}
+        fields = {**self.statistics.arrays(), "pieces": self.pieces, "seen": self.seen}
         return {f"stream_{name}": np.asarray(value) for name, value in fields.items()}
 
     @classmethod
     def thaw(cls, state: State, arrays: dict[str, np.ndarray]) -> Self:
         """The stream that ``freeze`` saved, at this state."""
-        own = (arrays[f"stream_{name}"] for name in Statistics.__dataclass_fields__)
-        found = Statistics(*(value if value.ndim else float(value) for value in own))  # type: ignore[arg-type]
+        found = Statistics.of_arrays(arrays, "stream_")
         return cls(state, found, int(arrays["stream_pieces"]), int(arrays["stream_seen"]))
 
     def absorb(
