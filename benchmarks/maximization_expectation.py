@@ -19,14 +19,13 @@ import time
 import tracemalloc
 
 import numpy as np
+from measuring import growth, planted_truth, shortfall, smallest
 from scipy.special import gammaln
 from scipy.stats import truncnorm
 from tables import markdown
 from threadpoolctl import threadpool_limits
-from variational import smallest
 
 import thali
-from thali import datasets
 from thali.data import Data
 from thali.kernels.row_solvers import combined, row
 from thali.model import Model
@@ -87,17 +86,7 @@ def speed(quick: bool) -> None:
     print(markdown(["work", "s", "times the products"], rows))
     print(f"\nmemory: X and what the iterations added, over X: {(size + added) / size:.2f}")
     print("\n## How it grows\n")
-    base = (20_000, 200, 20)
-    table = []
-    for name, at in (("N", 0), ("D", 1), ("K", 2)):
-        took = []
-        for factor in (1, 2, 4):
-            shape = list(base)
-            shape[at] *= factor
-            took.append(cost(*shape, 3)[0])
-        slope = np.polyfit(np.log([1, 2, 4]), np.log(took), 1)[0]
-        table.append([name, *(f"{1e3 * t:.0f}" for t in took), f"{slope:.2f}"])
-    print(markdown(["doubling", "ms", "×2", "×4", "exponent"], table), flush=True)
+    print(growth(lambda *shape: cost(*shape, 3)[0]), flush=True)
 
 
 # ---- the same in NumPy --------------------------------------------------------------------------
@@ -226,18 +215,14 @@ def rows(quick: bool) -> None:
 def quality(quick: bool) -> None:
     table = []
     for seed in range(1 if quick else 5):
-        data = datasets.noisy_nonnegative(random_state=seed)
-        n, k = data.Z.shape
-        alpha = k / float((1.0 / np.arange(1, n + 1)).sum())
-        at = Model(thali.IBP(alpha=alpha), thali.LinearGaussian(1.0, data.sigma_a))
-        truth = at.log_joint(data.X, data.Z)
+        data, at = planted_truth(seed)
         for likelihood in ("nonnegative_linear_gaussian", "linear_gaussian"):
             engine = thali.MaximizationExpectation(truncation=40)
             model = thali.LatentFeatures("ibp", likelihood, engine, random_state=seed)
             began = time.perf_counter()
             model.set_params(progress=False).fit(data.X)
             took = time.perf_counter() - began
-            short = 100.0 * (truth - at.log_joint(data.X, model.Z_)) / abs(truth)
+            short = shortfall(data, at, model.Z_)
             k_found = model.n_features_
             table.append([seed, likelihood, k_found, f"{short:+.4f}", f"{took:.1f}"])
     print("\n## 500×500, 20 planted features, told truncation = 40\n")

@@ -11,10 +11,9 @@ smallest of several times each.
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Callable
 
 import numpy as np
+from measuring import smallest
 from tables import markdown
 from threadpoolctl import threadpool_limits
 
@@ -23,16 +22,6 @@ from thali import datasets
 from thali.data import Data
 from thali.model import Model
 from thali.starts import given_start
-
-
-def smallest(work: Callable[[], object], times: int) -> float:
-    """The smallest of several processor times of this thread, in seconds."""
-    seconds = []
-    for _ in range(times):
-        began = time.thread_time()
-        work()
-        seconds.append(time.thread_time() - began)
-    return min(seconds)
 
 
 def main() -> None:

@@ -17,40 +17,23 @@
 from __future__ import annotations
 
 import argparse
-import resource
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import real_data
+from measuring import growth, planted_truth, resident, shortfall, smallest
 from tables import markdown
 from threadpoolctl import threadpool_limits
 
 import thali
-from thali import datasets
 from thali.data import Data
 from thali.model import Model
 from thali.starts import Start
 from thali.variational.state import iterate
 
 PAPER_SECONDS = 19061.0
-
-
-def smallest(work: Callable[[], object], times: int) -> float:
-    """The smallest of several processor times of this thread, in seconds."""
-    seconds = []
-    for _ in range(times):
-        began = time.thread_time()
-        work()
-        seconds.append(time.thread_time() - began)
-    return min(seconds)
-
-
-def resident() -> float:
-    """The most memory that this process has had, in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
 
 
 def problem(n: int, d: int, k: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -97,31 +80,17 @@ def speed(quick: bool) -> None:
     share = (size + added) / (size + arrays)
     print(f"\nmemory: X and what the fit added, over X and three N×K arrays: {share:.2f}")
     print("\n## How it grows\n")
-    base = (20_000, 200, 20)
-    table = []
-    for name, at in (("N", 0), ("D", 1), ("K", 2)):
-        times = []
-        for factor in (1, 2, 4):
-            shape = list(base)
-            shape[at] *= factor
-            times.append(cost(*shape, 3)[0])
-        slope = np.polyfit(np.log([1, 2, 4]), np.log(times), 1)[0]
-        table.append([name, *(f"{1e3 * t:.0f}" for t in times), f"{slope:.2f}"])
-    print(markdown(["doubling", "ms", "×2", "×4", "exponent"], table), flush=True)
+    print(growth(lambda *shape: cost(*shape, 3)[0]), flush=True)
 
 
 def quality(quick: bool) -> None:
     rows, beside = [], []
     for seed in range(1 if quick else 5):
-        data = datasets.noisy_nonnegative(random_state=seed)
-        n, k = data.Z.shape
-        alpha = k / float((1.0 / np.arange(1, n + 1)).sum())
-        at = Model(thali.IBP(alpha=alpha), thali.LinearGaussian(1.0, data.sigma_a))
+        data, at = planted_truth(seed)
         began = time.perf_counter()
         model = fitted(data.X, thali.Variational(truncation=40), seed)
         took = time.perf_counter() - began
-        truth, found = at.log_joint(data.X, data.Z), at.log_joint(data.X, model.Z_)
-        short = 100.0 * (truth - found) / abs(truth)
+        short = shortfall(data, at, model.Z_)
         rows.append([seed, model.n_features_, f"{short:+.4f}", f"{took:.1f}"])
         if seed < 2:
             beside += held_out(data.X, seed)

@@ -60,7 +60,7 @@ class Streaming:
         me: Any = self
         if total_rows is not None:
             total_rows = whole_number("partial_fit", "total_rows", total_rows, 1)
-        if getattr(me, "kind_", None) != "variational":
+        if not isinstance(getattr(me, "engine_", None), Variational):
             return me.fit(X)  # type: ignore[no-any-return]
         with me._whole_or_as_before():
             return self._take_in(X, total_rows)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import signal
-
 import numpy as np
 import pytest
+from resuming import check_resuming
 
 import thali
 from thali import run as run_module
@@ -136,27 +135,7 @@ def test_a_stopped_run_goes_on_to_the_same_bound(X, likelihood, tmp_path, monkey
     def model():
         return thali.LatentFeatures("ibp", likelihood, engine, random_state=5)
 
-    path, step = tmp_path / "run.thali", thali.MaximizationExpectation.step
-    whole = model().fit(X)
-    seen = []
-
-    def count(*arguments):
-        seen.append(1)
-        if len(seen) == 15:
-            signal.raise_signal(signal.SIGINT)
-        return step(*arguments)
-
-    monkeypatch.setattr(run_module, "cores", lambda: 1)
-    monkeypatch.setattr(run_module, "SLICE", 0.0)
-    monkeypatch.setattr(thali.MaximizationExpectation, "step", count)
-    part = model().fit(X, checkpoint=path)
-    assert part.stopped_ == "interrupted"
-    assert part.history_["elbo"].shape[1] < whole.history_["elbo"].shape[1]
-    monkeypatch.setattr(thali.MaximizationExpectation, "step", step)
-    rest = model().fit(X, checkpoint=path, resume=True)
-    for name, values in whole.history_.items():
-        assert np.array_equal(values, rest.history_[name]), name
-    assert all(np.array_equal(whole.law_[name], rest.law_[name]) for name in whole.law_)
+    check_resuming(model, X, tmp_path / "run.thali", monkeypatch, at=15)
 
 
 @pytest.mark.parametrize("restarts", [1, 2])

@@ -169,3 +169,11 @@ def test_pieces_are_no_iterations_that_ran_out():
         model.partial_fit(rows(60, seed))
     assert model.history_["elbo"].shape[1] > limit
     assert "still rising" not in model.convergence().headline
+
+
+def test_a_law_of_another_engine_is_no_stream():
+    engine = thali.MaximizationExpectation(truncation=8, restarts=1)
+    model = thali.LatentFeatures(engine=engine, random_state=0, progress=False).fit(rows(80, 0))
+    model.set_params(engine=thali.Variational(truncation=8, restarts=1))
+    assert model.partial_fit(rows(60, 1)).n_rows_seen_ == 60
+    assert model.partial_fit(rows(60, 2)).n_rows_seen_ == 120

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import signal
-
 import numpy as np
 import pytest
+from resuming import check_resuming
 
 import thali
 from thali import run as run_module
@@ -135,28 +134,7 @@ def test_a_stopped_run_goes_on_to_the_same_bound(X, likelihood, missing, tmp_pat
         engine = QUICK.replace(init="prior", tolerance=1e-14)
         return thali.LatentFeatures("ibp", likelihood, engine, random_state=5)
 
-    path, steps = tmp_path / "run.thali", thali.Variational.step
-    whole = model().fit(X)
-    seen = []
-
-    def count(*arguments):
-        seen.append(1)
-        if len(seen) == 30:
-            signal.raise_signal(signal.SIGINT)
-        return steps(*arguments)
-
-    monkeypatch.setattr(run_module, "cores", lambda: 1)
-    monkeypatch.setattr(run_module, "SLICE", 0.0)
-    monkeypatch.setattr(thali.Variational, "step", count)
-    part = model().fit(X, checkpoint=path)
-    assert part.stopped_ == "interrupted"
-    assert part.history_["elbo"].shape[1] < whole.history_["elbo"].shape[1]
-    monkeypatch.setattr(thali.Variational, "step", steps)
-    rest = model().fit(X, checkpoint=path, resume=True)
-    for name, values in whole.history_.items():
-        assert np.array_equal(values, rest.history_[name]), name
-    assert rest.elbo_ == whole.elbo_
-    assert all(np.array_equal(whole.law_[name], rest.law_[name]) for name in whole.law_)
+    check_resuming(model, X, tmp_path / "run.thali", monkeypatch, at=30)
 
 
 def test_a_time_budget_stops_and_keeps_the_law(X):

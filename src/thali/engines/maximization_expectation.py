@@ -20,7 +20,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from thali.data import Data
-from thali.engines.optimiser import Optimiser, laws_of, observe
+from thali.engines.optimiser import (
+    PROGRESS,
+    Optimiser,
+    by_frequency,
+    freeze_common,
+    laws_of,
+    observe,
+    thaw_features,
+)
 from thali.likelihoods.base import ExpectedBits
 from thali.likelihoods.gaussian_scales import LEAST
 from thali.machine import refuse_beyond_memory
@@ -90,8 +98,7 @@ class MaximizationExpectation(Settings, Optimiser):
         """The law that belongs to the start's Z, its most frequent features first."""
         likelihood: Any = model.likelihood
         hyper = dict(start.hyper)
-        sums = start.Z.sum(axis=0)
-        order = np.argsort(-sums, kind="stable")[: int((sums > 0).sum())]
+        order = by_frequency(start.Z)
         prior: Any = model.prior_at(hyper)
         k = self.most(prior, data.n)
         order = order[:k]
@@ -143,16 +150,8 @@ class MaximizationExpectation(Settings, Optimiser):
 
     def freeze(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """The state as arrays and plain values."""
-        numbers = {
-            "hyper": dict(state.hyper),
-            "hold": state.hold_sigma,
-            "iteration": state.iteration,
-            "bound": state.bound,
-            "quiet": state.quiet,
-            "finished": state.finished,
-        }
-        arrays = {"Z": np.packbits(state.rows.nu > 0.5, axis=0)}
-        return arrays | {f"features_{k}": v for k, v in state.features.arrays().items()}, numbers
+        arrays, numbers = freeze_common(state)
+        return arrays | {"Z": np.packbits(state.rows.nu > 0.5, axis=0)}, numbers
 
     def thaw(
         self, model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
@@ -162,20 +161,15 @@ class MaximizationExpectation(Settings, Optimiser):
         hyper = dict(numbers["hyper"])
         prior: Any = model.prior_at(hyper)
         features = likelihood.feature_law(1, data.d, hyper["sigma_a"], False)
-        own = {k.removeprefix("features_"): v for k, v in arrays.items() if "features_" in k}
         return PointState(
             observe(data, "float64"),
             Rows.of(np.unpackbits(arrays["Z"], axis=0, count=data.n)),
-            features.of_arrays(own),
+            thaw_features(features, arrays),
             Counts(prior, self.most(prior, data.n)),  # type: ignore[arg-type]
             hyper,
             laws_of(model),
             LEAST,
-            numbers["hold"],
-            numbers["iteration"],
-            numbers["bound"],
-            numbers["quiet"],
-            numbers["finished"],
+            **{name: numbers[name] for name in PROGRESS},
             solver=self.solver,
             side_by_side=self.restarts == 1,
         )

@@ -18,6 +18,7 @@ from thali.machine import cores
 from thali.model import Model
 from thali.settings import positive_number, whole_number
 from thali.starts import check_init
+from thali.variational.features import FeatureLaw
 from thali.variational.moves import bear_feature, drop_features, join_features
 from thali.variational.rows import Observed, draw_rows
 from thali.variational.state import State, iterate
@@ -140,6 +141,27 @@ class Optimiser(Engine):
             scalars.append((float(len(used)), float("nan"), *state.hyper.values()))
         weights = np.full(count, 1.0 / count)
         return Population(weights, np.array(scalars), Z, float("nan"), parameters)
+
+
+def by_frequency(weights: np.ndarray) -> np.ndarray:
+    """The columns that are not empty, the most frequent first."""
+    sums = weights.sum(axis=0)
+    return np.argsort(-sums, kind="stable")[: int((sums > 0).sum())]
+
+
+PROGRESS = ("hold_sigma", "iteration", "bound", "quiet", "finished")  # of a state, plain values
+
+
+def freeze_common(state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """What every optimiser's state has: the features' law, hyperparameters, and how far it is."""
+    arrays = {f"features_{name}": value for name, value in state.features.arrays().items()}
+    return arrays, {"hyper": dict(state.hyper)} | {name: getattr(state, name) for name in PROGRESS}
+
+
+def thaw_features(law: FeatureLaw, arrays: dict[str, np.ndarray]) -> FeatureLaw:
+    """The features' law that ``freeze_common`` saved, of the kind of ``law``."""
+    mark = "features_"
+    return law.of_arrays({k.removeprefix(mark): v for k, v in arrays.items() if mark in k})
 
 
 def observe(data: Data, dtype: str) -> Observed:

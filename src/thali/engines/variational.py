@@ -21,7 +21,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from thali.data import Data
-from thali.engines.optimiser import Optimiser, laws_of, observe
+from thali.engines.optimiser import (
+    PROGRESS,
+    Optimiser,
+    by_frequency,
+    freeze_common,
+    laws_of,
+    observe,
+    thaw_features,
+)
 from thali.hyperparameters import Law
 from thali.likelihoods.base import Expected
 from thali.likelihoods.gaussian_scales import LEAST
@@ -114,8 +122,7 @@ class Variational(Settings, Optimiser):
         prior: Any = model.prior
         hyper = dict(start.hyper)
         nu = np.asarray(start.parameters.get("nu", start.Z), float)
-        sums = nu.sum(axis=0)
-        order = np.argsort(-sums, kind="stable")[: int((sums > 0).sum())]
+        order = by_frequency(nu)
         if isinstance(prior.alpha, Law):
             hyper["alpha"] = max(len(order), 1) / float((1.0 / np.arange(1, data.n + 1)).sum())
         k = self.truncation_for(model.at(hyper).prior, data.n, len(order))
@@ -193,35 +200,25 @@ class Variational(Settings, Optimiser):
 
     def bounds(self, model: Model, state: State) -> dict[str, float]:
         """The bound with the features' law joint and factorised, where both can be had."""
-        found = {self.features: state.bound}
-        if isinstance(state.features, GaussianFeatures) and state.found is not None:
-            for joint, name in ((True, "joint"), (False, "factorised")):
-                other = replace(state.features, joint=joint)
-                scales = state.hyper["sigma_x"], state.hyper["sigma_a"]
-                at = replace(state, features=other.updated(state.found, *scales))
-                found[name] = at.value(state.found)
-            found[self.features] = state.bound
-        else:
-            found = {"factorised": state.bound}
-        return found
+        if not isinstance(state.features, GaussianFeatures):
+            return {"factorised": state.bound}
+        assert state.found is not None  # a law is asked for after a step
+        other = replace(state.features, joint=not state.features.joint)
+        law = other.updated(state.found, state.hyper["sigma_x"], state.hyper["sigma_a"])
+        name = "joint" if other.joint else "factorised"
+        beside = replace(state, features=law).value(state.found)
+        return {self.features: state.bound, name: beside}
 
     # files
 
     def freeze(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """The state as arrays and plain values."""
-        arrays = {"nu": state.rows.nu.copy(), "tau": state.frequencies.tau}
+        arrays, numbers = freeze_common(state)
+        arrays |= {"nu": state.rows.nu.copy(), "tau": state.frequencies.tau}
         arrays |= dict(zip(AMOUNTS, (a.copy() for a in state.rows.amounts), strict=False))
-        numbers = {
-            "hyper": dict(state.hyper),
-            "hold": state.hold_sigma,
-            "iteration": state.iteration,
-            "bound": state.bound,
-            "quiet": state.quiet,
-            "finished": state.finished,
-        }
         if state.found is not None:
             arrays |= {f"found_{k}": v for k, v in state.found.arrays().items()}
-        return arrays | {f"features_{k}": v for k, v in state.features.arrays().items()}, numbers
+        return arrays, numbers
 
     def thaw(
         self, model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
@@ -232,22 +229,17 @@ class Variational(Settings, Optimiser):
         hyper = dict(numbers["hyper"])
         tau = arrays["tau"]
         features = likelihood.feature_law(1, data.d, hyper["sigma_a"], self.features == "joint")
-        own = {k.removeprefix("features_"): v for k, v in arrays.items() if "features_" in k}
         amounts = tuple(arrays[name] for name in AMOUNTS if name in arrays)
         return State(
             observe(data, self.dtype),
             Rows(arrays["nu"], likelihood.amounts, amounts),
-            features.of_arrays(own),
+            thaw_features(features, arrays),
             replace(prior.frequencies(len(tau), hyper["alpha"], self.bound), tau=tau),
             hyper,
             laws_of(model),
             LEAST,
-            numbers["hold"],
-            numbers["iteration"],
-            numbers["bound"],
-            numbers["quiet"],
-            numbers["finished"],
-            Statistics.of_arrays(arrays, "found_") if "found_n" in arrays else None,
+            **{name: numbers[name] for name in PROGRESS},
+            found=Statistics.of_arrays(arrays, "found_") if "found_n" in arrays else None,
         )
 
 
@@ -257,8 +249,8 @@ def stream_from(
     """The stream that led to this law: ``fit`` makes one of a single piece, these data."""
     arrays = {k: np.array(v) for k, v in law.items()}
     arrays |= {f"features_{k}": v for k, v in arrays.items() if k in ("phi", "V", "mu", "s")}
-    numbers = {"hold": 0, "iteration": 0, "bound": -np.inf, "quiet": 0, "finished": False}
-    state = engine.thaw(model, data, arrays, numbers | {"hyper": hyper})
+    at_rest = dict(zip(PROGRESS, (0, 0, -np.inf, 0, False), strict=True))
+    state = engine.thaw(model, data, arrays, at_rest | {"hyper": hyper})
     if "stream_n" in law:
         return Stream.thaw(state, law)
     iterate(state, engine._threads)

@@ -2,7 +2,8 @@ r"""Where an optimisation is, and one iteration of it: a local step, then a glob
 
 Rows and features are of the features in use, the most frequent first; frequencies also of the rest
 up to the truncation. A feature that is not in use has ν = 0 and its prior as law, and adds nothing
-to the bound but its frequency's part, which is what the best law of it would have.
+to the bound but its frequency's part: a law that is allowed, and near the best, whose ν is a little
+above zero where a feature drawn from the prior would hardly hurt.
 """
 
 from __future__ import annotations
