@@ -5,6 +5,7 @@ An unknown number of overlapping binary features, found in a data matrix, and ho
 
 from thali import datasets, evaluation
 from thali.engines import (
+    BeamSearch,
     CollapsedGibbs,
     MaximizationExpectation,
     ParticleFilter,
@@ -21,6 +22,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "IBP",
+    "BeamSearch",
     "Beta",
     "BetaBernoulli",
     "CollapsedGibbs",

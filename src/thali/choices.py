@@ -8,6 +8,7 @@ from typing import Any
 
 from thali.data import Data
 from thali.engines import (
+    BeamSearch,
     CollapsedGibbs,
     MaximizationExpectation,
     ParticleFilter,
@@ -33,6 +34,7 @@ ENGINES: dict[str, Any] = {
     "particle_filter": ParticleFilter,
     "variational": Variational,
     "maximization_expectation": MaximizationExpectation,
+    "beam_search": BeamSearch,
 }
 
 

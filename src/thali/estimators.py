@@ -58,7 +58,8 @@ class LatentFeatures(
     likelihood : "linear_gaussian", "nonnegative_linear_gaussian", "sparse_factor", "noisy_or",
         or a likelihood such as ``thali.LinearGaussian(sigma_x=0.5)``
     engine : "auto", "collapsed_gibbs", "uncollapsed_gibbs", "particle_filter", "variational",
-        "maximization_expectation", or an engine such as ``thali.CollapsedGibbs(sweeps=500)``
+        "maximization_expectation", "beam_search", or an engine such as
+        ``thali.CollapsedGibbs(sweeps=500)``
     center : subtract the column means first (the model has no intercept)
     random_state : int, RandomState or None
     progress : "auto" (on a terminal or in a notebook), True or False
@@ -76,12 +77,15 @@ class LatentFeatures(
         and log P(X, components_, [Z_]) where A cannot be
     posterior_ : ArviZ inference data of the label-free scalars
     best_ : the draw with the highest log joint
-    kind_ : what the result is, "draws", "weighted" or "variational"
+    kind_ : what the result is, "draws", "weighted", "variational" or "point"
     weights_ : the weight of each of ``draws()``; they sum to one
     log_evidence_ : the estimate of log P(X); ``ParticleFilter`` only
     elbo_, nu_, law_, bounds_ : the lower bound of log P(X), P(z = 1), all parameters of the law,
         and the bound with features' laws joint and factorised; ``Variational`` and
         ``MaximizationExpectation`` only
+    proven_optimal_, bound_, n_enqueued_, n_dequeued_ : whether no Z has a higher log joint, a bound
+        of the log joint of every Z (infinite where none is known), and the candidates that entered
+        and left the queue; ``BeamSearch`` only
 
     Examples
     --------
@@ -241,6 +245,10 @@ class LatentFeatures(
                 for k, v in trace.law.items()
                 if k.startswith("bound_")
             }
+        if trace.kind == "point":
+            self.proven_optimal_, self.bound_ = bool(trace.law["proven"]), float(trace.law["bound"])
+            self.n_enqueued_ = int(trace.law["enqueued"])
+            self.n_dequeued_ = int(trace.law["dequeued"])
         self._n_features_out = self.n_features_
         return self
 

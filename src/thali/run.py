@@ -359,7 +359,7 @@ class _Loop:
             if not chain.trace.scalars:  # stopped before the first sweep: there must be one
                 info = self.engine.step(chain.rng, self.model, self.data, chain.state)
                 chain.trace.record(info, self.engine.measure)
-            if self.engine.kind == "weighted":
+            if self.engine.kind in ("weighted", "point"):
                 chain.trace.keep_population(
                     self.engine.population(chain.rng, self.model, self.data, chain.state)
                 )
@@ -369,7 +369,11 @@ class _Loop:
                 keepsakes = self.engine.keepsakes(self.model, chain.state)
                 chain.trace.keep_later_half(chain.state.Z, keepsakes)
         chains = [chain.trace for chain in self.chains]
-        law = self._keep_best_law() if self.engine.kind == "variational" else {}
+        law = {}
+        if self.engine.kind == "variational":
+            law = self._keep_best_law()
+        elif self.engine.kind == "point":
+            law = self._keep_best_answer()
         return Trace(
             self.data.n,
             chains,
@@ -388,6 +392,14 @@ class _Loop:
         best.trace.keep_population(
             self.engine.population(best.rng, self.model, self.data, best.state)
         )
+        return self.engine.law(self.model, best.state)  # type: ignore[no-any-return]
+
+    def _keep_best_answer(self) -> dict[str, np.ndarray]:
+        """The answer with the highest log joint alone, and what is known of it."""
+        best = max(self.chains, key=lambda chain: chain.trace.population[0][1])
+        for chain in self.chains:
+            if chain is not best:
+                chain.trace.forget_population()
         return self.engine.law(self.model, best.state)  # type: ignore[no-any-return]
 
     def _seconds(self) -> float:

@@ -51,7 +51,7 @@ class Starting:
         init, chains = self.engine.init, self.engine.chains
         if not isinstance(init, str):
             return [given_start(init, self.model, self.filled)] * chains
-        init = suitable(init, self.model)
+        init = suitable(init, self.model, self.engine.races)
         able = [name for name in CONTENDERS if name in self.model.likelihood.starts]
         names = able if init == "race" else [init] * chains
         generators = [np.random.default_rng(s) for s in sequence.spawn(len(names))]

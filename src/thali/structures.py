@@ -26,6 +26,17 @@ class FeatureTables(NamedTuple):
     capacity: int
 
 
+def potentials(tables: FeatureTables) -> np.ndarray:
+    """λ_m for m = 0 … n, with λ_0 = 0.
+
+    >>> from thali import IBP
+    >>> np.exp(potentials(IBP(alpha=2.0).tables(2))).round(6).tolist()
+    [1.0, 1.0, 1.0]
+    """
+    first = tables.new_log_weight
+    return np.concatenate([[0.0, first], first + np.cumsum(tables.log_odds[1:])])
+
+
 class NextRow(NamedTuple):
     """The law of the next row given those before, for one or for many values of hyperparameters.
 

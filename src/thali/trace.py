@@ -103,6 +103,10 @@ class ChainTrace:
         self.population = [tuple(row) for row in found.scalars.tolist()]
         self.log_evidence = found.log_evidence
 
+    def forget_population(self) -> None:
+        """Keep nothing but the record of the steps."""
+        self.kept_at, self.kept, self.weights, self.population = [], [], [], []
+
     def kept_scalars(self) -> list[tuple[float, ...]]:
         """The scalars of each kept draw."""
         return [self.scalars_of(i) for i in range(len(self.kept))]
@@ -147,7 +151,7 @@ class Trace:
         Restarts of a variational fit end when they will; shorter ones are shown staying there.
         """
         lengths = [len(chain.scalars) for chain in self.chains]
-        steps = max(lengths) if self.kind == "variational" else min(lengths)
+        steps = max(lengths) if self.kind in ("variational", "point") else min(lengths)
         table = np.array(
             [
                 chain.scalars[:steps] + chain.scalars[-1:] * (steps - len(chain.scalars))
@@ -233,6 +237,12 @@ class Trace:
             raise ValueError(
                 "This result is variational: a law that was optimised, not draws of a chain. It "
                 "has no R-hat and no effective sample size; elbo_ and history_ tell how it went."
+            )
+        if self.kind == "point":
+            raise ValueError(
+                "This result is one matrix that a search found, not draws of a chain. It has no "
+                "R-hat and no effective sample size; proven_optimal_ and bound_ tell how good it "
+                "is, and CollapsedGibbs(init=this model) draws from there."
             )
         if self.kind == "weighted":
             ess = float(1.0 / np.square(self.weights()).sum())

@@ -122,7 +122,7 @@ def test_refreshing_at_every_row_changes_no_draw(monkeypatch, seed):
     sweep = kernel.sweep
 
     def always_fresh(rng, X, squares, rows, k, law, refresh_every):
-        return sweep(rng, X, squares, rows, k, law, 1)
+        return sweep(rng, X, squares, rows, k, law, 1, False)
 
     monkeypatch.setattr(kernel, "sweep", always_fresh)
     fresh = Chain(setting, seed)

@@ -54,7 +54,7 @@ def smallest_p_value(kernel, prior, sweeps, seed):
     @njit(nogil=True)
     def drive(rng, X, squares, rows, k, law, counts):
         for i in range(len(counts)):
-            rows, report = sweep(rng, X, squares, rows, k, law, 512)
+            rows, report = sweep(rng, X, squares, rows, k, law, 512, False)
             k = report.n_features
             counts[i] = k
 

@@ -1,5 +1,6 @@
 """Engines: how a model's state is walked or optimised (one file an engine)."""
 
+from thali.engines.beam_search import BeamSearch
 from thali.engines.collapsed_gibbs import CollapsedGibbs
 from thali.engines.maximization_expectation import MaximizationExpectation
 from thali.engines.particle_filter import ParticleFilter
@@ -7,6 +8,7 @@ from thali.engines.uncollapsed_gibbs import UncollapsedGibbs
 from thali.engines.variational import Variational
 
 __all__ = [
+    "BeamSearch",
     "CollapsedGibbs",
     "MaximizationExpectation",
     "ParticleFilter",

@@ -17,6 +17,9 @@ One of kind "variational" ends with a law, of which its population are draws, an
 
     finished(state) → bool                  whether another step would change nothing
     law(model, state) → arrays              the parameters of the law
+
+One of kind "point" has the same; its population is its answer alone, and its law what it can say of
+that answer.
 """
 
 from __future__ import annotations
@@ -61,6 +64,7 @@ class Engine:
     kind: ClassVar[str] = "draws"
     unit: ClassVar[str] = "sweep"  # what a step is called
     measure: ClassVar[str] = "log_joint"  # what a step tells of how good the place is
+    races: ClassVar[bool] = True  # whether starts can be raced by short runs of it
 
     def steps(self, data: Data) -> int:
         """How many steps the loop makes in each chain."""

@@ -32,7 +32,7 @@ from thali.model import Model
 from thali.priors.base import PredictsRow
 from thali.settings import whole_number
 from thali.starts import Start
-from thali.structures import FeatureTables, counts_from_gram
+from thali.structures import FeatureTables, counts_from_gram, potentials
 
 SUMS_AFRESH = 64  # sweeps after which T = ZᵀX is summed again from the data
 ANNEALED = ("prior", "empty", "race")  # starts that know nothing of the data, or try such
@@ -101,15 +101,17 @@ class CollapsedGibbs(ChainSettings, Engine):
 
     def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:
         """The state at ``start``, arrays made afresh from Z."""
+        from thali.kernels.maintained_rows import rows_of
+
         Z = start.Z[:, start.Z.any(axis=0)]
         Z = Z[:, rng.permutation(Z.shape[1])]  # the order of columns must carry no information
         k, hyper = Z.shape[1], dict(start.hyper)
         if data.mask is None:
             X = data.reduced
-            return State(_rows(Z, X), k, hyper, 0, start.hold_sigma, X, data.squares)
+            return State(rows_of(Z, X), k, hyper, 0, start.hold_sigma, X, data.squares)
         columns = MaskedColumns(data.X, data.patterns)
         X, _ = _completed(rng, model, data, Z, hyper, columns)
-        return State(_rows(Z, X), k, hyper, 0, start.hold_sigma, X, None, columns)
+        return State(rows_of(Z, X), k, hyper, 0, start.hold_sigma, X, None, columns)
 
     def step(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> Info:
         """Moves on columns, one sweep, and one update of every inferred hyperparameter."""
@@ -191,7 +193,7 @@ class CollapsedGibbs(ChainSettings, Engine):
             if state.sweep and state.sweep % SUMS_AFRESH == 0:
                 state.rows.T[:k] = state.rows.Z[:, :k].T.astype(float) @ state.X
             state.rows, report = kernel.sweep(
-                rng, state.X, state.squares, state.rows, k, law, every
+                rng, state.X, state.squares, state.rows, k, law, every, False
             )
         if report.refused >= 0 and tables.new_log_weight > np.log(0.1 * kernel.MOST_NEW):
             raise ValueError(
@@ -226,12 +228,14 @@ class CollapsedGibbs(ChainSettings, Engine):
         self, model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
     ) -> State:
         """The state that ``freeze`` saved."""
+        from thali.kernels.maintained_rows import rows_of
+
         Z = np.unpackbits(arrays["Z"], axis=0, count=data.n).astype(bool)
         masked = data.mask is not None
         X = data.X.copy() if masked else data.reduced
         if data.mask is not None:
             X[~data.mask] = arrays["missing"]
-        rows = _rows(Z, X)
+        rows = rows_of(Z, X)
         rows.T[: numbers["k"]] = arrays["T"]
         return State(
             rows,
@@ -254,8 +258,7 @@ def column_tables(tables: FeatureTables, n: int) -> tuple[np.ndarray, np.ndarray
     >>> [round(float(np.exp(x)), 6) for x in (*potential[1:], log_mass)]  # 2/2, 2/2; 2 H_2
     [1.0, 1.0, 3.0]
     """
-    first = tables.new_log_weight
-    potential = np.concatenate([[0.0, first], first + np.cumsum(tables.log_odds[1:])])
+    potential = potentials(tables)
     log_weight = potential[1:] + _log_binomials(n)
     top = log_weight.max()
     sums = np.cumsum(np.exp(log_weight - top))
@@ -284,23 +287,3 @@ def _completed(
     evidence = columns.log_evidence(log_dets, explained, Z.shape[1], sigma_x, sigma_a)
     likelihood: Any = model.at(hyper).likelihood
     return likelihood.complete(rng, data, Z, {"A": A}).X, evidence
-
-
-def _rows(Z: np.ndarray, X: np.ndarray) -> Any:
-    """The maintained arrays for Z, with some spare room."""
-    from thali.kernels.maintained_rows import Rows
-
-    n, k = Z.shape
-    cap = k + max(4, k // 2)
-    bits = np.zeros((n, cap), np.uint8)
-    bits[:, :k] = Z
-    real = bits.astype(float)
-    C = real.T @ real
-    return Rows(
-        bits,
-        np.diagonal(C).copy(),
-        C,
-        np.ascontiguousarray(real.T @ X),
-        np.zeros((cap, cap)),
-        np.zeros((cap, cap)),
-    )

@@ -49,6 +49,7 @@ from thali.kernels.maintained_rows import (
 
 LOST_MASS = 1e-16  # the share of probability that may be left out of the law of new dishes
 LOST_DIGITS = 3e4  # Σ V² of rows come and gone, in units of rounding, before S is made afresh
+LEVEL = 1e-9  # of log odds, below which a climb leaves a bit as it is
 LAZY = 1e3  # V up to which a row's absence is allowed for and not written into S and G
 MOST_NEW = 1000  # dishes of one row's own, beyond which the scales cannot be meant
 RISKY = 150.0  # V beyond which a row leaves by making S and G afresh without it
@@ -83,6 +84,12 @@ class Report(NamedTuple):
 def log_row_density(rho, V, half_d, precision):
     """log N(x; zμ, σ_x² V I) up to a constant: ρ = ‖x − zμ‖², precision = 1/2σ_x²."""
     return -half_d * np.log(V) - precision * rho / V
+
+
+@njit(cache=True, nogil=True)
+def chance(rng, log_ratio):
+    """Whether a thing with these log odds happens."""
+    return rng.random() * (1.0 + np.exp(-log_ratio)) < 1.0
 
 
 @njit(cache=True, nogil=True)
@@ -135,6 +142,33 @@ def draw_new_dishes(rng, rho, V, r, free, law):
         if remaining < 0.0:
             return j
     return largest
+
+
+@njit(cache=True, nogil=True)
+def likeliest_new_dishes(rho, V, r, free, law):
+    """The j that ``draw_new_dishes`` draws most often."""
+    half_d = 0.5 * law.dimensions
+    precision = 0.5 / (law.sigma_x * law.sigma_x)
+    best_V = rho * precision / half_d
+    V = max(V, 1.0)
+    log_w = 0.0
+    best = log_row_density(rho, V, half_d, precision)
+    which = 0
+    j = 0
+    while (free < 0 or j < free) and j <= MOST_NEW:
+        room = 1.0 if free < 0 else float(free - j)
+        gain = law.new_log_weight + np.log(room / (j + 1.0))
+        log_w += gain
+        j += 1
+        V_next = V + j / r
+        peak = log_row_density(rho, max(V_next, best_V), half_d, precision)
+        if gain < 0.0 and log_w + peak <= best:  # gains fall with j
+            break
+        term = log_w + log_row_density(rho, V_next, half_d, precision)
+        if term > best:
+            best = term
+            which = j
+    return which
 
 
 @njit(cache=True, nogil=True)
@@ -233,8 +267,12 @@ def leave_afresh(rows, x, z, b, k, r):
 
 
 @njit(cache=True, nogil=True)
-def sweep(rng, X, squares, rows, k, law, refresh_every):
-    """One pass over all rows; returns the arrays (grown if need be) and a report."""
+def sweep(rng, X, squares, rows, k, law, refresh_every, climb):
+    """One pass over all rows; returns the arrays (grown if need be) and a report.
+
+    Every bit and number of own dishes is drawn from its law given the rest or, with ``climb``,
+    set where that law is highest.
+    """
     n_rows = X.shape[0]
     r = (law.sigma_x / law.sigma_a) ** 2
     half_d = 0.5 * law.dimensions
@@ -281,7 +319,8 @@ def sweep(rng, X, squares, rows, k, law, refresh_every):
                 - precision * ((x2 - 2.0 * c_new + g_new) / V_new - (x2 - 2.0 * c + g) / V_old)
                 + sign * law.log_odds[int(m)]
             )
-            if rng.random() * (1.0 + np.exp(-log_ratio)) < 1.0:
+            changes = log_ratio > LEVEL if climb else chance(rng, log_ratio)
+            if changes:
                 flips += 1
                 stays = False
                 flip(rows, n, x, k, i)
@@ -296,7 +335,11 @@ def sweep(rng, X, squares, rows, k, law, refresh_every):
         # dishes that only this row has
         free = -1 if law.capacity < 0 else law.capacity - (k - own)
         rho = max(x2 - 2.0 * c + g, 0.0)
-        new = draw_new_dishes(rng, rho, 1.0 + q - own / r, r, free, law)
+        V_shared = 1.0 + q - own / r
+        if climb:
+            new = likeliest_new_dishes(rho, V_shared, r, free, law)
+        else:
+            new = draw_new_dishes(rng, rho, V_shared, r, free, law)
         if stays and new == own:  # nothing changed, and S and G were never touched
             for i in range(k):
                 rows.m[i] += z[i]

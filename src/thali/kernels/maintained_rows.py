@@ -25,6 +25,24 @@ class Rows(NamedTuple):
     G: np.ndarray  # (cap, cap) float64
 
 
+def rows_of(Z: np.ndarray, X: np.ndarray) -> Rows:
+    """The arrays for Z, with some spare room; S and G are zero until they are made afresh."""
+    n, k = Z.shape
+    cap = k + max(4, k // 2)
+    bits = np.zeros((n, cap), np.uint8)
+    bits[:, :k] = Z
+    real = bits.astype(float)
+    C = real.T @ real
+    return Rows(
+        bits,
+        np.diagonal(C).copy(),
+        C,
+        np.ascontiguousarray(real.T @ X),
+        np.zeros((cap, cap)),
+        np.zeros((cap, cap)),
+    )
+
+
 @njit(cache=True, nogil=True, fastmath=FAST)
 def dot_rows(T, x, k, out):
     """out = T[:k] x, four rows at a time so that x is read from memory once for them."""

@@ -65,9 +65,11 @@ def _bits(owner: str, init: Any) -> np.ndarray:
         raise ValueError(f"{owner}: init: {error}") from None
 
 
-def suitable(init: str, model: Model) -> str:
+def suitable(init: str, model: Model, races: bool = True) -> str:
     """The start that ``init`` means for this model, or one sentence about those it has."""
     likelihood = model.likelihood
+    if init == "race" and not races:
+        return next(name for name in likelihood.starts if name != "race")
     if init in likelihood.starts:
         return init
     if init == "race":  # the default of engines: where nothing is raced, the likelihood's first

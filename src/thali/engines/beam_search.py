@@ -1,0 +1,347 @@
+r"""Search for the matrix of highest posterior probability (Rai and Daumé III 2011).
+
+Candidates are matrices of the first rows, with A integrated out, in a queue with the best first:
+
+    score(Z⁰) = log P(X⁰ | Z⁰) + bound of log P([Z]) + what the rows to come may add
+
+The best is taken out and followed by every row it may have next. The first whole matrix to be taken
+out is the answer. If no score is below the best that the candidate can become (``admissible``) and
+no candidate was dropped that might have been better, it is the posterior's mode, and the search
+says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from thali.data import Data
+from thali.engines.base import Engine, Info, Population
+from thali.likelihoods.base import Collapsed, GaussianRows
+from thali.model import Model
+from thali.priors.base import PredictsRow, Sequential
+from thali.search import orders, prior_bounds
+from thali.search.best_first import BestFirst
+from thali.search.candidates import Problem
+from thali.search.heuristics import NAMES as HEURISTICS
+from thali.search.heuristics import heuristic
+from thali.search.polish import improve, laws_of, log_target
+from thali.settings import Settings, whole_number
+from thali.starts import Start, check_init
+from thali.structures import counts_from_gram
+
+EXPANSIONS = ("auto", "all", "within")
+CHUNK = 64  # candidates taken from the queue in one step, at most
+SETTLED = 1e-6  # of log probability: a pass of polishing that gains less is the last
+MOVED = 1e-3  # of a hyperparameter, relative: for less, another search is not worth while
+ROUNDING = 1e-9  # relative, of a log probability
+
+
+@dataclass
+class Answer:
+    """A whole matrix, its rows in the order of the data, with hyperparameters."""
+
+    Z: np.ndarray
+    hyper: dict[str, float]
+    value: float  # log P(X, [Z]) and the logarithms of the laws of hyperparameters
+
+
+@dataclass
+class State:
+    """A search on its way, or what is left to polish of its answer."""
+
+    hyper: dict[str, float]
+    best: Answer  # so far
+    order: np.ndarray
+    search: BestFirst | None = None  # None once it is over
+    polishing: Answer | None = None
+    passes: int = 0  # searches that are over
+    enqueued: int = 0
+    dequeued: int = 0
+    bound: float = np.inf  # of all matrices, by the last search
+    proven: bool = False
+    finished: bool = False
+    drift: float = 0.0
+    at: tuple[int, float] = field(default=(0, -np.inf))  # K and log joint, as last seen
+
+
+@dataclass(frozen=True)
+class BeamSearch(Settings, Engine):
+    """Best-first search for the most probable Z, row by row, with a bounded queue.
+
+    ``width`` candidates are in the queue at most (None: any number). ``heuristic`` is what rows to
+    come are taken to add: "inadmissible" (a dish of their own), "trivial" (nothing), "cluster",
+    "neighbor", "neighbors_or" (of ``neighbors`` rows), or "admissible", a bound: then
+    ``proven_optimal_`` may come out true, as it must with ``width=None`` and ``expansion="all"``.
+    ``expansion`` looks at "all" 2^K rows that may follow, or those that a beam "within" the row
+    finds; "auto" at all up to 10 features. A row opens any number of dishes, up to ``most_new``.
+    ``order`` of the rows is "given", "random" or "farthest_first"; of ``restarts`` the best answer
+    is kept. ``prior_bound`` is "convex", "paper" or "so_far".
+
+    ``init`` is as of ``CollapsedGibbs`` ("race": the first start that suits): its Z, polished, is
+    the answer if the search finds none that is better, and candidates that cannot become better are
+    dropped. ``polish`` changes bits and inferred hyperparameters of the answer while that helps;
+    where it changes hyperparameters the search is repeated with them, up to ``passes`` times.
+
+    >>> import thali
+    >>> X = thali.datasets.images(n=30, random_state=0).X
+    >>> model = thali.LatentFeatures(engine=BeamSearch(width=5), random_state=0).fit(X)
+    >>> model.n_features_, model.proven_optimal_
+    (4, False)
+    """
+
+    width: int | None = 20
+    heuristic: str = "inadmissible"
+    expansion: str = "auto"
+    order: str = "random"
+    prior_bound: str = "convex"
+    most_new: int | None = None
+    neighbors: int = 3
+    passes: int = 2
+    polish: bool = True
+    restarts: int = 4
+    init: Any = "race"
+
+    needs_prior: ClassVar[tuple[type, ...]] = (PredictsRow, Sequential)
+    needs_likelihood: ClassVar[tuple[type, ...]] = (Collapsed, GaussianRows)
+    kind: ClassVar[str] = "point"
+    unit: ClassVar[str] = "step"
+    races: ClassVar[bool] = False
+    burned: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        owner = "BeamSearch"
+        for name in ("width", "most_new"):
+            if getattr(self, name) is not None:
+                whole_number(owner, name, getattr(self, name), 1 if name == "width" else 0)
+        for name in ("neighbors", "passes", "restarts"):
+            whole_number(owner, name, getattr(self, name), 1)
+        for name, known in (
+            ("heuristic", HEURISTICS),
+            ("expansion", EXPANSIONS),
+            ("order", orders.NAMES),
+            ("prior_bound", prior_bounds.NAMES),
+        ):
+            value = getattr(self, name)
+            if isinstance(value, str):
+                value = value.replace("-", "_")
+                object.__setattr__(self, name, value)
+            if value not in known:
+                raise ValueError(
+                    f"{owner}: {name} must be one of {', '.join(map(repr, known))}, not {value!r}."
+                )
+        if not isinstance(self.polish, bool):
+            raise TypeError(f"{owner}: polish must be True or False, not {self.polish!r}.")
+        object.__setattr__(self, "init", check_init(owner, self.init))
+
+    @classmethod
+    def greedy(cls, **settings: Any) -> Self:
+        """Greedy search (section 6.7): each row in turn as is best for the rows up to it.
+
+        >>> BeamSearch.greedy().width
+        1
+        """
+        fixed = {"width": 1, "heuristic": "trivial", "prior_bound": "so_far"}
+        return cls(**{**fixed, **settings})
+
+    @property
+    def chains(self) -> int:
+        return self.restarts
+
+    def steps(self, data: Data) -> int:
+        """More than there can be: it is finished when it is."""
+        return 10**9
+
+    # beginning
+
+    def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:
+        """A start as the answer to improve on, polished if that is asked for."""
+        hyper = dict(start.hyper)
+        Z = start.Z[:, start.Z.any(axis=0)]
+        best = Answer(Z, hyper, log_target(model, data, Z, hyper))
+        state = State(hyper, best, orders.row_order(self.order, data.reduced, rng))
+        if self.polish:
+            state.polishing = best
+        else:
+            self._search(rng, model, data, state)
+        return state
+
+    def _search(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> None:
+        """Begin a search at the state's hyperparameters."""
+        X, order = data.reduced, state.order
+        sigmas = state.hyper["sigma_x"], state.hyper["sigma_a"]
+        problem = Problem(
+            np.ascontiguousarray(X[order]),
+            data.squares[order],
+            data.d,
+            model.prior_at(state.hyper),
+            *sigmas,
+            bound=self.prior_bound,
+        )
+        future = heuristic(self.heuristic, problem, rng, self.neighbors)
+        bounded = future.admissible and self.prior_bound != "so_far"
+        state.search = BestFirst(
+            problem,
+            future,
+            width=self.width,
+            expansion=self.expansion,
+            most_new=-1 if self.most_new is None else self.most_new,
+            floor=self._floor(model, data, state) if bounded else -np.inf,
+        )
+
+    def _floor(self, model: Model, data: Data, state: State) -> float:
+        """A score below which no candidate can become better than the best answer so far."""
+        value = model.at(state.hyper).log_joint(data.X, state.best.Z)
+        return value - ROUNDING * (1.0 + abs(value))
+
+    # a step
+
+    def step(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> Info:
+        """Some candidates of the search, or one pass of polishing."""
+        if state.finished:
+            pass
+        elif state.polishing is not None:
+            self._polish(rng, model, data, state, state.polishing)
+        else:
+            assert state.search is not None
+            self._advance(rng, model, data, state, state.search)
+        k, log_joint = state.at
+        return Info(k, log_joint, dict(state.hyper), state.drift)
+
+    def _advance(
+        self, rng: np.random.Generator, model: Model, data: Data, state: State, search: BestFirst
+    ) -> None:
+        """Take candidates until one goes a row further than any before, or for a while."""
+        if not search.advance(CHUNK):
+            state.at = self._so_far(search)
+            return
+        state.enqueued += search.queue.enqueued
+        state.dequeued += search.queue.dequeued
+        state.search, state.passes = None, state.passes + 1
+        found = state.best
+        if search.answer is not None:
+            Z = np.zeros((data.n, search.answer.k), bool)
+            Z[state.order] = search.answer.matrix()
+            found = Answer(Z, dict(state.hyper), log_target(model, data, Z, state.hyper))
+        self._judge(model, data, state, search, found)
+        if self.polish and not state.proven and found is not state.best:
+            state.polishing = found
+        else:
+            self._take(state, found)
+            state.finished = True
+
+    def _so_far(self, search: BestFirst) -> tuple[int, float]:
+        """K and the log joint of the rows of the candidate last taken."""
+        last = search.last
+        counts = counts_from_gram(last.rows, search.problem.settle(last).arrays.C[0])
+        return last.k, last.evidence + search.problem.prior.log_prob_counts(counts)
+
+    def _judge(
+        self, model: Model, data: Data, state: State, search: BestFirst, found: Answer
+    ) -> None:
+        """Whether nothing that was dropped can be better than the best answer."""
+        best = max(state.best.value, found.value)
+        exact = search.heuristic.admissible and self.prior_bound != "so_far"
+        state.bound = max(search.bound, best) if exact else np.inf
+        fixed = not laws_of(model, state.hyper)
+        state.proven = fixed and state.bound <= best + ROUNDING * (1.0 + abs(best))
+
+    def _polish(
+        self, rng: np.random.Generator, model: Model, data: Data, state: State, answer: Answer
+    ) -> None:
+        """One pass; after the last, another search if there is to be one."""
+        Z, hyper, gain = improve(rng, model, data, answer.Z, answer.hyper)
+        state.polishing = Answer(Z, hyper, answer.value + gain)
+        state.hyper = hyper
+        state.at = Z.shape[1], model.at(hyper).log_joint(data.X, Z)
+        if gain > SETTLED:
+            return
+        answer, state.polishing = state.polishing, None
+        before = state.best.hyper
+        self._take(state, answer)
+        moved = any(abs(hyper[k] / before[k] - 1.0) > MOVED for k in hyper)
+        if state.passes == 0 or (moved and state.passes < self.passes):
+            state.hyper = dict(state.best.hyper)
+            self._search(rng, model, data, state)
+        else:
+            state.finished = True
+
+    def _take(self, state: State, answer: Answer) -> None:
+        """Make an answer the best one if it is."""
+        if answer.value >= state.best.value:
+            state.best = answer
+        state.hyper = dict(state.best.hyper)
+
+    def finished(self, state: State) -> bool:
+        """Whether another step would change nothing."""
+        return state.finished
+
+    # ending
+
+    def population(
+        self, rng: np.random.Generator, model: Model, data: Data, state: State
+    ) -> Population:
+        """The answer alone; a search that was stopped first goes straight to its end."""
+        if state.search is not None:
+            search = state.search
+            search.hurry()
+            while not state.finished and state.search is search:
+                self._advance(rng, model, data, state, search)
+        if state.polishing is not None:
+            self._take(state, state.polishing)
+        best = state.best
+        log_joint = model.at(best.hyper).log_joint(data.X, best.Z)
+        scalars = np.array([[best.Z.shape[1], log_joint, *best.hyper.values()]])
+        return Population(np.ones(1), scalars, [np.packbits(best.Z, axis=0)], float("nan"))
+
+    def law(self, model: Model, state: State) -> dict[str, np.ndarray]:
+        """What the search can say of its answer."""
+        return {
+            "proven": np.array(state.proven),
+            "bound": np.array(state.bound),
+            "enqueued": np.array(state.enqueued),
+            "dequeued": np.array(state.dequeued),
+        }
+
+    # files
+
+    def freeze(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """The state as arrays and plain values; candidates by their rows."""
+        arrays = {"order": state.order, "best": np.packbits(state.best.Z, axis=0)}
+        numbers: dict[str, Any] = {name: getattr(state, name) for name in PLAIN}
+        numbers |= {"hyper": dict(state.hyper), "at": list(state.at)}
+        numbers["best"] = [state.best.hyper, state.best.value]
+        if state.polishing is not None:
+            arrays["polishing"] = np.packbits(state.polishing.Z, axis=0)
+            numbers["polishing"] = [state.polishing.hyper, state.polishing.value]
+        if state.search is not None:
+            queued, numbers["queue"] = state.search.freeze()
+            arrays |= queued
+        return arrays, numbers
+
+    def thaw(
+        self, model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
+    ) -> State:
+        """The state that ``freeze`` saved."""
+
+        def answer(name: str) -> Answer:
+            Z = np.unpackbits(arrays[name], axis=0, count=data.n).astype(bool)
+            return Answer(Z, dict(numbers[name][0]), numbers[name][1])
+
+        state = State(dict(numbers["hyper"]), answer("best"), arrays["order"])
+        for name in PLAIN:
+            setattr(state, name, numbers[name])
+        state.at = tuple(numbers["at"])
+        if "polishing" in arrays:
+            state.polishing = answer("polishing")
+        if "queue" in numbers:
+            rng = np.random.default_rng(0)
+            self._search(rng, model, data, state)
+            assert state.search is not None
+            state.search.thaw(arrays, numbers["queue"])
+        return state
+
+
+PLAIN = ("passes", "enqueued", "dequeued", "bound", "proven", "finished", "drift")

@@ -1,0 +1,414 @@
+r"""The rows that may follow a candidate of a search, scored: all of them, or a beam within the row.
+
+A candidate is Z of the rows so far, with A integrated out. With S and G = μμᵀ of those rows and
+b = μ x, its next row is  x | z, j ~ N(zμ, σ_x²(1 + z S zᵀ + j/r) I),  j the dishes it opens, and
+
+    score(z, j) = rest + Σ_k z_k take_k + new(j) − ties(z, j) + log N(x; zμ, σ_x² V I),
+
+where ``rest``, ``take`` and ``new`` come from a bound of what the prior can be in the end
+(``thali/search/prior_bounds.py``) and from a guess of what later rows add. Equal columns are told
+apart by nothing: of rows that take equally many of them only the one that takes the first is
+looked at, so that every class of matrices is reached once.
+
+    every row     2^K of them in Gray-code order: one bit changes at a time, and O(1) numbers of
+                  S z and G z with it, since bit i changes only when those below it are known
+    within a row  the best rows found so far, each changed in one bit, until no change is among
+                  the best: O(K²) a row that is kept, O(K) one that is looked at
+"""
+
+from __future__ import annotations
+
+from math import lgamma
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from thali.kernels.collapsed_rows import log_row_density
+
+CLOSE = 1e-9  # relative: scores that may be of the same row
+TAIL = 25.0  # of log score, below the best number of new dishes, where further ones are left out
+
+
+class RowLaw(NamedTuple):
+    """What a row adds to a candidate's score, but for its density."""
+
+    take: np.ndarray  # (K,) of taking each dish
+    same: np.ndarray  # (K,) uint8: column i has been equal to column i − 1 so far
+    rest: float  # of everything else, no tie counted
+    new: float  # of each new dish
+    future: np.ndarray  # of dishes that later rows open: by how many are free, or one number
+    free: int  # dishes that may still be opened, −1 for any number
+    left: int  # rows after this one
+    r: float
+    half_d: float
+    precision: float  # 1/2σ_x²
+    most_new: int
+    floor: float  # scores below it are of no use
+    ties_left: int  # rows that may still part equal columns: ``left``, or 0
+
+
+class Found(NamedTuple):
+    """Room for the rows that are kept, a heap with the lowest score first."""
+
+    score: np.ndarray  # (room,)
+    bits: np.ndarray  # (room, K) uint8
+    new: np.ndarray  # (room,) int64
+
+
+@njit(cache=True, nogil=True)
+def ties(count, left):
+    """Σ_h log c_h! of equal columns that ``left`` rows part as evenly as they can."""
+    if count < 2 or left > 30:
+        return 0.0
+    cells = 1 << left
+    if count <= cells:
+        return 0.0
+    each = count // cells
+    more = count - each * cells
+    return more * lgamma(each + 2.0) + (cells - more) * lgamma(each + 1.0)
+
+
+@njit(cache=True, nogil=True)
+def parted_ties(z, same, k, left):
+    """The ties of all old columns once the row has taken those of z."""
+    total = 0.0
+    i = 0
+    while i < k:
+        ones = 0
+        size = 0
+        while True:
+            ones += z[i]
+            size += 1
+            i += 1
+            if i >= k or not same[i]:
+                break
+        total += ties(ones, left) + ties(size - ones, left)
+    return total
+
+
+@njit(cache=True, nogil=True)
+def can_tie(same, k, left):
+    """Whether some equal columns are too many for the rows left to part."""
+    size = 1
+    for i in range(1, k):
+        size = size + 1 if same[i] else 1
+        if ties(size, left) > 0.0:
+            return True
+    return False
+
+
+@njit(cache=True, nogil=True)
+def later(row, j):
+    """What dishes opened by later rows may add, once this row has opened j."""
+    return row.future[0] if row.free < 0 else row.future[row.free - j]
+
+
+@njit(cache=True, nogil=True)
+def next_new(row, j):
+    """What the (j + 1)-th new dish adds to the prior's bound, its tie with the others counted."""
+    gain = row.new - ties(j + 1, row.ties_left) + ties(j, row.ties_left)
+    return gain if row.free < 0 else gain + np.log(float(row.free - j))
+
+
+@njit(cache=True, nogil=True)
+def best_new(base, rho, V, row):
+    """The highest score over the number of new dishes."""
+    best_V = rho * row.precision / row.half_d
+    prior = base
+    best = -np.inf
+    j = 0
+    while True:
+        at = V + j / row.r
+        best = max(
+            best, prior + later(row, j) + log_row_density(rho, at, row.half_d, row.precision)
+        )
+        if j == row.free or j >= row.most_new:
+            return best
+        gain = next_new(row, j)
+        prior += gain
+        if gain <= 0.0:
+            peak = log_row_density(rho, max(at + 1.0 / row.r, best_V), row.half_d, row.precision)
+            if prior + later(row, j + 1) + peak <= best:
+                return best
+        j += 1
+
+
+@njit(cache=True, nogil=True)
+def sift(found, size, i):
+    """Restore the heap below place i."""
+    while True:
+        low = i
+        for child in (2 * i + 1, 2 * i + 2):
+            if child < size and found.score[child] < found.score[low]:
+                low = child
+        if low == i:
+            return
+        swap(found, i, low)
+        i = low
+
+
+@njit(cache=True, nogil=True)
+def swap(found, a, b):
+    found.score[a], found.score[b] = found.score[b], found.score[a]
+    found.new[a], found.new[b] = found.new[b], found.new[a]
+    for i in range(found.bits.shape[1]):
+        found.bits[a, i], found.bits[b, i] = found.bits[b, i], found.bits[a, i]
+
+
+@njit(cache=True, nogil=True)
+def put(found, i, score, z, j):
+    found.score[i] = score
+    found.new[i] = j
+    for a in range(found.bits.shape[1]):
+        found.bits[i, a] = z[a]
+
+
+@njit(cache=True, nogil=True)
+def keep(found, size, score, z, j):
+    """Keep a row while there is room, or in place of the lowest; returns how many there are and
+    the score that was let go."""
+    room = found.score.shape[0]
+    if size < room:
+        put(found, size, score, z, j)
+        i = size
+        while i > 0 and found.score[i] < found.score[(i - 1) // 2]:
+            swap(found, i, (i - 1) // 2)
+            i = (i - 1) // 2
+        return size + 1, -np.inf
+    lost = found.score[0]
+    if score <= lost:
+        return size, score
+    put(found, 0, score, z, j)
+    sift(found, size, 0)
+    return size, lost
+
+
+@njit(cache=True, nogil=True)
+def keep_all_new(found, size, base, rho, V, row, z):
+    """Keep z with every number of new dishes that is of use.
+
+    Returns how many rows there are, and a bound of the scores that were let go. Where there is no
+    floor, numbers far behind the best one are left out.
+    """
+    best_V = rho * row.precision / row.half_d
+    prior = base
+    best = -np.inf
+    lost = -np.inf
+    j = 0
+    while True:
+        at = V + j / row.r
+        score = prior + later(row, j) + log_row_density(rho, at, row.half_d, row.precision)
+        best = max(best, score)
+        if score >= row.floor:
+            size, gone = keep(found, size, score, z, j)
+            lost = max(lost, gone)
+        else:
+            lost = max(lost, score)
+        if j == row.free:
+            return size, lost
+        gain = next_new(row, j)
+        prior += gain
+        peak = log_row_density(rho, max(at + 1.0 / row.r, best_V), row.half_d, row.precision)
+        tail = prior + later(row, j + 1) + peak  # of all further numbers, once gains are losses
+        if j >= row.most_new:
+            return size, max(lost, tail if gain <= 0.0 else np.inf)
+        low = found.score[0] if size == found.score.shape[0] else -np.inf
+        if row.floor == -np.inf:
+            low = max(low, best - TAIL)
+        if gain <= 0.0 and (tail < row.floor or tail < low):
+            return size, max(lost, tail)
+        j += 1
+
+
+@njit(cache=True, nogil=True)
+def out_of_order(z, same, k, i):
+    """How many of the pairs of equal columns that i is in are not in the order of the rule."""
+    count = 0
+    if same[i] and z[i] > z[i - 1]:
+        count += 1
+    if i + 1 < k and same[i + 1] and z[i + 1] > z[i]:
+        count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def every_row(S, G, b, x2, k, row, found, whole):
+    """Keep the best of all 2^K rows and their new dishes; returns their number, and a bound of the
+    scores of all others. With ``whole``, −1 where there is too little room for all above the floor.
+    """
+    z = np.zeros(k, np.uint8)
+    s = np.zeros(k)  # Σ_{l>i} S_il z_l
+    h = np.zeros(k)
+    tied = can_tie(row.same, k, row.ties_left)
+    q = 0.0
+    c = 0.0
+    g = 0.0
+    o = 0.0
+    wrong = 0
+    size = 0
+    lost = -np.inf
+    for t in range(1 << k):
+        if t > 0:
+            i = 0
+            while not (t >> i) & 1:
+                i += 1
+            sign = -1.0 if z[i] else 1.0
+            below_s = (
+                S[i, i - 1] if i > 0 else 0.0
+            )  # just below bit i, one is set; the rest are not
+            below_g = G[i, i - 1] if i > 0 else 0.0
+            q += sign * (2.0 * (s[i] + below_s) + S[i, i])
+            g += sign * (2.0 * (h[i] + below_g) + G[i, i])
+            c += sign * b[i]
+            o += sign * row.take[i]
+            wrong -= out_of_order(z, row.same, k, i)
+            z[i] = 1 - z[i]
+            wrong += out_of_order(z, row.same, k, i)
+            for a in range(i):
+                s[a] += sign * S[i, a]
+                h[a] += sign * G[i, a]
+        if wrong > 0:
+            continue
+        base = row.rest + o
+        if tied:
+            base -= parted_ties(z, row.same, k, row.ties_left)
+        rho = max(x2 - 2.0 * c + g, 0.0)
+        if whole and size + 64 > found.score.shape[0]:
+            return -1, lost
+        size, gone = keep_all_new(found, size, base, rho, 1.0 + max(q, 0.0), row, z)
+        lost = max(lost, gone)
+    return size, lost
+
+
+class Beam(NamedTuple):
+    """The best rows of a search within a row; z S zᵀ, z b, z G zᵀ and Σ take in ``sums``."""
+
+    z: np.ndarray  # (W, K) uint8
+    s: np.ndarray  # (W, K) S z
+    h: np.ndarray  # (W, K) G z
+    sums: np.ndarray  # (W, 4)
+    value: np.ndarray  # (W,)
+    done: np.ndarray  # (W,) whether its changes have been looked at
+
+
+@njit(cache=True, nogil=True)
+def changed_value(S, G, b, x2, k, row, tied, beam, w, i, trial):
+    """The score of row w with bit i changed, at its best number of new dishes."""
+    z = beam.z[w]
+    sign = -1.0 if z[i] else 1.0
+    q = beam.sums[w, 0] + 2.0 * sign * beam.s[w, i] + S[i, i]
+    c = beam.sums[w, 1] + sign * b[i]
+    g = beam.sums[w, 2] + 2.0 * sign * beam.h[w, i] + G[i, i]
+    base = row.rest + beam.sums[w, 3] + sign * row.take[i]
+    if tied:
+        for a in range(k):
+            trial[a] = z[a]
+        trial[i] = 1 - trial[i]
+        base -= parted_ties(trial, row.same, k, row.ties_left)
+    return best_new(base, max(x2 - 2.0 * c + g, 0.0), 1.0 + max(q, 0.0), row)
+
+
+@njit(cache=True, nogil=True)
+def change_into(S, G, b, k, row, beam, w, i, to, value):
+    """Write row w with bit i changed over row ``to``."""
+    sign = -1.0 if beam.z[w, i] else 1.0
+    sums, target = beam.sums[w], beam.sums[to]
+    target[0] = sums[0] + 2.0 * sign * beam.s[w, i] + S[i, i]
+    target[1] = sums[1] + sign * b[i]
+    target[2] = sums[2] + 2.0 * sign * beam.h[w, i] + G[i, i]
+    target[3] = sums[3] + sign * row.take[i]
+    for a in range(k):
+        beam.z[to, a] = beam.z[w, a]
+        beam.s[to, a] = beam.s[w, a] + sign * S[i, a]
+        beam.h[to, a] = beam.h[w, a] + sign * G[i, a]
+    beam.z[to, i] = 1 - beam.z[to, i]
+    beam.value[to] = value
+    beam.done[to] = False
+
+
+@njit(cache=True, nogil=True)
+def known(beam, size, w, i, value, k):
+    """Whether row w with bit i changed is in the beam already."""
+    for p in range(size):
+        if abs(beam.value[p] - value) <= CLOSE * (1.0 + abs(value)):
+            equal = True
+            for a in range(k):
+                if beam.z[p, a] != (1 - beam.z[w, a] if a == i else beam.z[w, a]):
+                    equal = False
+                    break
+            if equal:
+                return True
+    return False
+
+
+@njit(cache=True, nogil=True)
+def in_order_after(z, same, k, i):
+    """Whether z with bit i changed takes the first of equal columns."""
+    bit = 1 - z[i]
+    if bit:
+        return not (same[i] and not z[i - 1])
+    return not (i + 1 < k and same[i + 1] and z[i + 1])
+
+
+@njit(cache=True, nogil=True)
+def within_row(S, G, b, x2, k, row, found, width):
+    """Keep the best rows that a beam of changes of one bit finds, from the empty row on."""
+    size = 1
+    beam = Beam(
+        np.zeros((width, k), np.uint8),
+        np.zeros((width, k)),
+        np.zeros((width, k)),
+        np.zeros((width, 4)),
+        np.full(width, -np.inf),
+        np.zeros(width, np.bool_),
+    )
+    tied = can_tie(row.same, k, row.ties_left)
+    trial = np.zeros(k, np.uint8)
+    base = row.rest
+    if tied:
+        base -= parted_ties(trial, row.same, k, row.ties_left)
+    beam.value[0] = best_new(base, x2, 1.0, row)
+    # straight up from the empty row, so that the beam is not filled with what lies on the way
+    while True:
+        best = beam.value[0]
+        which = -1
+        for i in range(k):
+            if in_order_after(beam.z[0], row.same, k, i):
+                value = changed_value(S, G, b, x2, k, row, tied, beam, 0, i, trial)
+                if value > best + CLOSE * (1.0 + abs(best)):
+                    best = value
+                    which = i
+        if which < 0:
+            break
+        change_into(S, G, b, k, row, beam, 0, which, 0, best)
+    for _ in range(4 * width):
+        w = -1
+        for p in range(size):
+            if not beam.done[p] and (w < 0 or beam.value[p] > beam.value[w]):
+                w = p
+        if w < 0:
+            break
+        beam.done[w] = True
+        for i in range(k):
+            if not in_order_after(beam.z[w], row.same, k, i):
+                continue
+            value = changed_value(S, G, b, x2, k, row, tied, beam, w, i, trial)
+            low = size
+            if size == width:
+                low = int(np.argmin(beam.value))
+                if value <= beam.value[low] or low == w:
+                    continue
+            if known(beam, size, w, i, value, k):
+                continue
+            change_into(S, G, b, k, row, beam, w, i, low, value)
+            size = max(size, low + 1)
+    kept = 0
+    for p in range(size):
+        base = row.rest + beam.sums[p, 3]
+        if tied:
+            base -= parted_ties(beam.z[p], row.same, k, row.ties_left)
+        rho = max(x2 - 2.0 * beam.sums[p, 1] + beam.sums[p, 2], 0.0)
+        V = 1.0 + max(beam.sums[p, 0], 0.0)
+        kept, _ = keep_all_new(found, kept, base, rho, V, row, beam.z[p])
+    return kept

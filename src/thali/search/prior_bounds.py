@@ -1,0 +1,140 @@
+r"""What the prior of a whole matrix can be, given its first rows.
+
+    log P([Z]) = const + Σ_k λ_{m_k} − Σ_h log K_h!    (and log of free dishes, if they are counted)
+
+With R rows to come, a dish taken m times so far ends somewhere between m and m + R times, equal
+columns may yet be parted, and dishes may be opened. A bound is, for R rows left,
+
+    worth[m]   of a dish with count m                  (ties: ``kernels/search_rows.ties``)
+    future     of all dishes yet to be opened
+
+``Convex`` is the largest value itself, dish by dish: λ is convex in m, so an end of the range has
+it. ``Paper`` is that of Rai and Daumé III (2011, section 4), corrected: looser. ``SoFar`` is no
+bound: the prior of the rows so far, as if there were no others (greedy search, section 6.7).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from scipy.special import gammaln
+
+from thali.structures import FeatureCounts, potentials
+
+NAMES = ("convex", "paper", "so_far")
+
+
+def constant(prior: Any, n: int) -> float:
+    """log P of the matrix without columns."""
+    none = np.zeros(0)
+    return float(prior.log_prob_counts(FeatureCounts(n, none, none)))
+
+
+class Convex:
+    """The largest value of each part by itself."""
+
+    ties_part = True  # rows to come may part equal columns
+
+    def __init__(self, prior: Any, n: int) -> None:
+        tables = prior.tables(n)
+        self.n, self.capacity = n, int(tables.capacity)
+        self.potential = potentials(tables)
+        self.convex = bool((np.diff(self.potential[1:], 2) >= -1e-12).all())
+        self._constant = constant(prior, n)
+
+    def constant(self, left: int) -> float:
+        """What every matrix has."""
+        return self._constant
+
+    def worth(self, left: int) -> np.ndarray:
+        """The most that a dish taken m times so far may be in the end, by m (m = 0 has 0)."""
+        last = self.n - left
+        within = self.potential[1:]  # m = 1 … n
+        if self.convex:
+            most = np.maximum(within[:last], within[left : left + last])
+        else:
+            most = sliding_window_view(within, left + 1).max(axis=1)
+        return np.concatenate([[0.0], most])
+
+    def future(self, left: int, free: int) -> np.ndarray:
+        """The most that dishes to be opened may add: by the dishes still free, or one number.
+
+        c of them with one and the same history of m takers add c λ_m − log c!, and there are
+        C(R, m) histories; where dishes are counted, each opened one had at most ``free`` choices.
+        """
+        if left == 0:
+            return np.zeros(max(free, 0) + 1)
+        m = np.arange(1, left + 1)
+        choices = np.zeros(1) if free < 0 else np.log(np.maximum(np.arange(free + 1.0), 1.0))
+        log_weight = self.potential[m] + choices[:, None]
+        count = np.floor(np.exp(np.minimum(log_weight, 30.0)) + 1e-12)
+        if free >= 0:
+            count = np.minimum(count, np.arange(free + 1.0)[:, None])
+        gain = np.maximum(count * log_weight - gammaln(count + 1.0), 0.0)
+        histories = gammaln(left + 1.0) - gammaln(m + 1.0) - gammaln(left - m + 1.0)
+        return np.where(gain > 0.0, gain * np.exp(np.minimum(histories, 700.0)), 0.0).sum(axis=1)
+
+
+class Paper(Convex):
+    """Of Rai and Daumé III: all rows to come do alike, each with the last one's probability.
+
+    As printed, a dish that is skipped has the probability of one that was taken by all but the
+    last of the rows to come; ``corrected=False`` shows that this is no bound.
+    """
+
+    def __init__(self, prior: Any, n: int, corrected: bool = True) -> None:
+        super().__init__(prior, n)
+        self.prior, self.corrected = prior, corrected
+        self.numbers = prior.start()
+
+    def worth(self, left: int) -> np.ndarray:
+        seen = self.n - left
+        if left == 0:
+            return super().worth(0)
+        so_far = potentials(self.prior.tables(seen))
+        m = np.arange(seen + 1.0)
+        last = self.prior.next_row(self.n, self.numbers)
+        whole = last.rest + last.offset
+        take = (m + left - 1.0 + last.offset) / whole
+        skip = 1.0 - (m + last.offset) / whole if self.corrected else 1.0 - take
+        most = np.maximum(take, skip) if self.corrected else np.where(m > 0.5 * seen, take, skip)
+        with np.errstate(divide="ignore"):
+            each = np.log(most)
+        found = so_far + left * each - self._never(seen)
+        found[0] = 0.0
+        return found
+
+    def _never(self, seen: int) -> float:
+        """log of the probability that a dish which no row has is not taken by the rows to come."""
+        total = 0.0
+        for n in range(seen + 1, self.n + 1):
+            law = self.prior.next_row(n, self.numbers)
+            total += float(np.log(law.rest / (law.rest + law.offset)))
+        return total
+
+
+class SoFar:
+    """The prior of the rows so far."""
+
+    ties_part = False
+
+    def __init__(self, prior: Any, n: int) -> None:
+        self.prior, self.n = prior, n
+        self.capacity = int(prior.tables(n).capacity)
+
+    def constant(self, left: int) -> float:
+        return constant(self.prior, self.n - left)
+
+    def worth(self, left: int) -> np.ndarray:
+        seen = self.n - left
+        return potentials(self.prior.tables(seen))
+
+    def future(self, left: int, free: int) -> np.ndarray:
+        return np.zeros(max(free, 0) + 1)
+
+
+def prior_bound(name: str, prior: Any, n: int) -> Any:
+    """The bound of that name for matrices of n rows."""
+    return {"convex": Convex, "paper": Paper, "so_far": SoFar}[name](prior, n)
