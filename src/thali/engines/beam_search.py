@@ -12,7 +12,7 @@ says so.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -58,6 +58,7 @@ class State:
     search: BestFirst | None = None  # None once it is over
     polishing: Answer | None = None
     passes: int = 0  # searches that are over
+    searched: dict[str, float] = field(default_factory=dict)  # hyperparameters of the last one
     enqueued: int = 0
     dequeued: int = 0
     bound: float = np.inf  # of all matrices, by the last search
@@ -87,7 +88,7 @@ class BeamSearch(Settings, Engine):
     where it changes hyperparameters the search is repeated with them, up to ``passes`` times.
 
     >>> import thali
-    >>> X = thali.datasets.images(n=30, random_state=0).X
+    >>> X = thali.datasets.images(n=60, random_state=0).X
     >>> model = thali.LatentFeatures(engine=BeamSearch(width=5), random_state=0).fit(X)
     >>> model.n_features_, model.proven_optimal_
     (4, False)
@@ -171,6 +172,7 @@ class BeamSearch(Settings, Engine):
 
     def _search(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> None:
         """Begin a search at the state's hyperparameters."""
+        state.searched = dict(state.hyper)
         X, order = data.reduced, state.order
         sigmas = state.hyper["sigma_x"], state.hyper["sigma_a"]
         problem = Problem(
@@ -262,11 +264,10 @@ class BeamSearch(Settings, Engine):
         if gain > SETTLED:
             return
         answer, state.polishing = state.polishing, None
-        before = state.best.hyper
         self._take(model, data, state, answer)
-        moved = any(abs(hyper[k] / before[k] - 1.0) > MOVED for k in hyper)
-        if state.passes == 0 or (moved and state.passes < self.passes):
-            state.hyper = dict(state.best.hyper)
+        before, now = state.searched, state.best.hyper
+        moved = not before or any(abs(now[k] / before[k] - 1.0) > MOVED for k in now)
+        if moved and state.passes < self.passes:
             self._search(rng, model, data, state)
         else:
             state.finished = True
@@ -350,4 +351,4 @@ class BeamSearch(Settings, Engine):
         return state
 
 
-PLAIN = ("passes", "enqueued", "dequeued", "bound", "proven", "finished", "drift")
+PLAIN = ("passes", "searched", "enqueued", "dequeued", "bound", "proven", "finished", "drift")

@@ -286,6 +286,11 @@ def assignments(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Ma
 def _how_sure(model: LatentFeatures) -> str:
     P = np.asarray(model.assignment_probabilities_, dtype=float)
     doubt = np.minimum(P, 1 - P)
+    if model.kind_ in ("point", "variational") and not doubt.any():
+        return (
+            "This engine decides outright which row has which feature, and does not say how sure "
+            "it is; a sampler started from here does (init=model)."
+        )
     sure = float((doubt <= 0.05).mean())
     wrong = float(np.where(model.Z_, 1 - P, P).sum())
     asked = int((doubt > 0.25).any(axis=1).sum())
