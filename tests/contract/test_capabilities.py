@@ -19,6 +19,7 @@ SMALL = {  # settings of a short run
     "particle_filter": {"particles": 30, "passes": 2},
     "variational": {"truncation": 4, "max_iterations": 20},
     "maximization_expectation": {"truncation": 4, "max_iterations": 20},
+    "beam_search": {"width": 3, "restarts": 1},
 }
 GRID = list(itertools.product(ENGINES, PRIORS, LIKELIHOODS))
 

@@ -18,7 +18,10 @@ import typer
 
 from thali.cli.options import (
     Engine,
+    Expansion,
+    Heuristic,
     Likelihood,
+    Order,
     Prior,
     Proposal,
     Solver,
@@ -198,16 +201,30 @@ def fit(
         Proposal | None, _inference(help="How particle-filter proposes a row (conditional).")
     ] = None,
     passes: Annotated[
-        int | None, _inference(min=1, help="Passes of particle-filter over the data (1).")
+        int | None, _inference(min=1, help="Passes of particle-filter (1) or beam-search (2).")
     ] = None,
     truncation: Annotated[
         int | None, _inference(min=1, help="Most features of an optimiser (found from the data).")
     ] = None,
     restarts: Annotated[
-        int | None, _inference(min=1, help="Optimisations of an optimiser, the best kept (2).")
+        int | None,
+        _inference(min=1, help="Runs of an optimiser (2) or of beam-search (4), the best kept."),
     ] = None,
     solver: Annotated[
         Solver | None, _inference(help="How maximization-expectation solves a row (best).")
+    ] = None,
+    width: Annotated[
+        int | None, _inference(min=0, help="Candidates of beam-search (20); 0 is any number.")
+    ] = None,
+    heuristic: Annotated[
+        Heuristic | None,
+        _inference(help="What rows to come add in beam-search (inadmissible)."),
+    ] = None,
+    expansion: Annotated[
+        Expansion | None, _inference(help="Rows that beam-search looks at (auto).")
+    ] = None,
+    order: Annotated[
+        Order | None, _inference(help="Order of the rows in beam-search (random).")
     ] = None,
     seed: Annotated[
         int | None, _inference(min=0, help="Seed; drawn and printed if not given.")
@@ -250,8 +267,17 @@ def fit(
         sweeps=sweeps, burn_in=burn_in, thin=thin, chains=chains, init=read_init(init),
         particles=particles, proposal=None if proposal is None else proposal.value, passes=passes,
         truncation=truncation, restarts=restarts,
-        solver=None if solver is None else solver.value.replace("-", "_"),
+        **{
+            name: choice.value.replace("-", "_")
+            for name, choice in (
+                ("solver", solver), ("heuristic", heuristic), ("expansion", expansion),
+                ("order", order),
+            )
+            if choice is not None
+        },
     )  # fmt: skip
+    if width is not None:
+        settings["width"] = width or None
     parts = Model(chosen_prior, chosen_likelihood)
     read_engine(engine, settings, parts, _silence)  # refuses bad settings before the data are read
     seconds = read_time_budget(time_budget)

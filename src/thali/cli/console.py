@@ -83,7 +83,7 @@ def print_matching(model: Any, truth: np.ndarray, names: Sequence[str]) -> None:
 def print_summary(model: Any) -> None:
     """Print what a model is, how sure it is, and how frequent its features are."""
     _print(_facts(model))
-    if model.kind_ != "variational":
+    if model.kind_ not in ("variational", "point"):
         _print(_diagnostics(model))
     if model.n_features_:
         _print(_frequencies(model))
@@ -109,6 +109,7 @@ def _facts(model: Any) -> Table:
         "features": str(k),
         "log joint": f"{model.log_joint_:,.2f}",
         **({"bound": f"{model.elbo_:,.2f}"} if model.kind_ == "variational" else {}),
+        **({"queue": _queue(model)} if model.kind_ == "point" else {}),
         **{key: str(summary[key]) for key in ("prior", "likelihood", "engine", "seed")},
         "starts": ", ".join(model.starts_),
         "seconds": f"{model.seconds_:,.1f}",
@@ -118,6 +119,11 @@ def _facts(model: Any) -> Table:
     for key, value in facts.items():
         table.add_row(key, value)
     return table
+
+
+def _queue(model: Any) -> str:
+    """What went through the queue of a search."""
+    return f"{model.n_enqueued_:,} candidates in, {model.n_dequeued_:,} out"
 
 
 def _diagnostics(model: Any) -> Table:

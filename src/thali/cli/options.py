@@ -11,7 +11,10 @@ from typing import Any
 
 __all__ = [
     "Engine",
+    "Expansion",
+    "Heuristic",
     "Likelihood",
+    "Order",
     "Prior",
     "Proposal",
     "Solver",
@@ -33,6 +36,9 @@ NAMING = (
     "--likelihood",
     "--engine",
     "--solver",
+    "--heuristic",
+    "--expansion",
+    "--order",
 )  # options whose values are names of parts
 
 
@@ -62,6 +68,7 @@ class Engine(StrEnum):
     particle_filter = "particle-filter"
     variational = "variational"
     maximization_expectation = "maximization-expectation"
+    beam_search = "beam-search"
 
 
 class Proposal(StrEnum):
@@ -79,6 +86,33 @@ class Solver(StrEnum):
     double_greedy = "double-greedy"
     randomised_double_greedy = "randomised-double-greedy"
     exact = "exact"
+
+
+class Heuristic(StrEnum):
+    """Names of what a search takes rows to come to add."""
+
+    inadmissible = "inadmissible"
+    trivial = "trivial"
+    admissible = "admissible"
+    cluster = "cluster"
+    neighbor = "neighbor"
+    neighbors_or = "neighbors-or"
+
+
+class Expansion(StrEnum):
+    """Names of the ways in which a search looks at the rows that may follow."""
+
+    auto = "auto"
+    all = "all"
+    within = "within"
+
+
+class Order(StrEnum):
+    """Names of the orders in which a search goes through the rows."""
+
+    random = "random"
+    given = "given"
+    farthest_first = "farthest-first"
 
 
 def with_hyphens(arguments: Sequence[str]) -> list[str]:

@@ -99,11 +99,16 @@ def _staging_parent(folder: Path) -> Path:
 
 def summary_of(model: Any) -> dict[str, Any]:
     """The run in ten entries; a number that does not exist is None."""
-    diagnostics = {} if model.kind_ == "variational" else model.diagnostics_
+    diagnostics = {} if model.kind_ in ("variational", "point") else model.diagnostics_
     return {
         "n_features": int(model.n_features_),
         "log_joint": _finite(model.log_joint_),
         **({"elbo": _finite(model.elbo_)} if model.kind_ == "variational" else {}),
+        **(
+            {"proven_optimal": model.proven_optimal_, "bound": _finite(model.bound_)}
+            if model.kind_ == "point"
+            else {}
+        ),
         "missing": missing_in(model),
         "engine": repr(model.engine_),
         "prior": repr(model.prior_),

@@ -12,7 +12,7 @@ says so.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -65,7 +65,8 @@ class State:
     proven: bool = False
     finished: bool = False
     drift: float = 0.0
-    at: tuple[int, float] = field(default=(0, -np.inf))  # K and log joint, as last seen
+    at: tuple[int, float] = (0, -np.inf)  # K and log joint, as last seen
+    own: tuple[int, float] = (0, -np.inf)  # of the best that searches came to, starts left out
 
 
 @dataclass(frozen=True)
@@ -215,6 +216,8 @@ class BeamSearch(Settings, Engine):
         else:
             assert state.search is not None
             self._advance(rng, model, data, state, state.search)
+        if state.finished:
+            state.at = state.own
         k, log_joint = state.at
         return Info(k, log_joint, dict(state.hyper), state.drift)
 
@@ -237,7 +240,7 @@ class BeamSearch(Settings, Engine):
         if self.polish and not state.proven and found is not state.best:
             state.polishing = found
         else:
-            self._take(state, found)
+            self._take(model, data, state, found)
             state.finished = True
 
     def _so_far(self, search: BestFirst) -> tuple[int, float]:
@@ -268,15 +271,18 @@ class BeamSearch(Settings, Engine):
             return
         answer, state.polishing = state.polishing, None
         before = state.best.hyper
-        self._take(state, answer)
+        self._take(model, data, state, answer)
         moved = any(abs(state.hyper[k] / before[k] - 1.0) > MOVED for k in hyper)
         if state.passes == 0 or (moved and state.passes < self.passes):
             self._begin_search(rng, model, data, state)
         else:
             state.finished = True
 
-    def _take(self, state: State, answer: Answer) -> None:
+    def _take(self, model: Model, data: Data, state: State, answer: Answer) -> None:
         """Make an answer the best one if it is."""
+        if state.passes > 0:
+            log_joint = model.at(answer.hyper).log_joint(data.X, answer.Z)
+            state.own = max(state.own, (answer.Z.shape[1], log_joint), key=lambda own: own[1])
         if answer.value >= state.best.value:
             state.best = answer
         state.hyper = dict(state.best.hyper)
@@ -297,7 +303,7 @@ class BeamSearch(Settings, Engine):
             while not state.finished and state.search is search:
                 self._advance(rng, model, data, state, search)
         if state.polishing is not None:
-            self._take(state, state.polishing)
+            self._take(model, data, state, state.polishing)
         best = state.best
         log_joint = model.at(best.hyper).log_joint(data.X, best.Z)
         scalars = np.array([[best.Z.shape[1], log_joint, *best.hyper.values()]])
@@ -318,7 +324,7 @@ class BeamSearch(Settings, Engine):
         """The state as arrays and plain values; candidates by their rows."""
         arrays = {"order": state.order, "best": np.packbits(state.best.Z, axis=0)}
         numbers: dict[str, Any] = {name: getattr(state, name) for name in PLAIN}
-        numbers |= {"hyper": dict(state.hyper), "at": list(state.at)}
+        numbers |= {"hyper": dict(state.hyper), "at": list(state.at), "own": list(state.own)}
         numbers["best"] = [state.best.hyper, state.best.value]
         if state.polishing is not None:
             arrays["polishing"] = np.packbits(state.polishing.Z, axis=0)
@@ -340,7 +346,7 @@ class BeamSearch(Settings, Engine):
         state = State(dict(numbers["hyper"]), answer("best"), arrays["order"])
         for name in PLAIN:
             setattr(state, name, numbers[name])
-        state.at = tuple(numbers["at"])
+        state.at, state.own = tuple(numbers["at"]), tuple(numbers["own"])
         if "polishing" in arrays:
             state.polishing = answer("polishing")
         if "queue" in numbers:

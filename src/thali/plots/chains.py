@@ -21,11 +21,13 @@ STEPS = {  # what a step of the walk was
     "draws": "sweep",
     "weighted": "row, of the heaviest particle",
     "variational": "iteration",
+    "point": "step of the search, then of the polishing",
 }
 DRAWS = {  # what the posterior of K is counted over
     "draws": "each kept sweep",
     "weighted": "each particle, by weight",
     "variational": "each draw of the law",
+    "point": "the answer",
 }
 
 
@@ -135,7 +137,7 @@ def _name_chains(model: LatentFeatures, ax: Axes) -> None:
         return
     quiet = style.inks(ax).quiet
     handles = ax.get_lines()[-chains:][: len(style.CHAINS)]
-    word = "restart" if model.kind_ == "variational" else "chain"
+    word = "restart" if model.kind_ in ("variational", "point") else "chain"
     names = [f"{word} {c + 1}" for c in range(len(handles))]
     legend = ax.legend(
         handles, names, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=min(chains, 4),

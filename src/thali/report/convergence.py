@@ -56,6 +56,9 @@ def _scalar(model: LatentFeatures, name: str) -> Scalar:
     if model.kind_ == "variational":
         value = float(model.history_[name][best_restart(model), -1])
         return Scalar(name, "found", np.nan, np.nan, value, np.nan, np.nan)
+    if model.kind_ == "point":
+        value = float(kept(model, name)[0, 0])
+        return Scalar(name, "found", np.nan, np.nan, value, np.nan, np.nan)
     values = kept(model, name)
     finite = values[np.isfinite(values)]
     entry = model.diagnostics_.get(name, {})
@@ -132,6 +135,8 @@ def verdict(model: LatentFeatures) -> Verdict:
         return judge_weights(model)
     if model.kind_ == "variational":
         return judge_bounds(model)
+    if model.kind_ == "point":
+        return judge_search(model)
     K = kept(model, "n_features")
     return judge(scalars(model), K.shape[0], K.shape[1], usual_counts(K))
 
@@ -192,6 +197,34 @@ def judge_bounds(model: LatentFeatures) -> Verdict:
         f"The restarts differ: the best bound is {behind:,.1f} above the next.",
         f"Use more restarts. {too_sure}",
     )
+
+
+def judge_search(model: LatentFeatures) -> Verdict:
+    """The verdict on the answer of a search: whether it is proven, and who else found it."""
+    one = "It is one matrix: to see how sure it is, start a sampler from here (init=model)."
+    if model.proven_optimal_:
+        return Verdict("good", "No matrix is more probable than this one: it is proven.", one)
+    if model.stopped_ != "finished":
+        return Verdict(
+            "poor", "The search was stopped before its end.", "Let it run on (resume=True)."
+        )
+    if np.isfinite(model.bound_):
+        gap = model.bound_ - model.log_joint_
+        return Verdict(
+            "fair",
+            f"No matrix has a log joint more than {gap:,.1f} above this one's.",
+            f"A larger width narrows that down. {one}",
+        )
+    behind = model.log_joint_ - model.history_["log_joint"][:, -1]  # of each search by itself
+    there = int((behind <= SAME_BOUND * abs(model.log_joint_)).sum())
+    if there >= 2:
+        return Verdict("good", f"{there} of {len(behind)} searches came to this answer.", one)
+    headline = "One search alone came to this answer."
+    if there == 0:
+        headline = (
+            f"The answer is the start's, polished: the search came {behind.min():,.1f} below it."
+        )
+    return Verdict("fair", headline, f"Use more restarts, or a larger width. {one}")
 
 
 def judge(lines: list[Scalar], chains: int, draws: int, counts: Sequence[int] = ()) -> Verdict:

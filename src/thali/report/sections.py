@@ -71,6 +71,14 @@ def summary(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Markup
                 if model.kind_ == "variational"
                 else []
             ),
+            *(
+                [
+                    ("proven to be the most probable", "yes" if model.proven_optimal_ else "no"),
+                    ("candidates looked at", f"{model.n_dequeued_:,}"),
+                ]
+                if model.kind_ == "point"
+                else []
+            ),
             *([("missing entries, imputed", f"{missing:,}")] if missing else []),
         ],
         "tiles",
@@ -131,6 +139,9 @@ def _recorded_numbers(model: LatentFeatures) -> Markup:
     if model.kind_ == "variational":
         values = [[_head(line), number(line.mean, _digits(line))] for line in lines]
         return table("The numbers at the end of the best restart", ["quantity", "value"], values)
+    if model.kind_ == "point":
+        values = [[_head(line), number(line.mean, _digits(line))] for line in lines]
+        return table("The numbers of the answer", ["quantity", "value"], values)
     recorded = "The numbers that every sweep records, after burn-in"
     if model.kind_ == "weighted":
         recorded = "The numbers of the particles, by weight"
@@ -174,7 +185,7 @@ def _chain_key(model: LatentFeatures) -> Markup:
     from thali.plots.style import CHAINS
 
     items = []
-    word = "restart" if model.kind_ == "variational" else "chain"
+    word = "restart" if model.kind_ in ("variational", "point") else "chain"
     for c, start in enumerate(model.starts_):
         colour = VARIABLES[CHAINS[c % len(CHAINS)]]
         items.append(
