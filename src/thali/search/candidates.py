@@ -126,6 +126,8 @@ class Problem:
         from thali.kernels.maintained_rows import fresh
 
         at = self.root()
+        if len(Z) == 0:
+            return at
         opened = np.where(Z.any(axis=0), Z.argmax(axis=0), len(Z))
         for n, row in enumerate(Z):
             old, k = int((opened < n).sum()), int((opened <= n).sum())
