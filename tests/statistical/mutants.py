@@ -69,7 +69,7 @@ SINGLETONS_AS_BITS: list[Change] = [
         "            if m == 0.0:\n                m = 1.0\n",
     ),
     (
-        "new = draw_new_dishes(rng, rho, 1.0 + q - own / r, r, free, law)",
+        "    new = draw_new_dishes(rng, rho, V_shared, r, free, law)",
         block(
             """
             stay = 0
@@ -83,7 +83,7 @@ SINGLETONS_AS_BITS: list[Change] = [
                 rng, rho, 1.0 + q, r, free - stay if free >= 0 else -1, law
             )
             """,
-            8,
+            12,
         ),
     ),
 ]

@@ -56,6 +56,7 @@ class State:
     best: Answer  # so far
     order: np.ndarray
     search: BestFirst | None = None  # None once it is over
+    seed: int = 0  # of what a heuristic draws for that search
     polishing: Answer | None = None
     passes: int = 0  # searches that are over
     searched: dict[str, float] = field(default_factory=dict)  # hyperparameters of the last one
@@ -167,12 +168,18 @@ class BeamSearch(Settings, Engine):
         if self.polish:
             state.polishing = best
         else:
-            self._search(rng, model, data, state)
+            self._begin_search(rng, model, data, state)
         return state
 
-    def _search(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> None:
-        """Begin a search at the state's hyperparameters."""
+    def _begin_search(
+        self, rng: np.random.Generator, model: Model, data: Data, state: State
+    ) -> None:
+        state.seed = int(rng.integers(2**31))
         state.searched = dict(state.hyper)
+        self._search(model, data, state)
+
+    def _search(self, model: Model, data: Data, state: State) -> None:
+        """Begin a search at the state's hyperparameters, with its seed."""
         X, order = data.reduced, state.order
         sigmas = state.hyper["sigma_x"], state.hyper["sigma_a"]
         problem = Problem(
@@ -183,6 +190,7 @@ class BeamSearch(Settings, Engine):
             *sigmas,
             bound=self.prior_bound,
         )
+        rng = np.random.default_rng(state.seed)
         future = heuristic(self.heuristic, problem, rng, self.neighbors)
         bounded = future.admissible and self.prior_bound != "so_far"
         state.search = BestFirst(
@@ -218,7 +226,7 @@ class BeamSearch(Settings, Engine):
     def _advance(
         self, rng: np.random.Generator, model: Model, data: Data, state: State, search: BestFirst
     ) -> None:
-        """Take candidates until one goes a row further than any before, or for a while."""
+        """Take some candidates; after the last, see what is known of the answer."""
         if not search.advance(CHUNK):
             state.at = self._so_far(search)
             return
@@ -249,9 +257,9 @@ class BeamSearch(Settings, Engine):
         """Whether nothing that was dropped can be better than the best answer."""
         best = max(state.best.value, found.value)
         exact = search.heuristic.admissible and self.prior_bound != "so_far"
-        state.bound = max(search.bound, best) if exact else np.inf
-        fixed = not laws_of(model, state.hyper)
-        state.proven = fixed and state.bound <= best + ROUNDING * (1.0 + abs(best))
+        fixed = not laws_of(model, state.hyper)  # else it bounds nothing at other hyperparameters
+        state.bound = float(max(search.bound, best)) if exact and fixed else np.inf
+        state.proven = bool(state.bound <= best + ROUNDING * (1.0 + abs(best)))
 
     def _polish(
         self, rng: np.random.Generator, model: Model, data: Data, state: State, answer: Answer
@@ -268,7 +276,7 @@ class BeamSearch(Settings, Engine):
         before, now = state.searched, state.best.hyper
         moved = not before or any(abs(now[k] / before[k] - 1.0) > MOVED for k in now)
         if moved and state.passes < self.passes:
-            self._search(rng, model, data, state)
+            self._begin_search(rng, model, data, state)
         else:
             state.finished = True
 
@@ -344,11 +352,20 @@ class BeamSearch(Settings, Engine):
         if "polishing" in arrays:
             state.polishing = answer("polishing")
         if "queue" in numbers:
-            rng = np.random.default_rng(0)
-            self._search(rng, model, data, state)
+            self._search(model, data, state)
             assert state.search is not None
             state.search.thaw(arrays, numbers["queue"])
         return state
 
 
-PLAIN = ("passes", "searched", "enqueued", "dequeued", "bound", "proven", "finished", "drift")
+PLAIN = (
+    "seed",
+    "passes",
+    "searched",
+    "enqueued",
+    "dequeued",
+    "bound",
+    "proven",
+    "finished",
+    "drift",
+)

@@ -172,6 +172,22 @@ def likeliest_new_dishes(rho, V, r, free, law):
 
 
 @njit(cache=True, nogil=True)
+def log_orders_ratio(rows, z, k, i):
+    """log ∏_h K_h! as it is less what it is with bit i changed; m is without the row, C with it."""
+    equal = 1.0
+    other = 1.0
+    for j in range(k):
+        if j != i and rows.m[j] == rows.m[i]:
+            both = 1.0 if z[i] and z[j] else 0.0
+            if rows.C[i, j] - both == rows.m[i]:  # the same column, but for this row perhaps
+                if z[i] == z[j]:
+                    equal += 1.0
+                else:
+                    other += 1.0
+    return np.log(equal / other)
+
+
+@njit(cache=True, nogil=True)
 def own_dish(m, which):
     """The position of the row's own dish number ``which``; own dishes have no other taker."""
     i = 0
@@ -319,7 +335,10 @@ def sweep(rng, X, squares, rows, k, law, refresh_every, climb):
                 - precision * ((x2 - 2.0 * c_new + g_new) / V_new - (x2 - 2.0 * c + g) / V_old)
                 + sign * law.log_odds[int(m)]
             )
-            changes = log_ratio > LEVEL if climb else chance(rng, log_ratio)
+            if climb:  # chains walk on matrices, a climb on classes [Z]: equal columns count once
+                changes = log_ratio + log_orders_ratio(rows, z, k, i) > LEVEL
+            else:
+                changes = chance(rng, log_ratio)
             if changes:
                 flips += 1
                 stays = False

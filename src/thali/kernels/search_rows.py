@@ -254,9 +254,8 @@ def every_row(S, G, b, x2, k, row, found, whole):
             while not (t >> i) & 1:
                 i += 1
             sign = -1.0 if z[i] else 1.0
-            below_s = (
-                S[i, i - 1] if i > 0 else 0.0
-            )  # just below bit i, one is set; the rest are not
+            # just below bit i, one is set; the rest are not
+            below_s = S[i, i - 1] if i > 0 else 0.0
             below_g = G[i, i - 1] if i > 0 else 0.0
             q += sign * (2.0 * (s[i] + below_s) + S[i, i])
             g += sign * (2.0 * (h[i] + below_g) + G[i, i])
@@ -274,9 +273,9 @@ def every_row(S, G, b, x2, k, row, found, whole):
         if tied:
             base -= parted_ties(z, row.same, k, row.ties_left)
         rho = max(x2 - 2.0 * c + g, 0.0)
-        if whole and size + 64 > found.score.shape[0]:
-            return -1, lost
         size, gone = keep_all_new(found, size, base, rho, 1.0 + max(q, 0.0), row, z)
+        if whole and size == found.score.shape[0]:
+            return -1, lost
         lost = max(lost, gone)
     return size, lost
 

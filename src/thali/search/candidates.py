@@ -18,6 +18,7 @@ from thali.search.prior_bounds import prior_bound
 
 PLENTY = 1000  # dishes that one row may open
 WITHIN = 8  # rows at least in the beam within a row
+WIDE = 256  # and rows in it where the queue has no limit: it is not exact anyway
 
 
 class Candidate:
@@ -125,6 +126,8 @@ class Problem:
         from thali.kernels.maintained_rows import fresh
 
         at = self.root()
+        if len(Z) == 0:
+            return at
         opened = np.where(Z.any(axis=0), Z.argmax(axis=0), len(Z))
         for n, row in enumerate(Z):
             old, k = int((opened < n).sum()), int((opened <= n).sum())
@@ -214,7 +217,7 @@ class Problem:
         """The best candidates with one row more, and a bound of the scores of all others.
 
         ``future`` is what the rows after it are taken to add. ``width`` limits their number; None
-        keeps all whose score is at least ``floor``.
+        keeps all that are found whose score is at least ``floor``.
         """
         from thali.kernels import search_rows as kernel
 
@@ -224,7 +227,7 @@ class Problem:
         x, x2 = self.X[candidate.rows], float(self.squares[candidate.rows])
         S, G = arrays.S[0], arrays.G[0]
         b = S @ (arrays.T[0] @ x)
-        room = width or 1 << (k + 6)
+        room = width or (1 << (k + 6) if expansion == "all" else WIDE)
         while True:
             found = kernel.Found(
                 np.zeros(room), np.zeros((room, k), np.uint8), np.zeros(room, np.int64)
