@@ -69,7 +69,8 @@ class LatentFeatures(
     Z_ : (N, K) bool, the point estimate: least expected Hamming distance after matching columns;
         columns by falling mean frequency in the draws
     assignment_probabilities_ : (N, K), share of draws in which each row has each feature
-    components_ : (K, D), the features: E[A | X, Z_]; given ``amounts_`` where there are amounts
+    components_ : (K, D), the features: E[A | X, Z_]; given ``amounts_`` where there are amounts;
+        those found with Z_ by a ``BeamSearch`` that cannot integrate them out
     amounts_ : (N, K), the mean amounts Z_ ⊙ S, where the likelihood has them (``SparseFactor``)
     n_features_ : K of Z_
     log_joint_ : left-ordered log P(X, [Z_]) of what was observed, at the posterior means of the
@@ -267,7 +268,7 @@ class LatentFeatures(
         )
         seed = np.random.SeedSequence((self.seed_, 0))
         self._parameters, self.log_joint_ = answer_at(
-            model, data, estimate.Z, self._hyper, picked, seed
+            model, data, estimate.Z, self._hyper, picked, seed, trace.kind == "point"
         )
         return estimate
 

@@ -146,13 +146,15 @@ def answer_at(
     hyper: dict[str, float],
     recorded: Sequence[Any],
     seed: np.random.SeedSequence,
+    point: bool = False,
 ) -> tuple[dict[str, np.ndarray], float]:
     """The parameters that belong to Z, and the log joint there.
 
     Where A can be integrated out: E[A | X, Z] and log P(X, [Z]). Where not: what stands for Gibbs
     updates of the parameters given Z (``typical``), begun from those of the ``recorded`` draw that
     is nearest to Z, and log P(X, parameters, [Z]) there. Begun from the prior, with little noise,
-    amounts and features would hold each other far from where they fit.
+    amounts and features would hold each other far from where they fit. Where the one that is
+    recorded is a ``point``, an answer with parameters of its own, they are these.
     """
     fixed = model.at(hyper)
     likelihood: Any = fixed.likelihood
@@ -163,6 +165,9 @@ def answer_at(
         recorded, Z, likelihood.new_parameters(rng, data, Z.shape[1], hyper), likelihood.axes
     )
     place = Place(data, bits, parameters, dict(hyper), data.mask)
+    if point:
+        place.parameters = {name: value.astype(float) for name, value in parameters.items()}
+        return place.parameters, likelihood.log_density(place) + fixed.prior.log_prob(Z)
     if data.mask is not None:
         place.data = likelihood.complete(rng, data, bits, parameters)
 

@@ -218,7 +218,7 @@ def fit(
     ] = None,
     heuristic: Annotated[
         Heuristic | None,
-        _inference(help="What rows to come add in beam-search (inadmissible)."),
+        _inference(help="What rows to come add in beam-search (auto)."),
     ] = None,
     expansion: Annotated[
         Expansion | None, _inference(help="Rows that beam-search looks at (auto).")

@@ -91,6 +91,7 @@ class Solver(StrEnum):
 class Heuristic(StrEnum):
     """Names of what a search takes rows to come to add."""
 
+    auto = "auto"
     inadmissible = "inadmissible"
     trivial = "trivial"
     admissible = "admissible"

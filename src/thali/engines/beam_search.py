@@ -1,6 +1,7 @@
 r"""Search for the matrix of highest posterior probability (Rai and Daumé III 2011).
 
-Candidates are matrices of the first rows, with A integrated out, in a queue with the best first:
+Candidates are matrices of the first rows in a queue with the best first, A integrated out (or, if
+it cannot be, binary and at its best: section 8, ``thali.search.forms``):
 
     score(Z⁰) = log P(X⁰ | Z⁰) + bound of log P([Z]) + what the rows to come may add
 
@@ -19,18 +20,18 @@ import numpy as np
 
 from thali.data import Data
 from thali.engines.base import Engine, Info, Population
-from thali.likelihoods.base import Collapsed, GaussianRows
+from thali.likelihoods.base import Parameters, SearchRows
 from thali.model import Model
 from thali.priors.base import PredictsRow, Sequential
 from thali.search import orders, prior_bounds
 from thali.search.best_first import BestFirst
-from thali.search.candidates import Problem
+from thali.search.forms import form_of, heuristic_for, log_target
 from thali.search.heuristics import NAMES as HEURISTICS
 from thali.search.heuristics import heuristic
-from thali.search.polish import improve, laws_of, log_target
+from thali.search.polish import laws_of
 from thali.settings import Settings, whole_number
 from thali.starts import Start, check_init
-from thali.structures import counts_from_gram
+from thali.structures import feature_counts
 
 EXPANSIONS = ("auto", "all", "within")
 CHUNK = 64  # candidates taken from the queue in one step, at most
@@ -45,7 +46,8 @@ class Answer:
 
     Z: np.ndarray
     hyper: dict[str, float]
-    value: float  # log P(X, [Z]) and the logarithms of the laws of hyperparameters
+    value: float  # the log joint and the logarithms of the laws of hyperparameters
+    parameters: Parameters = field(default_factory=dict)  # those that are kept
 
 
 @dataclass
@@ -75,13 +77,14 @@ class BeamSearch(Settings, Engine):
     """Best-first search for the most probable Z, row by row, with a bounded queue.
 
     ``width`` candidates are in the queue at most (None: any number). ``heuristic`` is what rows to
-    come are taken to add: "inadmissible" (a dish of their own), "trivial" (nothing), "cluster",
-    "neighbor", "neighbors_or" (of ``neighbors`` rows), or "admissible", a bound: then
-    ``proven_optimal_`` may come out true, as it must with ``width=None`` and ``expansion="all"``.
-    ``expansion`` looks at "all" 2^K rows that may follow, or those that a beam "within" the row
-    finds; "auto" at all up to 10 features. A row opens any number of dishes, up to ``most_new``.
-    ``order`` of the rows is "given", "random" or "farthest_first"; of ``restarts`` the best answer
-    is kept. ``prior_bound`` is "convex", "paper" or "so_far".
+    come are taken to add: "inadmissible" (a dish of their own; what "auto" is where features are
+    integrated out), "trivial" (nothing; what it is where they are not), "cluster", "neighbor",
+    "neighbors_or" (of ``neighbors`` rows), or "admissible", a bound: then ``proven_optimal_`` may
+    come out true, as it must with ``width=None`` and ``expansion="all"``. ``expansion`` looks at
+    "all" 2^K rows that may follow, or those that a beam "within" the row finds; "auto" at all up to
+    10 features. A row opens any number of dishes, up to ``most_new`` (8 where features are not
+    integrated out). ``order`` of the rows is "given", "random" or "farthest_first"; of ``restarts``
+    the best answer is kept. ``prior_bound`` is "convex", "paper" or "so_far".
 
     ``init`` is as of ``CollapsedGibbs`` ("race": the first start that suits): its Z, polished, is
     the answer if the search finds none that is better, and candidates that cannot become better are
@@ -96,7 +99,7 @@ class BeamSearch(Settings, Engine):
     """
 
     width: int | None = 20
-    heuristic: str = "inadmissible"
+    heuristic: str = "auto"
     expansion: str = "auto"
     order: str = "random"
     prior_bound: str = "convex"
@@ -108,7 +111,7 @@ class BeamSearch(Settings, Engine):
     init: Any = "race"
 
     needs_prior: ClassVar[tuple[type, ...]] = (PredictsRow, Sequential)
-    needs_likelihood: ClassVar[tuple[type, ...]] = (Collapsed, GaussianRows)
+    needs_likelihood: ClassVar[tuple[type, ...]] = (SearchRows,)
     kind: ClassVar[str] = "point"
     unit: ClassVar[str] = "step"
     races: ClassVar[bool] = False
@@ -122,7 +125,7 @@ class BeamSearch(Settings, Engine):
         for name in ("neighbors", "passes", "restarts"):
             whole_number(owner, name, getattr(self, name), 1)
         for name, known in (
-            ("heuristic", HEURISTICS),
+            ("heuristic", ("auto", *HEURISTICS)),
             ("expansion", EXPANSIONS),
             ("order", orders.NAMES),
             ("prior_bound", prior_bounds.NAMES),
@@ -161,9 +164,10 @@ class BeamSearch(Settings, Engine):
 
     def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:
         """A start as the answer to improve on, polished if that is asked for."""
+        heuristic_for(self.heuristic, model)  # or a refusal, before anything is done
         hyper = dict(start.hyper)
         Z = start.Z[:, start.Z.any(axis=0)]
-        best = Answer(Z, hyper, log_target(model, data, Z, hyper))
+        best = self._answer(model, data, Z, form_of(model).begin(model, data, Z, hyper), hyper)
         state = State(hyper, best, orders.row_order(self.order, data.reduced, rng))
         if self.polish:
             state.polishing = best
@@ -180,18 +184,9 @@ class BeamSearch(Settings, Engine):
 
     def _search(self, model: Model, data: Data, state: State) -> None:
         """Begin a search at the state's hyperparameters, with its seed."""
-        X, order = data.reduced, state.order
-        sigmas = state.hyper["sigma_x"], state.hyper["sigma_a"]
-        problem = Problem(
-            np.ascontiguousarray(X[order]),
-            data.squares[order],
-            data.d,
-            model.prior_at(state.hyper),
-            *sigmas,
-            bound=self.prior_bound,
-        )
-        rng = np.random.default_rng(state.seed)
-        future = heuristic(self.heuristic, problem, rng, self.neighbors)
+        problem = form_of(model).problem(model, data, state.order, state.hyper, self.prior_bound)
+        rng, name = np.random.default_rng(state.seed), heuristic_for(self.heuristic, model)
+        future = heuristic(name, problem, rng, self.neighbors)
         bounded = future.admissible and self.prior_bound != "so_far"
         state.search = BestFirst(
             problem,
@@ -204,8 +199,26 @@ class BeamSearch(Settings, Engine):
 
     def _floor(self, model: Model, data: Data, state: State) -> float:
         """A score below which no candidate can become better than the best answer so far."""
-        value = model.at(state.hyper).log_joint(data.X, state.best.Z)
+        value = self._log_joint(model, data, state.best, state.hyper)
         return value - ROUNDING * (1.0 + abs(value))
+
+    def _answer(
+        self,
+        model: Model,
+        data: Data,
+        Z: np.ndarray,
+        parameters: Parameters,
+        hyper: dict[str, float],
+    ) -> Answer:
+        value = log_target(model, data, Z, parameters, hyper)
+        return Answer(Z, dict(hyper), value, parameters)
+
+    def _log_joint(
+        self, model: Model, data: Data, answer: Answer, hyper: dict[str, float] | None = None
+    ) -> float:
+        """The log joint of an answer, at its own hyperparameters or at others."""
+        hyper = answer.hyper if hyper is None else hyper
+        return float(form_of(model).log_joint(model, data, answer.Z, answer.parameters, hyper))
 
     # a step
 
@@ -233,12 +246,13 @@ class BeamSearch(Settings, Engine):
         state.enqueued += search.queue.enqueued
         state.dequeued += search.queue.dequeued
         state.search, state.passes = None, state.passes + 1
-        found = state.best
+        found, doubt = state.best, -np.inf
         if search.answer is not None:
             Z = np.zeros((data.n, search.answer.k), bool)
             Z[state.order] = search.answer.matrix()
-            found = Answer(Z, dict(state.hyper), log_target(model, data, Z, state.hyper))
-        self._judge(model, data, state, search, found)
+            parameters, doubt = form_of(model).answer(search.problem, search.answer)
+            found = self._answer(model, data, Z, parameters, state.hyper)
+        self._judge(model, state, search, max(search.bound, doubt), found)
         if self.polish and not state.proven and found is not state.best:
             state.polishing = found
         else:
@@ -248,27 +262,29 @@ class BeamSearch(Settings, Engine):
     def _so_far(self, search: BestFirst) -> tuple[int, float]:
         """K and the log joint of the rows of the candidate last taken."""
         last = search.last
-        counts = counts_from_gram(last.rows, search.problem.settle(last).arrays.C[0])
+        counts = feature_counts(last.matrix())
         return last.k, last.evidence + search.problem.prior.log_prob_counts(counts)
 
     def _judge(
-        self, model: Model, data: Data, state: State, search: BestFirst, found: Answer
+        self, model: Model, state: State, search: BestFirst, bound: float, found: Answer
     ) -> None:
-        """Whether nothing that was dropped can be better than the best answer."""
+        """Whether nothing that was dropped, of at most ``bound``, is better than the answer."""
         best = max(state.best.value, found.value)
         exact = search.heuristic.admissible and self.prior_bound != "so_far"
         fixed = not laws_of(model, state.hyper)  # else it bounds nothing at other hyperparameters
-        state.bound = float(max(search.bound, best)) if exact and fixed else np.inf
+        state.bound = float(max(bound, best)) if exact and fixed else np.inf
         state.proven = bool(state.bound <= best + ROUNDING * (1.0 + abs(best)))
 
     def _polish(
         self, rng: np.random.Generator, model: Model, data: Data, state: State, answer: Answer
     ) -> None:
         """One pass; after the last, another search if there is to be one."""
-        Z, hyper, gain = improve(rng, model, data, answer.Z, answer.hyper)
-        state.polishing = Answer(Z, hyper, answer.value + gain)
+        Z, parameters, hyper, gain = form_of(model).improve(
+            rng, model, data, answer.Z, answer.parameters, answer.hyper
+        )
+        state.polishing = Answer(Z, hyper, answer.value + gain, parameters)
         state.hyper = hyper
-        state.at = Z.shape[1], model.at(hyper).log_joint(data.X, Z)
+        state.at = Z.shape[1], self._log_joint(model, data, state.polishing)
         if gain > SETTLED:
             return
         answer, state.polishing = state.polishing, None
@@ -283,7 +299,7 @@ class BeamSearch(Settings, Engine):
     def _take(self, model: Model, data: Data, state: State, answer: Answer) -> None:
         """Make an answer the best one if it is."""
         if state.passes > 0:
-            log_joint = model.at(answer.hyper).log_joint(data.X, answer.Z)
+            log_joint = self._log_joint(model, data, answer)
             state.own = max(state.own, (answer.Z.shape[1], log_joint), key=lambda own: own[1])
         if answer.value >= state.best.value:
             state.best = answer
@@ -307,9 +323,10 @@ class BeamSearch(Settings, Engine):
         if state.polishing is not None:
             self._take(model, data, state, state.polishing)
         best = state.best
-        log_joint = model.at(best.hyper).log_joint(data.X, best.Z)
+        log_joint = self._log_joint(model, data, best)
         scalars = np.array([[best.Z.shape[1], log_joint, *best.hyper.values()]])
-        return Population(np.ones(1), scalars, [np.packbits(best.Z, axis=0)], float("nan"))
+        kept = [best.parameters] if best.parameters else []
+        return Population(np.ones(1), scalars, [np.packbits(best.Z, axis=0)], float("nan"), kept)
 
     def law(self, model: Model, state: State) -> dict[str, np.ndarray]:
         """What the search can say of its answer."""
@@ -324,13 +341,15 @@ class BeamSearch(Settings, Engine):
 
     def freeze(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """The state as arrays and plain values; candidates by their rows."""
-        arrays = {"order": state.order, "best": np.packbits(state.best.Z, axis=0)}
+        arrays = {"order": state.order}
         numbers: dict[str, Any] = {name: getattr(state, name) for name in PLAIN}
         numbers |= {"hyper": dict(state.hyper), "at": list(state.at), "own": list(state.own)}
-        numbers["best"] = [state.best.hyper, state.best.value]
-        if state.polishing is not None:
-            arrays["polishing"] = np.packbits(state.polishing.Z, axis=0)
-            numbers["polishing"] = [state.polishing.hyper, state.polishing.value]
+        for name in ("best", "polishing"):
+            answer = getattr(state, name)
+            if answer is not None:
+                arrays[name] = np.packbits(answer.Z, axis=0)
+                arrays |= {f"{name}_with_{at}": kept for at, kept in answer.parameters.items()}
+                numbers[name] = [answer.hyper, answer.value]
         if state.search is not None:
             queued, numbers["queue"] = state.search.freeze()
             arrays |= queued
@@ -343,7 +362,9 @@ class BeamSearch(Settings, Engine):
 
         def answer(name: str) -> Answer:
             Z = np.unpackbits(arrays[name], axis=0, count=data.n).astype(bool)
-            return Answer(Z, dict(numbers[name][0]), numbers[name][1])
+            prefix = f"{name}_with_"
+            kept = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+            return Answer(Z, dict(numbers[name][0]), numbers[name][1], kept)
 
         state = State(dict(numbers["hyper"]), answer("best"), arrays["order"])
         for name in PLAIN:

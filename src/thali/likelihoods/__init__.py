@@ -3,11 +3,13 @@
 from thali.likelihoods.base import (
     Collapsed,
     Conditional,
+    CountedCauses,
     GaussianRows,
     GibbsUpdates,
     JudgesMatrix,
     Masked,
     RowUpdates,
+    SearchRows,
 )
 from thali.likelihoods.linear_gaussian import LinearGaussian
 from thali.likelihoods.noisy_or import NoisyOr
@@ -17,6 +19,7 @@ from thali.likelihoods.sparse_factor import SparseFactor
 __all__ = [
     "Collapsed",
     "Conditional",
+    "CountedCauses",
     "GaussianRows",
     "GibbsUpdates",
     "JudgesMatrix",
@@ -25,5 +28,6 @@ __all__ = [
     "NoisyOr",
     "NonnegativeLinearGaussian",
     "RowUpdates",
+    "SearchRows",
     "SparseFactor",
 ]

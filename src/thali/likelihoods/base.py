@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -254,6 +254,28 @@ class GaussianRows(RowUpdates):
 
     It has scales ``sigma_x`` and ``sigma_a``; the compiled collapsed sweep is written for it.
     """
+
+
+class SearchRows(FeatureLikelihood):
+    """A search can build Z row by row (beam search): a promise that there are ``Collapsed`` and
+    ``GaussianRows``, A being integrated out, or ``CountedCauses``, A being at its best."""
+
+
+class CountLaw(NamedTuple):
+    """log P(x | c) by c and x (K + 1, 2), and log P(y) of an active and of an idle cause."""
+
+    table: np.ndarray
+    on: float
+    off: float
+
+
+class CountedCauses(Conditional, SearchRows):
+    """X and the one parameter "A" (K×D) are of 0 and 1, the entries of A independent and alike, and
+    P(x_nd = 1 | z_n, a_d) depends on the number z_n·a_d alone, with which it rises."""
+
+    @abstractmethod
+    def count_law(self, most: int) -> CountLaw:
+        """The law of entries with up to ``most`` active causes, hyperparameters being numbers."""
 
 
 class Expected(FeatureLikelihood):

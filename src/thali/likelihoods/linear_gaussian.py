@@ -28,6 +28,7 @@ from thali.likelihoods.base import (
     MaskedCollapsed,
     Parameters,
     Place,
+    SearchRows,
 )
 from thali.likelihoods.entries import NormalEntries
 from thali.likelihoods.gaussian_scales import (
@@ -49,7 +50,9 @@ from thali.variational.features import GaussianFeatures
 
 
 @dataclass(frozen=True)
-class LinearGaussian(Settings, MaskedCollapsed, GibbsUpdates, GaussianRows, ExpectedBits):
+class LinearGaussian(
+    Settings, MaskedCollapsed, GibbsUpdates, GaussianRows, SearchRows, ExpectedBits
+):
     """Noise scale ``sigma_x`` and feature scale ``sigma_a``: numbers, laws, or "auto".
 
     "auto" infers the scale under a weak law centred on the data:

@@ -33,7 +33,15 @@ from thali.hyperparameters import (
     check_probability,
     slice_step_of_probability,
 )
-from thali.likelihoods.base import GibbsUpdates, JudgesMatrix, Masked, Parameters, Place
+from thali.likelihoods.base import (
+    CountedCauses,
+    CountLaw,
+    GibbsUpdates,
+    JudgesMatrix,
+    Masked,
+    Parameters,
+    Place,
+)
 from thali.likelihoods.entries import BinaryEntries
 from thali.settings import Settings
 from thali.structures import FeatureTables
@@ -43,12 +51,12 @@ ALL_SEEN = np.zeros((0, 0), bool)
 
 
 @dataclass(frozen=True)
-class NoisyOr(Settings, GibbsUpdates, JudgesMatrix, Masked):
+class NoisyOr(Settings, GibbsUpdates, JudgesMatrix, CountedCauses, Masked):
     """Leak ``epsilon``, strength ``lam`` and rate ``p`` of the causes: numbers, or beta laws.
 
     X must be of 0 and 1. A draw's ``A`` is Y, K×T of 0 and 1: which cause is active in which column
-    of X. ``components_`` has their probabilities given ``Z_``, and ``log_joint_`` is
-    log P(X, Y, [Z_]) with y = 1 where that is above one half.
+    of X. ``components_`` has their probabilities given ``Z_`` (after ``BeamSearch``, the Y found
+    with it), and ``log_joint_`` is log P(X, Y, [Z_]) with y = 1 where that is above one half.
 
     The default laws say that causes are strong and active in a minority of columns, and that little
     comes on by itself: without any such word a weak cause of everything and a leak are the same.
@@ -107,6 +115,18 @@ class NoisyOr(Settings, GibbsUpdates, JudgesMatrix, Masked):
         data = Data.validate(X)
         counts = code_counts(Place(data, active(Z), {"A": A}, {}))
         return log_likelihood_of_counts(counts, self._number("epsilon"), self._number("lam"))
+
+    def count_law(self, most: int) -> CountLaw:
+        """log P(x | c) for c up to ``most``, and log p and log(1−p).
+
+        >>> import numpy as np
+        >>> law = NoisyOr(epsilon=0.01, lam=0.9, p=0.1).count_law(1)
+        >>> np.exp(law.table).round(4).tolist()
+        [[0.99, 0.01], [0.099, 0.901]]
+        """
+        epsilon, lam, p = (self._number(name) for name in NAMES)
+        off = log1p(-epsilon) + log1p(-lam) * np.arange(most + 1.0)
+        return CountLaw(np.stack([off, np.log(-np.expm1(off))], axis=1), log(p), log1p(-p))
 
     # missing entries
 

@@ -12,9 +12,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import gammaln
 
-from thali.search.prior_bounds import prior_bound
+from thali.search.prior_bounds import next_row, prior_bound
 
 PLENTY = 1000  # dishes that one row may open
 WITHIN = 8  # rows at least in the beam within a row
@@ -34,7 +33,7 @@ class Candidate:
         self.k: int = new + (0 if parent is None else parent.k)
         self.evidence = evidence  # log P(X | Z) of the rows so far
         self.base: Any = None  # the parent's arrays, until this one has its own
-        self.kept: Kept | None = None
+        self.kept: Any = None  # its own
 
     def matrix(self) -> np.ndarray:
         """Z of the rows so far."""
@@ -98,6 +97,12 @@ class Problem:
             self.sigma_a,
             self.bound,
         )
+
+    def own_dish_each(self) -> np.ndarray:
+        """log N(x; 0, (σ_x² + σ_a²)I) of each row."""
+        variance = self.sigma_x**2 + self.sigma_a**2
+        each = -0.5 * self.dimensions * np.log(2.0 * np.pi * variance)
+        return each - 0.5 * self.squares / variance
 
     # candidates
 
@@ -180,28 +185,24 @@ class Problem:
         from thali.kernels.search_rows import RowLaw
 
         kept = self.settle(candidate)
-        bound, left = self.prior_bound, self.n - candidate.rows - 1
-        worth = bound.worth(left)
         m = kept.arrays.m[0].astype(int)
-        stay = worth[m]
-        free = -1 if bound.capacity < 0 else bound.capacity - candidate.k
-        opened = 0.0 if free < 0 else gammaln(bound.capacity + 1.0) - gammaln(free + 1.0)
+        prior = next_row(self.prior_bound, self.n, candidate.rows, m)
         half_d = 0.5 * self.dimensions
         unit = half_d * np.log(2.0 * np.pi * self.sigma_x**2)
         return RowLaw(
-            worth[m + 1] - stay,
+            prior.take,
             kept.same,
-            float(bound.constant(left) + opened + stay.sum() + candidate.evidence + future - unit),
-            float(worth[1]),
-            bound.future(left, free),
-            free,
-            left,
+            float(prior.rest + candidate.evidence + future - unit),
+            prior.new,
+            prior.future,
+            prior.free,
+            prior.left,
             self.r,
             half_d,
             0.5 / self.sigma_x**2,
             PLENTY if most_new < 0 else most_new,
             floor,
-            left if bound.ties_part else 0,
+            prior.ties_left,
         )
 
     def expand(

@@ -15,7 +15,7 @@ bound: the prior of the rows so far, as if there were no others (greedy search, 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -138,3 +138,33 @@ class SoFar:
 def prior_bound(name: str, prior: Any, n: int) -> Any:
     """The bound of that name for matrices of n rows."""
     return {"convex": Convex, "paper": Paper, "so_far": SoFar}[name](prior, n)
+
+
+class NextRow(NamedTuple):
+    """What a bound says of the next row of a candidate, ties and the data left out."""
+
+    take: np.ndarray  # (K,) of taking each dish
+    rest: float  # of everything else
+    new: float  # of each new dish
+    future: np.ndarray  # of dishes that later rows open: by how many are free, or one number
+    free: int  # dishes that may still be opened, −1 for any number
+    left: int  # rows after this one
+    ties_left: int  # rows that may still part equal columns
+
+
+def next_row(bound: Any, n: int, rows: int, m: np.ndarray) -> NextRow:
+    """The terms of the row that follows ``rows`` of n, dishes having been taken m times."""
+    left = n - rows - 1
+    worth = bound.worth(left)
+    stay = worth[m]
+    free = -1 if bound.capacity < 0 else bound.capacity - len(m)
+    opened = 0.0 if free < 0 else gammaln(bound.capacity + 1.0) - gammaln(free + 1.0)
+    return NextRow(
+        worth[m + 1] - stay,
+        float(bound.constant(left) + opened + stay.sum()),
+        float(worth[1]),
+        bound.future(left, free),
+        free,
+        left,
+        left if bound.ties_part else 0,
+    )

@@ -22,7 +22,7 @@ from thali.search.heuristics.neighbors import Neighbors
 from thali.search.heuristics.trivial import Trivial
 
 NAMES = ("inadmissible", "trivial", "admissible", "cluster", "neighbor", "neighbors_or")
-ANY_MODEL = ("trivial", "admissible")  # those that do not need A integrated out
+ANY_MODEL = ("inadmissible", "trivial", "admissible")  # those that do not need A integrated out
 
 
 def heuristic(name: str, problem: Any, rng: np.random.Generator, neighbors: int = 3) -> Any:

@@ -1,14 +1,15 @@
 r"""As if every row to come had one dish, of its own (Rai and Daumé III 2011, section 5.2).
 
-Rows that share no dish are independent: each adds log N(x; 0, (σ_x² + σ_a²)I), whatever the
-candidate. Closer to what rows will add than a bound can be, and so not one.
+Rows that share no dish are independent: each adds the same, whatever the candidate. With A
+integrated out that is log N(x; 0, (σ_x² + σ_a²)I); with binary parameters kept, the best over those
+of the row's dish. Closer to what rows will add than a bound can be, and so not one.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
-from thali.search.candidates import Problem
+import numpy as np
 
 
 class Inadmissible:
@@ -17,10 +18,8 @@ class Inadmissible:
     depends = False
     admissible = False
 
-    def __init__(self, problem: Problem) -> None:
-        variance = problem.sigma_x**2 + problem.sigma_a**2
-        each = -0.5 * problem.dimensions * np.log(2.0 * np.pi * variance)
-        logs = each - 0.5 * problem.squares / variance
+    def __init__(self, problem: Any) -> None:
+        logs = problem.own_dish_each()
         self.sums = np.concatenate([np.cumsum(logs[::-1])[::-1], [0.0]])
 
     def future(self, rows: int) -> float:
