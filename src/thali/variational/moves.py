@@ -12,9 +12,11 @@ The latter two are tried on a copy for a few iterations.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from thali.sparse import is_sparse
 from thali.variational.features import FeatureLaw
 from thali.variational.rows import Rows, blocks_of, local_step
 from thali.variational.state import State, iterate
@@ -60,8 +62,8 @@ def join_features(state: State, threads: int) -> bool:
     """Join one of the pairs most alike if the bound gains by it."""
     if state.k < 2:
         return False
-    together = _cosines(state.rows.weights().T)
-    alike = _cosines(state.features.phi)
+    W, phi = state.rows.weights(), state.features.phi
+    together, alike = _cosines(W.T @ W), _cosines(phi @ phi.T)
     score = np.triu(np.maximum(np.abs(together), np.abs(alike)), 1)
     for flat in np.argsort(-score, axis=None)[:CANDIDATES]:
         a, b = divmod(int(flat), state.k)
@@ -122,18 +124,30 @@ def main_scores(state: State, rng: np.random.Generator) -> np.ndarray:
     """The rows' scores on the main direction of E = X − E[W]E[A], by power iteration on blocks."""
     X, mask, _ = state.data
     v = np.asarray(rng.standard_normal(X.shape[1]))
-    scores = np.zeros(len(X))
+    scores = np.zeros(state.data.n)
     for _ in range(POWER):
         v = np.asarray(v / (np.linalg.norm(v) or 1.0))
         back = np.zeros(X.shape[1])
-        for block in blocks_of(len(X), BLOCK):
-            E = X[block] - state.rows.weights(block) @ state.features.phi
-            if mask is not None:
-                E *= mask[block]
-            scores[block] = E @ v
-            back += scores[block] @ E
+        for block in blocks_of(len(scores), BLOCK):
+            scores[block], more = _there_and_back(state, X[block], mask, block, v)
+            back += more
         v = back
     return scores
+
+
+def _there_and_back(
+    state: State, x: Any, mask: np.ndarray | None, block: slice, v: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Ev and vᵀEᵀE for a block of E = X − E[W]E[A], which is not made where X is sparse."""
+    W, phi = state.rows.weights(block), state.features.phi
+    if is_sparse(x):
+        scores = x @ v - W @ (phi @ v)
+        return scores, x.T @ scores - (W.T @ scores) @ phi
+    E = x - W @ phi
+    if mask is not None:
+        E *= mask[block]
+    scores = E @ v
+    return scores, scores @ E
 
 
 def high_scores(scores: np.ndarray) -> np.ndarray:
@@ -151,11 +165,11 @@ def high_scores(scores: np.ndarray) -> np.ndarray:
     return high
 
 
-def _cosines(rows: np.ndarray) -> np.ndarray:
-    """Cosines of the angles between rows."""
-    length = np.sqrt(np.square(rows).sum(axis=1))
-    unit = rows / np.where(length > 0.0, length, 1.0)[:, None]
-    return np.asarray(unit @ unit.T)
+def _cosines(products: np.ndarray) -> np.ndarray:
+    """Cosines of the angles between vectors, from their products with each other."""
+    length = np.sqrt(np.diagonal(products))
+    length = np.where(length > 0.0, length, 1.0)
+    return np.asarray(products / np.outer(length, length))
 
 
 def _try(state: State, trial: State, threads: int) -> bool:

@@ -2,7 +2,8 @@ r"""The law q of the rows, block by block: a local step, and the statistics it l
 
 A row's law is ν_nk = q(z_nk = 1), and where rows have amounts the moments of q(s_nk | z_nk = 1).
 Given the features' law and frequencies the rows are independent. A block costs the two products
-X_b E[A]ᵀ and E[W_b]ᵀ X_b, and O(K²) a row; nothing of size N×D is made.
+X_b E[A]ᵀ and E[W_b]ᵀ X_b, and O(K²) a row; nothing of size N×D is made. Of a sparse X these are all
+that is asked, at O(K) an entry that it has.
 """
 
 from __future__ import annotations
@@ -12,21 +13,29 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from thali.sparse import is_sparse, size_of
 from thali.variational.features import FeatureLaw
 from thali.variational.frequencies import Frequencies
 from thali.variational.statistics import Statistics
 
 
 class Observed(NamedTuple):
-    """Data as the local step reads them: zeros where ``mask`` is False, and Σ x² of each row."""
+    """Data as the local step reads them: zeros where ``mask`` is False, and Σ x² of each row.
 
-    X: np.ndarray
+    X may be sparse; then there is no mask.
+    """
+
+    X: Any
     mask: np.ndarray | None
     squares: np.ndarray
+
+    @property
+    def n(self) -> int:
+        return len(self.squares)
 
     def part(self, rows: np.ndarray | slice) -> Observed:
         """Some of the rows."""
@@ -146,7 +155,7 @@ def _block(
 
 
 def _residual(
-    x: np.ndarray,
+    x: Any,
     gone: np.ndarray | None,
     W: np.ndarray,
     phi: np.ndarray,
@@ -156,7 +165,7 @@ def _residual(
     """R = X E[A]ᵀ − E[W] Q of a block, and its Q: one for all rows, or one for each with gaps."""
     from thali.kernels.expected_rows import residuals
 
-    B = (x @ phi.T.astype(x.dtype, copy=False)).astype(float, copy=False)
+    B = scores(x, phi)
     if gone is None:
         return B - W @ Q[0], Q
     k = len(phi)
@@ -164,6 +173,14 @@ def _residual(
     R = np.empty_like(B)
     residuals(B, W, Q, R)
     return R, Q
+
+
+def scores(x: Any, phi: np.ndarray) -> np.ndarray:
+    """X E[A]ᵀ of a block; a sparse one reads E[A]ᵀ row by row."""
+    along = phi.T.astype(x.dtype, copy=False)
+    if is_sparse(x):
+        along = np.ascontiguousarray(along)
+    return np.asarray(x @ along).astype(float, copy=False)
 
 
 def draw_rows(
@@ -199,7 +216,7 @@ def _moments(data: Observed, law: FeatureLaw) -> tuple[np.ndarray, np.ndarray | 
 
 
 def statistics(
-    x: np.ndarray,
+    x: Any,
     gone: np.ndarray | None,
     squares: float,
     rows: Rows,
@@ -212,8 +229,8 @@ def statistics(
     W, second = rows.weights(block), rows.seconds(block)
     C = W.T @ W
     np.fill_diagonal(C, second.sum(axis=0))
-    T = (W.T.astype(x.dtype, copy=False) @ x).astype(float, copy=False)
-    entries = float(x.size)
+    T = (W.T.astype(x.dtype, copy=False) @ x).astype(float, order="C", copy=False)
+    entries = float(size_of(x))
     if gone is not None:
         k = W.shape[1]
         table = outer_sums(W, second, np.empty((len(W), k * k)))
@@ -237,7 +254,7 @@ def row_bounds(
         if mask is None:
             Q = law.gram()
             quadratic = np.einsum("nk,nk->n", W @ Q, W) + (second - W**2) @ np.diagonal(Q)
-            entries = np.full(len(x), float(x.shape[1]))
+            entries = np.full(len(W), float(x.shape[1]))
         else:
             outer = law.grams().reshape(x.shape[1], k * k)
             Qs = (mask.astype(float) @ outer).reshape(len(x), k, k)
