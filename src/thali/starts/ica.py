@@ -175,7 +175,8 @@ def independent_sources(
                     sources = ica.fit_transform(scores)
                 else:
                     rows = np.sort(rng.permutation(len(scores))[:most])
-                    sources = ica.fit(scores[rows]).transform(scores)
+                    ica.fit(scores[rows])
+                    sources = (scores - ica.mean_) @ ica.components_.T
             except (np.linalg.LinAlgError, ValueError):
                 continue
         if np.isfinite(sources).all():
@@ -224,7 +225,7 @@ def _split(sources: np.ndarray) -> np.ndarray:
 
 def orient(Z: np.ndarray, X: Any) -> np.ndarray:
     """Flip columns so that no intercept is left: b ≈ −Σ f_k a_k, flip where f_k rounds to 1."""
-    design = np.column_stack([np.ones(len(Z)), Z])
+    design = np.column_stack([np.ones(len(Z), bool), Z])
     coefficients = least_squares(design, X)
     b, A = coefficients[0], coefficients[1:]
     f = np.linalg.lstsq(A.T, -b, rcond=None)[0]

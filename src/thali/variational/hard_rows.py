@@ -78,7 +78,7 @@ def improve_rows(
 
     Side by side on so many threads; one after the other if ``threads`` is 0.
     """
-    counts = rows.nu.sum(axis=0)
+    counts = rows.nu.sum(axis=0, dtype=float)
     phi = knowns.law.phi
     Q = np.ascontiguousarray(knowns.law.gram())[None]
     outer, size = None, BLOCK
@@ -140,7 +140,7 @@ def _side_by_side(
             m = counts.astype(np.int64)
             jobs = [(block, int(rng.integers(2**62)), m) for block in together]
             for block, (gained, before, after) in zip(together, pool.map(work, jobs), strict=True):
-                then = counts + after.counts - before.sum(axis=0)
+                then = counts + after.counts - before.sum(axis=0, dtype=float)
                 gained += level(knowns, then, rows.n) - level(knowns, counts, rows.n)
                 if gained < 0.0:
                     rows.nu[block] = before

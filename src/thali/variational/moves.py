@@ -18,7 +18,7 @@ import numpy as np
 
 from thali.sparse import is_sparse
 from thali.variational.features import FeatureLaw
-from thali.variational.rows import Rows, blocks_of, local_step
+from thali.variational.rows import Rows, blocks_of, tally
 from thali.variational.state import State, iterate
 
 TRIAL = 4  # iterations before a join or a birth is judged
@@ -62,8 +62,8 @@ def join_features(state: State, threads: int) -> bool:
     """Join one of the pairs most alike if the bound gains by it."""
     if state.k < 2:
         return False
-    W, phi = state.rows.weights(), state.features.phi
-    together, alike = _cosines(W.T @ W), _cosines(phi @ phi.T)
+    phi = state.features.phi
+    together, alike = _cosines(state.rows.products()), _cosines(phi @ phi.T)
     score = np.triu(np.maximum(np.abs(together), np.abs(alike)), 1)
     for flat in np.argsort(-score, axis=None)[:CANDIDATES]:
         a, b = divmod(int(flat), state.k)
@@ -86,28 +86,26 @@ def bear_feature(state: State, rng: np.random.Generator, threads: int) -> bool:
         column = high_scores(sign * scores)
         if not column.any() or column.all():
             continue
-        trial = state.copy()
-        trial.rows = with_column(trial.rows, column, scores)
-        trial.features = _with_feature(state, trial.rows, threads)
+        trial = replace(state, rows=with_column(state.rows, column, scores))
+        trial.hyper = dict(state.hyper)
+        trial.features = _with_feature(state, trial.rows)
         if _try(state, trial, threads):
             return True
     return False
 
 
-def _with_feature(state: State, rows: Rows, threads: int) -> FeatureLaw:
+def _with_feature(state: State, rows: Rows) -> FeatureLaw:
     """The features and one more, that of the last column of ``rows``, at its best given the others.
 
     Features that are updated one after the other would else begin beside one of any size.
     """
-    grown, scales = state.features.grown(), (state.hyper["sigma_x"], state.hyper["sigma_a"])
-    odds = np.zeros(rows.nu.shape[1])
-    found = local_step(state.data, rows, grown, odds, scales[0], threads, passes=0)
-    return state.features.grown(found, *scales)
+    found = tally(state.data, rows)
+    return state.features.grown(found, state.hyper["sigma_x"], state.hyper["sigma_a"])
 
 
 def with_column(rows: Rows, column: np.ndarray, scores: np.ndarray) -> Rows:
     """The rows with one more feature; amounts, where they have any, in proportion to the scores."""
-    nu = np.column_stack([rows.nu, column.astype(float)])
+    nu = np.column_stack([rows.nu, column.astype(rows.nu.dtype)])
     if rows.slab is None:
         return Rows(nu)
     size = float(np.sqrt(np.mean(scores[column] ** 2))) or 1.0

@@ -52,7 +52,10 @@ SETTLED = 1e-3  # the largest change in a pass after which a row is left
 
 @dataclass
 class Rows:
-    """ν (N, K); with amounts the moments of q(s | z = 1) and its divergence from the slab."""
+    """ν (N, K); with amounts the moments of q(s | z = 1) and its divergence from the slab.
+
+    Where ν is 0 or 1 it may be uint8, an eighth as large; what is read of it are real numbers.
+    """
 
     nu: np.ndarray
     slab: str | None = None  # "laplace" or "gaussian"
@@ -68,17 +71,29 @@ class Rows:
         second = np.full(nu.shape, 2.0 if slab == "laplace" else 1.0) if S is None else first**2
         return cls(nu, slab, (first, second + (0.0 if S is None else 1e-4), np.zeros(nu.shape)))
 
+    @classmethod
+    def hard(cls, Z: np.ndarray) -> Self:
+        """Rows that have a feature or not."""
+        return cls(np.ascontiguousarray(Z, np.uint8))
+
     @property
     def n(self) -> int:
         return len(self.nu)
 
     def weights(self, block: slice = slice(None)) -> np.ndarray:
         """E[W]."""
-        return self.nu[block] if self.slab is None else self.nu[block] * self.amounts[0][block]
+        nu = self.nu[block].astype(float, copy=False)
+        return nu if self.slab is None else nu * self.amounts[0][block]
 
     def seconds(self, block: slice = slice(None)) -> np.ndarray:
         """E[w²] of each entry."""
-        return self.nu[block] if self.slab is None else self.nu[block] * self.amounts[1][block]
+        nu = self.nu[block].astype(float, copy=False)
+        return nu if self.slab is None else nu * self.amounts[1][block]
+
+    def products(self) -> np.ndarray:
+        """E[W]ᵀE[W]."""
+        parts = (self.weights(block) for block in blocks_of(self.n, BLOCK))
+        return np.asarray(sum((W.T @ W for W in parts), np.zeros((self.nu.shape[1],) * 2)))
 
     def copied(self) -> Self:
         """Rows of their own."""
@@ -236,7 +251,21 @@ def statistics(
         table = outer_sums(W, second, np.empty((len(W), k * k)))
         C = C[None] - (gone.T @ table).reshape(x.shape[1], k, k)
         entries -= float(gone.sum())
-    return Statistics(float(len(W)), rows.nu[block].sum(axis=0), C, T, squares, entries, gain)
+    counts = rows.nu[block].sum(axis=0, dtype=float)
+    return Statistics(float(len(W)), counts, C, T, squares, entries, gain)
+
+
+def tally(data: Observed, rows: Rows) -> Statistics:
+    """The statistics of rows as they are, but for the gain of their laws."""
+    k = rows.nu.shape[1]
+    size = BLOCK if data.mask is None else int(np.clip(GAPS / max(k * k, 1), 1, MASKED_BLOCK))
+
+    def of(block: slice) -> Statistics:
+        x, mask, squares = data.part(block)
+        gone = None if mask is None or mask.all() else (~mask).astype(x.dtype)
+        return statistics(x, gone, float(squares.sum()), rows, block, np.zeros(k))
+
+    return reduce(add, map(of, blocks_of(rows.n, size)))
 
 
 def row_bounds(
