@@ -176,7 +176,8 @@ def independent_sources(
                 else:
                     rows = np.sort(rng.permutation(len(scores))[:most])
                     ica.fit(scores[rows])
-                    sources = (scores - ica.mean_) @ ica.components_.T
+                    sources = scores @ ica.components_.T
+                    sources -= ica.mean_ @ ica.components_.T
             except (np.linalg.LinAlgError, ValueError):
                 continue
         if np.isfinite(sources).all():
