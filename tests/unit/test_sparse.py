@@ -18,7 +18,7 @@ from thali.model import Model
 from thali.report.fit import fit_of
 
 LINEAR = ("linear_gaussian", "nonnegative_linear_gaussian")
-FORMATS = (sp.csr_matrix, sp.csc_array, sp.coo_array, sp.lil_array, sp.dok_array)
+FORMATS = (sp.csr_matrix, sp.csc_array, sp.coo_array)
 OPTIMISERS = (thali.MaximizationExpectation, thali.Variational)
 SHORT = {"truncation": 5, "max_iterations": 25}
 

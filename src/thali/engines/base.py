@@ -175,9 +175,9 @@ def check_sparse(engine: Engine, model: Model, X: Any, engines: tuple[type[Engin
         e.__name__ for e in engines if takes_sparse(e, model) and not missing_capabilities(e, model)
     ]
     whose = type(engine if isinstance(model.likelihood, TakesSparse) else model.likelihood).__name__
-    n, d = X.shape
+    megabytes = 8e-6 * X.shape[0] * X.shape[1]
     raise TypeError(
         f"X is a sparse matrix, which {whose} cannot work from. Engines that can with "
         f"{type(model.likelihood).__name__}: {', '.join(able) or 'none'}; or make it dense first "
-        f"with X.toarray(), {8e-6 * n * d:,.3g} MB."
+        f"with X.toarray() if it fits in memory ({max(megabytes, 1.0):,.0f} MB)."
     )
