@@ -8,6 +8,7 @@ not commute with missing entries: data that have any offer ``mask``, ``patterns`
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 
 from thali.missing import Patterns, first_guess, patterns
 
-BLOCK = 8192  # rows looked at together
+BLOCK = 2**20  # entries looked at together
 LARGEST = 1e100  # squares of larger values overflow when summed
 
 
@@ -40,9 +41,9 @@ class Data:
         [[True, True], [True, False]]
         """
         array = as_matrix(X)
-        missing = np.isnan(array)
-        if not missing.any():
+        if not any(np.isnan(array[block]).any() for block in blocks(array)):
             return cls(array)
+        missing = np.isnan(array)
         if missing.all():
             raise ValueError(
                 f"X has no observed entry: all {array.size} are missing; give at least one number."
@@ -87,16 +88,18 @@ class Data:
     @cached_property
     def singular_values(self) -> np.ndarray:
         """Singular values of the centred data, largest first, from the smaller Gram matrix."""
-        centred = self.reduced - self.reduced.mean(axis=0)
-        gram = centred.T @ centred if self.reduced.shape[1] <= self.n else centred @ centred.T
+        X, mean = self.reduced, self.reduced.mean(axis=0)  # no wider than long
+        gram = np.zeros((len(mean), len(mean)))
+        for block in blocks(X):
+            centred = X[block] - mean
+            gram += centred.T @ centred
         return np.sqrt(np.maximum(np.linalg.eigvalsh(gram)[::-1], 0.0))
 
     @cached_property
     def mean_square(self) -> float:
         """The mean square of the observed entries: the data's scale, squared."""
         X = self.X if self.mask is None else self.X[self.mask][:, None]
-        parts = (X[first : first + BLOCK] for first in range(0, len(X), BLOCK))  # no second X
-        return sum(float(np.square(part).sum()) for part in parts) / X.size
+        return sum(float(np.square(X[block]).sum()) for block in blocks(X)) / X.size
 
     # missing entries
 
@@ -114,6 +117,12 @@ class Data:
     def patterns(self) -> Patterns:
         """Columns by the rows that they miss."""
         return patterns(np.ones(self.X.shape, bool) if self.mask is None else self.mask)
+
+
+def blocks(X: np.ndarray) -> Iterator[slice]:
+    """A few rows at a time, so that what is computed of X needs no second X."""
+    rows = max(1, BLOCK // X.shape[1])
+    return (slice(first, first + rows) for first in range(0, len(X), rows))
 
 
 def as_matrix(X: Any) -> np.ndarray:
@@ -227,16 +236,16 @@ def refuse_text(array: np.ndarray) -> None:
 
 def refuse_nonfinite(array: np.ndarray) -> None:
     """Count and locate infinities, and refuse values too large or too small to square."""
-    infinite = np.isinf(array)
-    if infinite.any():
+    # fmax and fmin pass over NaN, and make no copy of X
+    high, low = (f.reduce(array, axis=None, initial=0.0) for f in (np.fmax, np.fmin))
+    largest = float(max(high, -low))
+    if np.isinf(largest):
+        infinite = np.isinf(array)
         i, j = np.argwhere(infinite)[0]
         raise ValueError(
             f"X contains infinity: {int(infinite.sum())} entries, the first at row {i}, "
             f"column {j}. Replace or drop them first."
         )
-    # fmax and fmin pass over NaN, and make no copy of X
-    high, low = (f.reduce(array, axis=None, initial=0.0) for f in (np.fmax, np.fmin))
-    largest = float(max(high, -low))
     if largest > LARGEST:
         raise ValueError(
             f"X has values as large as {largest:.3g}, whose squares overflow; divide X by its "

@@ -124,6 +124,8 @@ class LatentFeatures(
         """Fit to X (rows are observations). ``y`` is ignored.
 
         NaN, None, pandas' NA and masked entries are missing: only what was observed is fitted.
+        X is never changed. An array of float64 in C order that is not centred is kept as it is,
+        not copied; if you change it afterwards, fit to ``X.copy()``.
 
         ``checkpoint`` names a file written every few seconds; ``resume=True`` goes on from it and
         ends with the same draws as a run never stopped, with its seed unless ``random_state`` is
@@ -147,9 +149,11 @@ class LatentFeatures(
         if time_budget is not None:
             time_budget = positive_number("fit", "time_budget", time_budget)
         names = row_names(X)
-        X = self._validated(X, reset=True, copy=True)
+        X = self._validated(X, reset=True, copy=self.center)
+        if not X.flags.writeable:  # kernels are compiled for arrays that are
+            X = X.copy()
         mean = observed_means(X) if self.center else np.zeros(X.shape[1])
-        data = Data.validate(np.subtract(X, mean, out=X) if self.center else X)  # X is our own
+        data = Data.validate(np.subtract(X, mean, out=X) if self.center else X)
         model = Model(
             named("prior", self.prior, PRIORS), named("likelihood", self.likelihood, LIKELIHOODS)
         ).resolve(data)
@@ -212,7 +216,8 @@ class LatentFeatures(
         self._data, self._model, self._trace = data, model, trace
         self.prior_, self.likelihood_ = model.prior, model.likelihood
         self.engine_ = engine
-        self.X_ = data.X + self.mean_ if self.center else data.X
+        self.X_ = data.X + self.mean_ if self.center else data.X.view()
+        self.X_.flags.writeable = False
         self._hyper = {
             name: mean for name, mean in trace.means().items() if name in trace.names[2:]
         }

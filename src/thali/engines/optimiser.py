@@ -129,14 +129,19 @@ class Optimiser(Engine):
         n, k = state.rows.nu.shape
         size = n * k * (8 if state.rows.slab else 1 / 8) + 8 * k * data.d
         count = int(np.clip(DRAWN / max(size, 1.0), 1, DRAWS))
-        Z, parameters, scalars = [], [], []
-        for _ in range(count):
-            bits, S = draw_rows(rng, state.data, state.rows, state.features, state.hyper["sigma_x"])
+        Z: list[np.ndarray] = []
+        parameters, scalars = [], []
+        point = state.rows.point  # then all draws share one Z
+        for i in range(count):
+            if i == 0 or not point:
+                bits, S = draw_rows(
+                    rng, state.data, state.rows, state.features, state.hyper["sigma_x"]
+                )
             used = np.flatnonzero(bits.any(axis=0))
             kept = {"A": state.features.draw(rng)[used]}
             if S is not None:
                 kept["S"] = np.ascontiguousarray(S[:, used].T)
-            Z.append(np.packbits(bits[:, used], axis=0))
+            Z.append(Z[0] if point and Z else np.packbits(bits[:, used], axis=0))
             parameters.append(kept)
             scalars.append((float(len(used)), float("nan"), *state.hyper.values()))
         weights = np.full(count, 1.0 / count)

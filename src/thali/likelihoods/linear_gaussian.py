@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
-from thali.data import Data
+from thali.data import Data, blocks
 from thali.hyperparameters import Law, as_number
 from thali.likelihoods.base import (
     ExpectedBits,
@@ -91,7 +91,7 @@ class LinearGaussian(Settings, MaskedCollapsed, GibbsUpdates, GaussianRows, Expe
         return mean + self._sigma_x * rng.standard_normal(mean.shape)
 
     def log_likelihood(self, X: Any, Z: Any, A: Any) -> float:
-        return log_normal(residual(X, Z, A), self._sigma_x)
+        return log_entries(X, Z, A, self._sigma_x)
 
     # A integrated out
 
@@ -318,10 +318,14 @@ def scales_then_features(
     return evidence, mean + sigma_x * noise
 
 
-def residual(X: Any, W: Any, A: Any) -> np.ndarray:
-    """X − WA of the observed entries, in a row."""
-    left = np.asarray(X, float) - np.asarray(W, float) @ np.asarray(A, float)
-    return np.asarray(left[~np.isnan(left)])
+def log_entries(X: Any, W: Any, A: Any, sigma: float) -> float:
+    """Σ log N(x; wa, σ²) of the observed entries, a few rows at a time: no second X is made."""
+    X, W, A = np.asarray(X, float), np.asarray(W), np.asarray(A, float)
+    total = 0.0
+    for block in blocks(X):
+        left = X[block] - W[block].astype(float) @ A
+        total += log_normal(left[~np.isnan(left)], sigma)
+    return total
 
 
 def log_normal(values: np.ndarray, sigma: float) -> float:

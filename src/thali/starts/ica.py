@@ -103,8 +103,9 @@ def fitted_scales(
     if k == 0 or k >= data.n or data.mean_square == 0.0 or "sigma_x" not in hyper:
         return noise_scale(model, data, hyper)
     bits = Z.astype(float)
-    A = np.linalg.lstsq(bits, data.reduced, rcond=None)[0]
-    left = np.square(data.reduced - bits @ A).sum() / ((data.n - k) * data.d)
+    T = bits.T @ data.reduced
+    A = np.linalg.lstsq(bits.T @ bits, T, rcond=None)[0]  # of ZᵀZ, so that X is not copied
+    left = (float(data.squares.sum()) - float((A * T).sum())) / ((data.n - k) * data.d)
     numbers = {
         "sigma_x": float(np.sqrt(max(left, 1e-4 * data.mean_square))),
         "sigma_a": float(np.sqrt(np.square(A).sum() / (k * data.d))),
