@@ -13,7 +13,7 @@ import thali
 from thali import datasets
 from thali.model import Model
 
-__all__ = ["growth", "planted_truth", "resident", "shortfall", "smallest"]
+__all__ = ["growth", "planted_truth", "resident", "resident_now", "shortfall", "smallest"]
 
 BASE = {"N": 20_000, "D": 200, "K": 20}
 
@@ -31,6 +31,12 @@ def smallest(work: Callable[[], object], times: int) -> float:
 def resident() -> float:
     """The most memory that this process has had, in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
+
+
+def resident_now() -> float:
+    """The memory that this process has, in bytes (of Linux)."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * float(resource.getpagesize())
 
 
 def growth(seconds: Callable[[int, int, int], float]) -> str:

@@ -98,7 +98,8 @@ def test_a_fit_leaves_X_as_it_was_and_its_X_cannot_be_written_to(rng):
     ):
         for center in (False, True):
             model = thali.LatentFeatures(engine=engine, center=center, random_state=0).fit(X)
-            assert np.array_equal(X, before) and X.flags.writeable
+            assert np.array_equal(X, before)
+            assert X.flags.writeable
             assert np.array_equal(model.X_, before) or (center and np.allclose(model.X_, before))
             with pytest.raises(ValueError, match="read-only"):
                 model.X_[0, 0] = 1.0

@@ -132,8 +132,9 @@ class Optimiser(Engine):
         Z: list[np.ndarray] = []
         parameters, scalars = [], []
         point = state.rows.point  # then all draws share one Z
-        for i in range(count):
-            if i == 0 or not point:
+        bits, S = state.rows.nu > 0.5, None
+        for _ in range(count):
+            if not point:
                 bits, S = draw_rows(
                     rng, state.data, state.rows, state.features, state.hyper["sigma_x"]
                 )
