@@ -9,7 +9,7 @@ A sparse X stays sparse (``thali/sparse.py``), and has neither missing entries n
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,7 +20,7 @@ from scipy.sparse import csr_array
 from thali import sparse
 from thali.missing import Patterns, first_guess, patterns
 
-BLOCK = 8192  # rows looked at together
+BLOCK = 2**20  # entries looked at together
 LARGEST = 1e100  # squares of larger values overflow when summed
 
 
@@ -47,9 +47,9 @@ class Data:
         if sparse.is_sparse(X):
             return cls(as_sparse(X))
         array = as_matrix(X)
-        missing = np.isnan(array)
-        if not missing.any():
+        if not any(np.isnan(array[block]).any() for block in blocks(array)):
             return cls(array)
+        missing = np.isnan(array)
         if missing.all():
             raise ValueError(
                 f"X has no observed entry: all {array.size} are missing; give at least one number."
@@ -103,8 +103,11 @@ class Data:
         """Singular values of the centred data, largest first, from the smaller Gram matrix."""
         if self.sparse:
             return sparse.singular_values(self.X)
-        centred = self.reduced - self.reduced.mean(axis=0)
-        gram = centred.T @ centred if self.reduced.shape[1] <= self.n else centred @ centred.T
+        X, mean = self.reduced, self.reduced.mean(axis=0)  # no wider than long
+        gram = np.zeros((len(mean), len(mean)))
+        for block in blocks(X):
+            centred = X[block] - mean
+            gram += centred.T @ centred
         return np.sqrt(np.maximum(np.linalg.eigvalsh(gram)[::-1], 0.0))
 
     @cached_property
@@ -113,8 +116,7 @@ class Data:
         if self.sparse:
             return sparse.sum_of_squares(self.X) / (self.n * self.d)
         X = self.X if self.mask is None else self.X[self.mask][:, None]
-        parts = (X[first : first + BLOCK] for first in range(0, len(X), BLOCK))  # no second X
-        return sum(float(np.square(part).sum()) for part in parts) / X.size
+        return sum(float(np.square(X[block]).sum()) for block in blocks(X)) / X.size
 
     # missing entries
 
@@ -132,6 +134,12 @@ class Data:
     def patterns(self) -> Patterns:
         """Columns by the rows that they miss."""
         return patterns(np.ones(self.X.shape, bool) if self.mask is None else self.mask)
+
+
+def blocks(X: np.ndarray) -> Iterator[slice]:
+    """A few rows at a time, so that what is computed of X needs no second X."""
+    rows = max(1, BLOCK // X.shape[1])
+    return (slice(first, first + rows) for first in range(0, len(X), rows))
 
 
 def as_matrix(X: Any) -> np.ndarray:
@@ -309,16 +317,16 @@ def refuse_nonfinite(array: np.ndarray, place: Callable[[int], Any]) -> None:
 
     ``place`` tells the row and column of an entry, counted through the array.
     """
-    infinite = np.isinf(array)
-    if infinite.any():
+    # fmax and fmin pass over NaN, and make no copy of X
+    high, low = (f.reduce(array, axis=None, initial=0.0) for f in (np.fmax, np.fmin))
+    largest = float(max(high, -low))
+    if np.isinf(largest):
+        infinite = np.isinf(array)
         i, j = place(int(infinite.argmax()))
         raise ValueError(
             f"X contains infinity: {int(infinite.sum())} entries, the first at row {i}, "
             f"column {j}. Replace or drop them first."
         )
-    # fmax and fmin pass over NaN, and make no copy of X
-    high, low = (f.reduce(array, axis=None, initial=0.0) for f in (np.fmax, np.fmin))
-    largest = float(max(high, -low))
     if largest > LARGEST:
         raise ValueError(
             f"X has values as large as {largest:.3g}, whose squares overflow; divide X by its "

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from thali.report import Verdict
 
 HIDDEN = ("bound", "stream")  # what a law keeps besides its parameters
+LARGE = 1e8  # bytes of X, beyond which it is not copied
 LARGEST_DRIFT = 1e-6  # relative; a fit that saw more says so
 
 
@@ -143,7 +144,9 @@ class LatentFeatures(
 
         NaN, None, pandas' NA and masked entries are missing: only what was observed is fitted. A
         sparse matrix, array or data frame of SciPy or pandas is fitted as it is by engines with
-        ``sparse = True``, and never made dense; entries that it leaves out are zeros.
+        ``sparse = True``, and never made dense; entries that it leaves out are zeros. X is never
+        changed. An array of float64 in C order that is not centred and larger than 100 MB is kept
+        as it is, not copied: if you change it afterwards, fit to ``X.copy()``.
 
         ``checkpoint`` names a file written every few seconds; ``resume=True`` goes on from it and
         ends with the same draws as a run never stopped, with its seed unless ``random_state`` is
@@ -167,9 +170,9 @@ class LatentFeatures(
         if time_budget is not None:
             time_budget = positive_number("fit", "time_budget", time_budget)
         names = row_names(X)
-        X = self._validated(X, reset=True, copy=True)
+        X = self._validated(X, reset=True, copy=self.center or to_copy(X))
         mean = observed_means(X) if self.center else np.zeros(X.shape[1])
-        data = Data.validate(np.subtract(X, mean, out=X) if self.center else X)  # X is our own
+        data = Data.validate(np.subtract(X, mean, out=X) if self.center else X)
         parts = self._parts()
         engine = choose_engine(self.engine, parts)
         check_engine(engine, parts, data)
@@ -246,6 +249,9 @@ class LatentFeatures(
         self.prior_, self.likelihood_ = model.prior, model.likelihood
         self.engine_ = engine
         self.X_ = data.X + self.mean_ if self.center else data.X
+        if not data.sparse:
+            self.X_ = self.X_.view()
+            self.X_.flags.writeable = False  # it may be the array that was given
         self._hyper = {
             name: mean for name, mean in trace.means().items() if name in trace.names[2:]
         }
@@ -431,6 +437,12 @@ class LatentFeatures(
             )
         validate_data(self, X, reset=reset, skip_check_array=True)
         return array
+
+
+def to_copy(X: Any) -> bool:
+    """Whether X is to be copied: always, but where it is a large array that can be used as it is
+    (kernels are compiled for arrays that can be written to)."""
+    return not (isinstance(X, np.ndarray) and X.flags.writeable and X.nbytes > LARGE)
 
 
 def seed_from(random_state: Any) -> int:

@@ -133,14 +133,20 @@ class Optimiser(Engine):
         size = n * k * (8 if state.rows.slab else 1 / 8) + 8 * k * data.d
         room = DRAWN_SPARSE if data.sparse else DRAWN
         count = int(np.clip(room / max(size, 1.0), 1, DRAWS))
-        Z, parameters, scalars = [], [], []
+        Z: list[np.ndarray] = []
+        parameters, scalars = [], []
+        point = state.rows.point  # then all draws share one Z
+        bits, S = state.rows.nu > 0.5, None
         for _ in range(count):
-            bits, S = draw_rows(rng, state.data, state.rows, state.features, state.hyper["sigma_x"])
+            if not point:
+                bits, S = draw_rows(
+                    rng, state.data, state.rows, state.features, state.hyper["sigma_x"]
+                )
             used = np.flatnonzero(bits.any(axis=0))
             kept = {"A": state.features.draw(rng)[used]}
             if S is not None:
                 kept["S"] = np.ascontiguousarray(S[:, used].T)
-            Z.append(np.packbits(bits[:, used], axis=0))
+            Z.append(Z[0] if point and Z else np.packbits(bits[:, used], axis=0))
             parameters.append(kept)
             scalars.append((float(len(used)), float("nan"), *state.hyper.values()))
         weights = np.full(count, 1.0 / count)

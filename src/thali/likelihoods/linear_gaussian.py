@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
-from thali.data import Data
+from thali.data import Data, blocks
 from thali.hyperparameters import Law, as_number
 from thali.likelihoods.base import (
     ExpectedBits,
@@ -323,18 +323,18 @@ def scales_then_features(
     return evidence, mean + sigma_x * noise
 
 
-def residual(X: Any, W: Any, A: Any) -> np.ndarray:
-    """X − WA of the observed entries, in a row."""
-    left = np.asarray(X, float) - np.asarray(W, float) @ np.asarray(A, float)
-    return np.asarray(left[~np.isnan(left)])
-
-
 def log_noise(X: Any, W: Any, A: Any, sigma: float) -> float:
-    """Σ log N(x; wa, σ²) over the observed entries of X, or all of a sparse one."""
-    if not is_sparse(X):
-        return log_normal(residual(X, W, A), sigma)
-    squares = squared_residual(X, np.asarray(W), np.asarray(A, float))
-    return float(-0.5 * size_of(X) * np.log(2.0 * np.pi * sigma**2) - 0.5 * squares / sigma**2)
+    """Σ log N(x; wa, σ²) over the observed entries of X, or all of a sparse one: no second X is
+    made."""
+    W, A = np.asarray(W), np.asarray(A, float)
+    if is_sparse(X):
+        squares, count = squared_residual(X, W, A), size_of(X)
+        return float(-0.5 * count * np.log(2.0 * np.pi * sigma**2) - 0.5 * squares / sigma**2)
+    X, total = np.asarray(X, float), 0.0
+    for block in blocks(X):
+        left = X[block] - W[block].astype(float) @ A
+        total += log_normal(left[~np.isnan(left)], sigma)
+    return total
 
 
 def log_normal(values: np.ndarray, sigma: float) -> float:

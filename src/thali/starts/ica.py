@@ -117,8 +117,11 @@ def fitted_scales(
     k = int(Z.any(axis=0).sum())
     if k == 0 or k >= data.n or data.mean_square == 0.0 or "sigma_x" not in hyper:
         return noise_scale(model, data, hyper)
-    A = least_squares(Z, data.reduced)
-    left = left_over(data.reduced, Z, A) / ((data.n - k) * data.d)
+    X, bits = data.reduced, Z.astype(float)
+    T = products(Z, X)
+    A = np.linalg.lstsq(bits.T @ bits, T, rcond=None)[0]  # of ZᵀZ, so that X is not copied
+    explained = float((A * T).sum())
+    left = (float(data.squares.sum()) - explained) / ((data.n - k) * data.d)
     numbers = {
         "sigma_x": float(np.sqrt(max(left, 1e-4 * data.mean_square))),
         "sigma_a": float(np.sqrt(np.square(A).sum() / (k * data.d))),
@@ -190,13 +193,6 @@ def least_squares(Z: np.ndarray, X: Any) -> np.ndarray:
     if sparse.is_sparse(X):
         return sparse.least_squares(Z, X)
     return np.asarray(np.linalg.lstsq(Z.astype(float), X, rcond=None)[0])
-
-
-def left_over(X: Any, Z: np.ndarray, A: np.ndarray) -> float:
-    """‖X − ZA‖²."""
-    if sparse.is_sparse(X):
-        return sparse.squared_residual(X, Z, A)
-    return float(np.square(X - Z.astype(float) @ A).sum())
 
 
 def products(Z: np.ndarray, X: Any) -> np.ndarray:

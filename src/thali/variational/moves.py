@@ -22,6 +22,7 @@ from thali.variational.rows import Rows, blocks_of, tally
 from thali.variational.state import State, iterate
 
 TRIAL = 4  # iterations before a join or a birth is judged
+PACE = 2.0  # of gains to come, against the last
 CANDIDATES = 3  # features or pairs that are tried at a time
 POWER = 4  # rounds of power iteration
 BLOCK = 2048
@@ -69,9 +70,9 @@ def join_features(state: State, threads: int) -> bool:
         a, b = divmod(int(flat), state.k)
         if score[a, b] <= 0.0:
             return False
-        trial = state.copy()
-        trial.rows.nu[:, a] = np.maximum(trial.rows.nu[:, a], trial.rows.nu[:, b])
-        trial.take(np.delete(np.arange(state.k), b))
+        trial = _changed(state, state.rows.taken(np.delete(np.arange(state.k), b)))
+        trial.rows.nu[:, a] = np.maximum(state.rows.nu[:, a], state.rows.nu[:, b])  # a < b
+        trial.features = state.features.taken(np.delete(np.arange(state.k), b))
         if _try(state, trial, threads):
             return True
     return False
@@ -86,8 +87,7 @@ def bear_feature(state: State, rng: np.random.Generator, threads: int) -> bool:
         column = high_scores(sign * scores)
         if not column.any() or column.all():
             continue
-        trial = replace(state, rows=with_column(state.rows, column, scores))
-        trial.hyper = dict(state.hyper)
+        trial = _changed(state, with_column(state.rows, column, scores))
         trial.features = _with_feature(state, trial.rows)
         if _try(state, trial, threads):
             return True
@@ -170,11 +170,20 @@ def _cosines(products: np.ndarray) -> np.ndarray:
     return np.asarray(products / np.outer(length, length))
 
 
+def _changed(state: State, rows: Rows) -> State:
+    """A state to try things on, with rows of its own."""
+    return replace(state, rows=rows, hyper=dict(state.hyper))
+
+
 def _try(state: State, trial: State, threads: int) -> bool:
-    """Iterate from a change, and keep it if it ends higher."""
-    iterate(trial, threads, passes=0)
-    for _ in range(TRIAL):
-        iterate(trial, threads)
+    """Iterate from a change, and keep it if it ends higher; give up where it cannot, even if it
+    gained ``PACE`` times as much in each iteration to come as in the last."""
+    last = iterate(trial, threads, passes=0)
+    for left in reversed(range(TRIAL)):
+        gained = iterate(trial, threads) - last
+        last = trial.bound
+        if last + PACE * left * gained < state.bound:
+            return False
     if trial.bound <= state.bound:
         return False
     _become(state, trial)

@@ -80,6 +80,11 @@ class Rows:
     def n(self) -> int:
         return len(self.nu)
 
+    @property
+    def point(self) -> bool:
+        """Whether the law leaves nothing open: every ν is 0 or 1, and there are no amounts."""
+        return self.slab is None and bool(((self.nu == 0.0) | (self.nu == 1.0)).all())
+
     def weights(self, block: slice = slice(None)) -> np.ndarray:
         """E[W]."""
         nu = self.nu[block].astype(float, copy=False)
