@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import resource
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 from tables import markdown
@@ -13,7 +16,15 @@ import thali
 from thali import datasets
 from thali.model import Model
 
-__all__ = ["growth", "planted_truth", "resident", "shortfall", "smallest"]
+__all__ = [
+    "growth",
+    "peak_growth",
+    "planted_truth",
+    "resident",
+    "resident_now",
+    "shortfall",
+    "smallest",
+]
 
 BASE = {"N": 20_000, "D": 200, "K": 20}
 
@@ -31,6 +42,32 @@ def smallest(work: Callable[[], object], times: int) -> float:
 def resident() -> float:
     """The most memory that this process has had, in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
+
+
+def resident_now() -> float:
+    """The memory that this process has, in bytes (of Linux)."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * float(resource.getpagesize())
+
+
+@contextmanager
+def peak_growth() -> Iterator[list[float]]:
+    """The most resident memory above what there was, in MB, looked at every hundredth of a second.
+
+    ``resident`` cannot tell of one piece of work after another: it never falls.
+    """
+    before, grown, done = resident_now(), [0.0], threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.01):
+            grown[0] = max(grown[0], 1e-6 * (resident_now() - before))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield grown
+    finally:
+        done.set()
+        watcher.join()
 
 
 def growth(seconds: Callable[[int, int, int], float]) -> str:

@@ -12,6 +12,7 @@ sonar_transposed    sonar.npz                   60 bands × 208 echoes (Rai and 
 votes               house_votes84.npz           the 232 members who voted on all 16 questions, 0/1
 animals             animals50_kemp.npz          50 animals × 85 attributes, 0/1
 spectrogram         audio_vibeace_500x161.npz   500 frames × 161 magnitudes
+tags                mirflickr_tags.npz          20,015 pictures × 1,386 tags, 0/1, sparse
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array, issparse
 
 __all__ = ["NAMES", "Skipped", "load"]
 
@@ -50,9 +52,14 @@ def _votes(archive: Archive) -> NDArray:
     return archive["X"][complete]
 
 
+def _tags(archive: Archive) -> csr_array:
+    parts = archive["X_data"].astype(float), archive["X_indices"].astype(np.int32)
+    return csr_array((*parts, archive["X_indptr"]), shape=tuple(archive["X_shape"]))
+
+
 class Source(NamedTuple):
     file: str
-    read: Callable[[Archive], NDArray]
+    read: Callable[[Archive], NDArray | csr_array]
 
 
 SOURCES = {
@@ -64,11 +71,12 @@ SOURCES = {
     "votes": Source("house_votes84.npz", _votes),
     "animals": Source("animals50_kemp.npz", lambda archive: archive["X"]),
     "spectrogram": Source("audio_vibeace_500x161.npz", lambda archive: archive["X"]),
+    "tags": Source("mirflickr_tags.npz", _tags),
 }
 NAMES = tuple(SOURCES)
 
 
-def load(name: str) -> NDArray[np.float64]:
+def load(name: str) -> NDArray[np.float64] | csr_array:
     """X of a named data set, or `Skipped` with the reason."""
     source = SOURCES[name]
     folder = os.environ.get(VARIABLE)
@@ -79,7 +87,7 @@ def load(name: str) -> NDArray[np.float64]:
         raise Skipped(f"{name} is skipped: the folder in {VARIABLE} has no {source.file}.")
     with np.load(path, allow_pickle=False) as archive:
         X = source.read(dict(archive))
-    return np.ascontiguousarray(X, dtype=np.float64)
+    return X if issparse(X) else np.ascontiguousarray(X, dtype=np.float64)
 
 
 if __name__ == "__main__":

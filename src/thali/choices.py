@@ -14,6 +14,7 @@ from thali.engines import (
     ParticleFilter,
     UncollapsedGibbs,
     Variational,
+    base,
 )
 from thali.engines.base import check_capabilities, check_missing, missing_capabilities
 from thali.likelihoods import LinearGaussian, NoisyOr, NonnegativeLinearGaussian, SparseFactor
@@ -68,5 +69,12 @@ def check_engine(engine: Any, model: Model, data: Data | None = None) -> None:
             "thali.CollapsedGibbs(), or a name such as 'collapsed_gibbs'."
         )
     check_capabilities(engine, model, tuple(ENGINES.values()))
-    if data is not None:
+    if data is not None and data.sparse:
+        check_sparse(engine, model, data.X)
+    elif data is not None:
         check_missing(engine, model, data, tuple(ENGINES.values()))
+
+
+def check_sparse(engine: Any, model: Model, X: Any) -> None:
+    """Refuse a sparse X that engine or likelihood cannot work from."""
+    base.check_sparse(engine, model, X, tuple(ENGINES.values()))

@@ -3,20 +3,24 @@
 Also the exact reduction for D > N: the linear-Gaussian marginal depends on X only through XXᵀ, so
 X may be replaced by the N×N factor R̃ = Rᵀ of the QR decomposition Xᵀ = QR, as R̃R̃ᵀ = XXᵀ. It does
 not commute with missing entries: data that have any offer ``mask``, ``patterns`` and ``filled``.
+A sparse X stays sparse (``thali/sparse.py``), and has neither missing entries nor that reduction.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
+from thali import sparse
 from thali.missing import Patterns, first_guess, patterns
 
-BLOCK = 8192  # rows looked at together
+BLOCK = 2**20  # entries looked at together
 LARGEST = 1e100  # squares of larger values overflow when summed
 
 
@@ -25,9 +29,10 @@ class Data:
     """A validated N×D matrix of float64 in C order, never changed after it is made.
 
     ``mask`` is True where an entry was observed, and X is NaN where not; None when X is complete.
+    X may be a ``csr_array``, for engines that declare ``sparse``.
     """
 
-    X: np.ndarray
+    X: Any
     mask: np.ndarray | None = None
 
     @classmethod
@@ -39,10 +44,12 @@ class Data:
         >>> Data.validate([[1, 2], [3, None]]).mask.tolist()
         [[True, True], [True, False]]
         """
+        if sparse.is_sparse(X):
+            return cls(as_sparse(X))
         array = as_matrix(X)
-        missing = np.isnan(array)
-        if not missing.any():
+        if not any(np.isnan(array[block]).any() for block in blocks(array)):
             return cls(array)
+        missing = np.isnan(array)
         if missing.all():
             raise ValueError(
                 f"X has no observed entry: all {array.size} are missing; give at least one number."
@@ -51,24 +58,31 @@ class Data:
 
     @property
     def n(self) -> int:
-        return self.X.shape[0]
+        return int(self.X.shape[0])
 
     @property
     def d(self) -> int:
-        return self.X.shape[1]
+        return int(self.X.shape[1])
+
+    @property
+    def sparse(self) -> bool:
+        """Whether X is a sparse matrix."""
+        return sparse.is_sparse(self.X)
 
     @cached_property
-    def reduced(self) -> np.ndarray:
-        """X itself, or for D > N the N×N matrix with the same XXᵀ."""
+    def reduced(self) -> Any:
+        """X itself, or for D > N, where X is dense, the N×N matrix with the same XXᵀ."""
         if self.mask is not None:
             raise ValueError("Data with missing entries have no reduced form; use data.filled.")
-        if self.d <= self.n:
+        if self.d <= self.n or self.sparse:
             return self.X
         return np.ascontiguousarray(np.asarray(np.linalg.qr(self.X.T, mode="r")).T)
 
     @cached_property
     def squares(self) -> np.ndarray:
         """‖x_n‖² of each row."""
+        if self.sparse:
+            return sparse.row_squares(self.X)
         return np.einsum("nd,nd->n", self.reduced, self.reduced)
 
     @cached_property
@@ -87,16 +101,22 @@ class Data:
     @cached_property
     def singular_values(self) -> np.ndarray:
         """Singular values of the centred data, largest first, from the smaller Gram matrix."""
-        centred = self.reduced - self.reduced.mean(axis=0)
-        gram = centred.T @ centred if self.reduced.shape[1] <= self.n else centred @ centred.T
+        if self.sparse:
+            return sparse.singular_values(self.X)
+        X, mean = self.reduced, self.reduced.mean(axis=0)  # no wider than long
+        gram = np.zeros((len(mean), len(mean)))
+        for block in blocks(X):
+            centred = X[block] - mean
+            gram += centred.T @ centred
         return np.sqrt(np.maximum(np.linalg.eigvalsh(gram)[::-1], 0.0))
 
     @cached_property
     def mean_square(self) -> float:
         """The mean square of the observed entries: the data's scale, squared."""
+        if self.sparse:
+            return sparse.sum_of_squares(self.X) / (self.n * self.d)
         X = self.X if self.mask is None else self.X[self.mask][:, None]
-        parts = (X[first : first + BLOCK] for first in range(0, len(X), BLOCK))  # no second X
-        return sum(float(np.square(part).sum()) for part in parts) / X.size
+        return sum(float(np.square(X[block]).sum()) for block in blocks(X)) / X.size
 
     # missing entries
 
@@ -116,17 +136,79 @@ class Data:
         return patterns(np.ones(self.X.shape, bool) if self.mask is None else self.mask)
 
 
+def blocks(X: np.ndarray) -> Iterator[slice]:
+    """A few rows at a time, so that what is computed of X needs no second X."""
+    rows = max(1, BLOCK // X.shape[1])
+    return (slice(first, first + rows) for first in range(0, len(X), rows))
+
+
 def as_matrix(X: Any) -> np.ndarray:
     """X as float64 in C order, NaN where an entry is missing; each refusal is one sentence."""
     check_table(X)
     array = np.ascontiguousarray(unmasked(X), dtype=np.float64)
-    if array.shape[0] == 0 or array.shape[1] == 0:
-        raise ValueError(
-            f"X is empty: found array with {array.shape[0]} sample(s) and "
-            f"{array.shape[1]} feature(s) while a minimum of 1 is required of each."
-        )
-    refuse_nonfinite(array)
+    refuse_empty(array.shape)
+    refuse_nonfinite(array, lambda at: np.unravel_index(at, array.shape))
     return array
+
+
+def refuse_empty(shape: tuple[int, int]) -> None:
+    """Refuse data without rows or without columns."""
+    if 0 in shape:
+        raise ValueError(
+            f"X is empty: found array with {shape[0]} sample(s) and "
+            f"{shape[1]} feature(s) while a minimum of 1 is required of each."
+        )
+
+
+def as_sparse(X: Any) -> Any:
+    """X as a ``csr_array`` of its own: float64, entries in order, none of them a zero or twice.
+
+    >>> import scipy.sparse
+    >>> as_sparse(scipy.sparse.coo_array(([1, 2], ([0, 0], [1, 1])), shape=(2, 2))).data
+    array([3.])
+    """
+    X = coordinates(X) if hasattr(X, "columns") else X
+    if X.ndim != 2:
+        raise ValueError(f"X must be a table of 2 dimensions (rows x columns), not {X.ndim}.")
+    if X.dtype.kind == "c":
+        raise ValueError("X holds complex numbers. Complex data not supported: split it in two.")
+    if X.dtype.kind not in "biuf":
+        raise TypeError(f"X is a sparse matrix of entries of type {X.dtype}, not numbers.")
+    if hasattr(X, "indptr"):
+        X.check_format(full_check=True)  # of indices that point elsewhere
+    array = csr_array(X, dtype=np.float64, copy=True)
+    refuse_empty(array.shape)
+    array.sum_duplicates()
+    array.eliminate_zeros()
+    refuse_missing(array)
+    refuse_nonfinite(array.data, lambda at: place_of(array, at))
+    return array
+
+
+def coordinates(frame: Any) -> Any:
+    """A sparse data frame as a matrix, if what it leaves out are zeros."""
+    if any(dtype.fill_value != 0 for dtype in frame.dtypes):
+        raise ValueError(
+            "X is a sparse data frame that leaves out something else than 0; make it dense first "
+            "with X.sparse.to_dense() if it fits in memory."
+        )
+    return frame.sparse.to_coo()
+
+
+def refuse_missing(X: Any) -> None:
+    """Refuse NaN among the entries of a sparse matrix: what it leaves out are zeros."""
+    missing = np.flatnonzero(np.isnan(X.data))
+    if len(missing):
+        i, j = place_of(X, int(missing[0]))
+        raise ValueError(
+            f"X is sparse and has {len(missing)} entries NaN, the first at row {i}, column {j}. "
+            "Missing entries need a dense matrix: X.toarray(), if it fits in memory."
+        )
+
+
+def place_of(X: Any, at: int) -> tuple[int, int]:
+    """The row and column of entry ``at`` of a ``csr_array``."""
+    return int(np.searchsorted(X.indptr, at, side="right")) - 1, int(X.indices[at])
 
 
 def unmasked(X: Any) -> Any:
@@ -153,9 +235,9 @@ def is_nothing(value: Any) -> bool:
 
 def check_table(X: Any) -> None:
     """Refuse what is no dense table of numbers: each refusal one sentence, with the place."""
-    if hasattr(X, "tocsr"):
+    if sparse.is_sparse(X):
         raise TypeError(
-            "X is a sparse matrix, which this engine cannot use; "
+            "X is a sparse matrix where a dense one is needed; "
             "make it dense first with X.toarray() if it fits in memory."
         )
     if isinstance(X, str | os.PathLike):
@@ -163,10 +245,7 @@ def check_table(X: Any) -> None:
             f"X is a path ({X!s}), not a table; read it first with "
             "thali.tables.read_table(path).values, or use the command `thali fit`."
         )
-    names = [str(name) for name in getattr(X, "columns", [])]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"X has two columns named {twice!r}; give each column its own name.")
+    refuse_same_names(X)
     if isinstance(X, list | tuple):
         refuse_ragged(X)
     try:
@@ -194,6 +273,14 @@ def check_table(X: Any) -> None:
         )
     if array.dtype.kind in "USO":
         refuse_text(array)
+
+
+def refuse_same_names(X: Any) -> None:
+    """Refuse a data frame in which two columns have one name."""
+    names = [str(name) for name in getattr(X, "columns", [])]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"X has two columns named {twice!r}; give each column its own name.")
 
 
 def refuse_ragged(rows: Any) -> None:
@@ -225,18 +312,21 @@ def refuse_text(array: np.ndarray) -> None:
             ) from None
 
 
-def refuse_nonfinite(array: np.ndarray) -> None:
-    """Count and locate infinities, and refuse values too large or too small to square."""
-    infinite = np.isinf(array)
-    if infinite.any():
-        i, j = np.argwhere(infinite)[0]
+def refuse_nonfinite(array: np.ndarray, place: Callable[[int], Any]) -> None:
+    """Count and locate infinities, and refuse values too large or too small to square.
+
+    ``place`` tells the row and column of an entry, counted through the array.
+    """
+    # fmax and fmin pass over NaN, and make no copy of X
+    high, low = (f.reduce(array, axis=None, initial=0.0) for f in (np.fmax, np.fmin))
+    largest = float(max(high, -low))
+    if np.isinf(largest):
+        infinite = np.isinf(array)
+        i, j = place(int(infinite.argmax()))
         raise ValueError(
             f"X contains infinity: {int(infinite.sum())} entries, the first at row {i}, "
             f"column {j}. Replace or drop them first."
         )
-    # fmax and fmin pass over NaN, and make no copy of X
-    high, low = (f.reduce(array, axis=None, initial=0.0) for f in (np.fmax, np.fmin))
-    largest = float(max(high, -low))
     if largest > LARGEST:
         raise ValueError(
             f"X has values as large as {largest:.3g}, whose squares overflow; divide X by its "

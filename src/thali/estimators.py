@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,8 +17,25 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
 from thali import predictive, streaming
-from thali.choices import LIKELIHOODS, PRIORS, check_engine, choose_engine, named
-from thali.data import Data, as_matrix, check_table, observed_means, row_names, unmasked
+from thali.choices import (
+    LIKELIHOODS,
+    PRIORS,
+    check_engine,
+    check_sparse,
+    choose_engine,
+    named,
+)
+from thali.data import (
+    Data,
+    as_matrix,
+    as_sparse,
+    check_table,
+    observed_means,
+    refuse_same_names,
+    row_names,
+    unmasked,
+)
+from thali.engines.base import takes_sparse
 from thali.model import Model
 from thali.nested_parts import NestedParts
 from thali.point_estimate import (
@@ -31,6 +48,7 @@ from thali.point_estimate import (
 from thali.posterior import Posterior
 from thali.run import run, seed_of
 from thali.settings import positive_number
+from thali.sparse import is_sparse
 from thali.streaming import Streaming
 from thali.structures import as_amounts, as_binary_matrix
 from thali.trace import Trace
@@ -39,6 +57,7 @@ if TYPE_CHECKING:
     from thali.report import Verdict
 
 HIDDEN = ("bound", "stream")  # what a law keeps besides its parameters
+LARGE = 1e8  # bytes of X, beyond which it is not copied
 LARGEST_DRIFT = 1e-6  # relative; a fit that saw more says so
 
 
@@ -128,7 +147,11 @@ class LatentFeatures(
     ) -> Self:
         """Fit to X (rows are observations). ``y`` is ignored.
 
-        NaN, None, pandas' NA and masked entries are missing: only what was observed is fitted.
+        NaN, None, pandas' NA and masked entries are missing: only what was observed is fitted. A
+        sparse matrix, array or data frame of SciPy or pandas is fitted as it is by engines with
+        ``sparse = True``, and never made dense; entries that it leaves out are zeros. X is never
+        changed. An array of float64 in C order that is not centred and larger than 100 MB is kept
+        as it is, not copied: if you change it afterwards, fit to ``X.copy()``.
 
         ``checkpoint`` names a file written every few seconds; ``resume=True`` goes on from it and
         ends with the same draws as a run never stopped, with its seed unless ``random_state`` is
@@ -152,14 +175,13 @@ class LatentFeatures(
         if time_budget is not None:
             time_budget = positive_number("fit", "time_budget", time_budget)
         names = row_names(X)
-        X = self._validated(X, reset=True, copy=True)
+        X = self._validated(X, reset=True, copy=self.center or to_copy(X))
         mean = observed_means(X) if self.center else np.zeros(X.shape[1])
-        data = Data.validate(np.subtract(X, mean, out=X) if self.center else X)  # X is our own
-        model = Model(
-            named("prior", self.prior, PRIORS), named("likelihood", self.likelihood, LIKELIHOODS)
-        ).resolve(data)
-        engine = choose_engine(self.engine, model)
-        check_engine(engine, model, data)
+        data = Data.validate(np.subtract(X, mean, out=X) if self.center else X)
+        parts = self._parts()
+        engine = choose_engine(self.engine, parts)
+        check_engine(engine, parts, data)
+        model = parts.resolve(data)
         seed = self._seed(checkpoint if resume else None)
         trace = run(
             seed,
@@ -184,6 +206,20 @@ class LatentFeatures(
         self._forget()
         self.seed_, self.mean_, self.row_names_ = seed, mean, names
         return self._settle(data, model, engine, trace)
+
+    def _parts(self) -> Model:
+        """Prior and likelihood as they are given, or named."""
+        return Model(
+            named("prior", self.prior, PRIORS), named("likelihood", self.likelihood, LIKELIHOODS)
+        )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        with suppress(TypeError, ValueError):  # parts that are none are refused when fitted
+            parts = self._parts()
+            engine = choose_engine(self.engine, parts)
+            tags.input_tags.sparse = takes_sparse(engine, parts) and not self.center
+        return tags
 
     @contextmanager
     def _whole_or_as_before(self) -> Iterator[None]:
@@ -218,6 +254,9 @@ class LatentFeatures(
         self.prior_, self.likelihood_ = model.prior, model.likelihood
         self.engine_ = engine
         self.X_ = data.X + self.mean_ if self.center else data.X
+        if not data.sparse:
+            self.X_ = self.X_.view()
+            self.X_.flags.writeable = False  # it may be the array that was given
         self._hyper = {
             name: mean for name, mean in trace.means().items() if name in trace.names[2:]
         }
@@ -284,7 +323,7 @@ class LatentFeatures(
     def predict_probabilities(self, X: Any) -> np.ndarray:
         """P(row has feature k) for rows of X taken as new ones, (n, K), given what they show."""
         check_is_fitted(self)
-        X = self._validated(X, reset=False) - self.mean_
+        X = self._centred(X)
         if self._is_stream():
             return streaming.probabilities(self._stream(), X, self.engine_.dtype)
         return predictive.probabilities(
@@ -323,7 +362,7 @@ class LatentFeatures(
         check_is_fitted(self)
         if hasattr(X, "log_predictive"):
             return X.log_predictive(self)
-        X = self._validated(X, reset=False) - self.mean_
+        X = self._centred(X)
         if self._is_stream():
             return streaming.mean_bound(self._stream(), X, self.engine_.dtype)
         picked = self._trace.pick(self._trace.spread(predictive.SCORE_DRAWS))
@@ -371,7 +410,17 @@ class LatentFeatures(
         check_is_fitted(self)
         save(self, path)
 
-    def _validated(self, X: Any, *, reset: bool, copy: bool = False) -> np.ndarray:
+    def _centred(self, X: Any) -> Any:
+        """New rows less the means of the training data; sparse ones, where these are none."""
+        X = self._validated(X, reset=False)
+        if not is_sparse(X):
+            return X - self.mean_
+        check_sparse(self.engine_, self._model, X)
+        return X
+
+    def _validated(self, X: Any, *, reset: bool, copy: bool = False) -> Any:
+        if is_sparse(X):
+            return self._validated_sparse(X, reset)
         check_table(X)
         if hasattr(X, "columns") and not len(X.columns):
             raise ValueError("X is empty: the data frame has no columns.")
@@ -385,6 +434,24 @@ class LatentFeatures(
             ensure_all_finite=False,
         )
         return as_matrix(X)
+
+    def _validated_sparse(self, X: Any, reset: bool) -> Any:
+        """A ``csr_array`` of its own; names of columns are kept, or compared, as of any table."""
+        refuse_same_names(X)
+        array = as_sparse(X)
+        if self.center:
+            raise ValueError(
+                "X is a sparse matrix, which center=True would make dense: use center=False, or "
+                "make it dense first with X.toarray() if it fits in memory."
+            )
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        return array
+
+
+def to_copy(X: Any) -> bool:
+    """Whether X is to be copied: always, but where it is a large array that can be used as it is
+    (kernels are compiled for arrays that can be written to)."""
+    return not (isinstance(X, np.ndarray) and X.flags.writeable and X.nbytes > LARGE)
 
 
 def seed_from(random_state: Any) -> int:

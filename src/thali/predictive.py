@@ -4,7 +4,8 @@ With A integrated out both come from sums over the row's bits and its own new di
 likelihoods they are given the draw's parameters (``rows_given_features``).
 
 Entries may be missing (NaN) in the new rows, which then count with what they show, and in the
-training data, where each column has the S and μ of the rows that were observed there.
+training data, where each column has the S and μ of the rows that were observed there. Either may be
+sparse, and is not made dense.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from thali.likelihoods.base import GaussianRows
 from thali.machine import cores
 from thali.missing import patterns
 from thali.model import Model
+from thali.sparse import is_sparse, row_squares
 
 SCORE_DRAWS = 50  # draws averaged by ``score``, evenly spaced
 NO_DIMENSION = 1e-300  # of a row of which nothing was observed; a divisor, so not quite 0
@@ -33,7 +35,7 @@ def probabilities(
     Z: np.ndarray,
     hyper: dict[str, float],
     parameters: dict[str, np.ndarray],
-    X: np.ndarray,
+    X: Any,
 ) -> np.ndarray:
     """P(z_k = 1 | x) of new rows X, (n, K)."""
     fixed = model.at(hyper)
@@ -50,7 +52,7 @@ def log_densities(
     Z: np.ndarray,
     hyper: dict[str, float],
     parameters: dict[str, np.ndarray],
-    X: np.ndarray,
+    X: Any,
 ) -> np.ndarray:
     """log p(x) of new rows X, (n,)."""
     fixed = model.at(hyper)
@@ -61,7 +63,7 @@ def log_densities(
     return rows_given_features.log_densities(model, hyper, parameters, odds, X)
 
 
-def rows(model: Model, data: Data, Z: np.ndarray, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def rows(model: Model, data: Data, Z: np.ndarray, X: Any) -> tuple[np.ndarray, np.ndarray]:
     """P(z_k = 1 | x) (n, K) and log p(x) (n,) for new rows X, hyperparameters given as numbers.
 
     The prior of a new row among N+1 comes from the same tables as the sampler's; new dishes of
@@ -74,16 +76,21 @@ def rows(model: Model, data: Data, Z: np.ndarray, X: np.ndarray) -> tuple[np.nda
     odds = np.ascontiguousarray(tables.log_odds[Z.sum(axis=0)])
     free = -1 if tables.capacity < 0 else tables.capacity - Z.shape[1]
     law = Law(tables.log_odds, tables.new_log_weight, tables.capacity, sigma_x, sigma_a, 0.0)
-    mask = ~np.isnan(X)
-    marginals, logs = np.zeros((len(X), Z.shape[1])), np.zeros(len(X))
     known = (odds, (sigma_x / sigma_a) ** 2, free, law)
-    fill = _fill_complete if data.mask is None else _fill_masked
-    fill(model, data, Z, X, mask, known, marginals, logs)
+    if is_sparse(X):
+        marginals, logs = _sparse_rows(model, data, Z, X, known)
+        seen: Any = float(X.shape[1])
+    else:
+        mask = ~np.isnan(X)
+        seen = mask.sum(axis=1)
+        marginals, logs = np.zeros((len(X), Z.shape[1])), np.zeros(len(X))
+        fill = _fill_complete if data.mask is None else _fill_masked
+        fill(model, data, Z, X, mask, known, marginals, logs)
     # the constants: ∏(1 − π_k), the law of new dishes' total, and (2πσ_x²)^{−D/2}
     weight = np.exp(tables.new_log_weight)
     none_new = weight if free < 0 else free * np.log1p(weight)
     constant = -np.logaddexp(0.0, odds).sum() - none_new
-    return marginals, logs + constant - 0.5 * mask.sum(axis=1) * np.log(2.0 * np.pi * sigma_x**2)
+    return marginals, logs + constant - 0.5 * seen * np.log(2.0 * np.pi * sigma_x**2)
 
 
 def _fill_complete(
@@ -97,37 +104,48 @@ def _fill_complete(
     logs: np.ndarray,
 ) -> None:
     """Complete training data: rows that show the same columns share G = μ_oμ_oᵀ and D_o."""
-    from thali.kernels.row_posterior import row_posteriors
-
-    odds, r, free, law = known
     predict = model.likelihood.rows(data.X, Z)  # type: ignore[attr-defined]
-    S = np.ascontiguousarray(predict.S)
     kinds = patterns(mask.T)
     for kind in range(len(kinds.start) - 1):
         mine = np.flatnonzero(kinds.of_column == kind)
         seen = mask[mine[0]]
-        mu, part = predict.mu[:, seen], X[np.ix_(mine, seen)]
-        B = np.ascontiguousarray(part @ mu.T)
-        G = np.ascontiguousarray(mu @ mu.T)
+        part = X[np.ix_(mine, seen)]
         squares = np.einsum("nd,nd->n", part, part)
-        local = law._replace(dimensions=max(float(seen.sum()), NO_DIMENSION))
-        found, densities = np.zeros(B.shape), np.zeros(len(B))
+        marginals[mine], logs[mine] = _alike(part, squares, predict.S, predict.mu[:, seen], known)
 
-        def fill(
-            block: slice,
-            B: np.ndarray = B,
-            G: np.ndarray = G,
-            squares: np.ndarray = squares,
-            local: Any = local,
-            found: np.ndarray = found,
-            densities: np.ndarray = densities,
-        ) -> None:
-            row_posteriors(
-                B[block], squares[block], S, G, odds, r, free, local, found[block], densities[block]
-            )
 
-        _in_blocks(fill, len(B))
-        marginals[mine], logs[mine] = found, densities
+def _sparse_rows(
+    model: Model, data: Data, Z: np.ndarray, X: Any, known: tuple[Any, ...]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows that show all columns, of which products are all that is needed."""
+    if data.mask is not None:
+        raise TypeError(
+            "X is a sparse matrix, but the model was fitted to data with missing entries, where "
+            "each column of a new row counts by itself; make it dense first with X.toarray()."
+        )
+    predict = model.likelihood.rows(data.X, Z)  # type: ignore[attr-defined]
+    return _alike(X, row_squares(X), predict.S, predict.mu, known)
+
+
+def _alike(
+    X: Any, squares: np.ndarray, S: np.ndarray, mu: np.ndarray, known: tuple[Any, ...]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The bits' probabilities and log densities of rows that show the same columns."""
+    from thali.kernels.row_posterior import row_posteriors
+
+    odds, r, free, law = known
+    B, G = np.ascontiguousarray(X @ mu.T), np.ascontiguousarray(mu @ mu.T)
+    S = np.ascontiguousarray(S)
+    local = law._replace(dimensions=max(float(X.shape[1]), NO_DIMENSION))
+    found, densities = np.zeros(B.shape), np.zeros(len(B))
+
+    def fill(block: slice) -> None:
+        row_posteriors(
+            B[block], squares[block], S, G, odds, r, free, local, found[block], densities[block]
+        )
+
+    _in_blocks(fill, len(B))
+    return found, densities
 
 
 def _fill_masked(

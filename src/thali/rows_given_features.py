@@ -22,6 +22,7 @@ from scipy.special import logsumexp
 from thali.data import Data
 from thali.likelihoods.base import Place
 from thali.model import Model
+from thali.sparse import is_sparse, row_squares
 
 SUMMED = 14  # features up to which bits are summed over
 COPIES = 8  # of a row, sampled side by side
@@ -33,9 +34,10 @@ Parameters = dict[str, np.ndarray]
 
 
 def probabilities(
-    model: Model, hyper: dict[str, float], parameters: Parameters, odds: np.ndarray, X: np.ndarray
+    model: Model, hyper: dict[str, float], parameters: Parameters, odds: np.ndarray, X: Any
 ) -> np.ndarray:
     """P(z_k = 1 | x) of rows X, (n, K); their prior log odds are ``odds``."""
+    X, parameters = in_span(X, parameters)
     fixed: Any = model.at(hyper).likelihood
     if len(odds) <= SUMMED and fixed.sums_amounts:
         return summed(fixed, parameters, odds, X)[0]
@@ -43,7 +45,7 @@ def probabilities(
 
 
 def log_densities(
-    model: Model, hyper: dict[str, float], parameters: Parameters, odds: np.ndarray, X: np.ndarray
+    model: Model, hyper: dict[str, float], parameters: Parameters, odds: np.ndarray, X: Any
 ) -> np.ndarray:
     """log p(x) of rows X, (n,)."""
     fixed: Any = model.at(hyper).likelihood
@@ -59,7 +61,27 @@ def log_densities(
             f"draw has {len(odds)}; hold out entries with thali.evaluation.holdout, fit to the "
             "rest, and use score(holdout)."
         )
-    return summed(fixed, parameters, odds, X)[1]
+    within, parameters = in_span(X, parameters)
+    logs = summed(fixed, parameters, odds, within)[1]
+    if not is_sparse(X):
+        return logs
+    # what a row has outside the span of the features is noise, whatever its bits
+    outside = row_squares(X) - np.square(within).sum(axis=1)
+    dimensions, variance = X.shape[1] - within.shape[1], fixed.sigma_x**2
+    return logs - 0.5 * (dimensions * np.log(2.0 * np.pi * variance) + outside / variance)
+
+
+def in_span(X: Any, parameters: Parameters) -> tuple[np.ndarray, Parameters]:
+    """A sparse X and its features A as their coordinates in the span of A, at most K columns.
+
+    Given Aᵀ = QR, XQ and AQ have the same products XAᵀ and AAᵀ, which are all that bits depend on
+    under ``TakesSparse``. A dense X stays as it is.
+    """
+    if not is_sparse(X):
+        return X, parameters
+    A = parameters["A"]
+    Q = np.linalg.qr(A.T)[0] if len(A) else np.zeros((A.shape[1], 1))
+    return np.asarray(X @ Q), {"A": np.ascontiguousarray(A @ Q)}
 
 
 def summed(

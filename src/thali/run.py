@@ -345,7 +345,7 @@ class _Loop:
         """What must be the same for a run to go on from another's checkpoint."""
         engine = {k: _plain(v) for k, v in self.given.get_params().items()}
         return {
-            "the data": f"{self.data.X.shape} {_digest(self.data.X)}",
+            "the data": f"{self.data.X.shape} {_digest_of_data(self.data)}",
             "the model": f"{self.model.prior} {self.model.likelihood}",
             "the engine": f"{type(self.given).__name__} {engine}",
             "the seed": str(self.seed),
@@ -430,6 +430,14 @@ def _tell_of_fresh_start(checkpoint: Path, resume: bool) -> None:
 def _digest(array: Any) -> str:
     """A hash of an array's bytes, without copying them where they lie in order."""
     return hashlib.sha256(np.ascontiguousarray(array).data.cast("B")).hexdigest()
+
+
+def _digest_of_data(data: Data) -> str:
+    """The same for equal data, whatever format a sparse X came in."""
+    if not data.sparse:
+        return _digest(data.X)
+    parts = data.X.data, data.X.indices.astype(np.int64), data.X.indptr.astype(np.int64)
+    return " ".join(_digest(part) for part in parts)
 
 
 def _plain(value: Any) -> Any:

@@ -11,6 +11,7 @@ import os
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from thali import storage
 from thali.choices import ENGINES, LIKELIHOODS, PRIORS
@@ -32,11 +33,13 @@ KNOWN = {
     )
 }
 
+SPARSE = ("data", "indices", "indptr", "shape")  # the parts of a csr_array
+
 
 def save(model: LatentFeatures, path: str | os.PathLike[str]) -> None:
     """Write a fitted model, its data and its draws to one file."""
     arrays, trace = model._trace.freeze()
-    arrays |= {"X": model._data.X, "mean": model.mean_}
+    arrays |= {**data_arrays(model._data), "mean": model.mean_}
     params = {name: to_json(value) for name, value in model.get_params(deep=False).items()}
     meta = {
         "params": params,
@@ -69,7 +72,7 @@ def load(path: str | os.PathLike[str]) -> LatentFeatures:
     try:
         model = LatentFeatures(**{k: from_json(v) for k, v in meta["params"].items()})
         fitted = {name: from_json(value) for name, value in meta["fitted"].items()}
-        data = Data.validate(arrays["X"])
+        data = data_from(arrays)
         model.mean_ = arrays["mean"]
         model.n_features_in_ = data.d
         model.seed_, model.row_names_ = meta["seed"], meta["row_names"]
@@ -82,6 +85,22 @@ def load(path: str | os.PathLike[str]) -> LatentFeatures:
         raise ValueError(
             f"{path} is damaged: its contents do not fit together ({error})."
         ) from None
+
+
+def data_arrays(data: Data) -> dict[str, np.ndarray]:
+    """X as it is, or the parts of a sparse one."""
+    if not data.sparse:
+        return {"X": data.X}
+    parts = {f"X_{name}": getattr(data.X, name) for name in SPARSE}
+    return {name: np.asarray(part) for name, part in parts.items()}
+
+
+def data_from(arrays: dict[str, np.ndarray]) -> Data:
+    """The data that ``data_arrays`` wrote."""
+    if "X_indptr" not in arrays:
+        return Data.validate(arrays["X"])
+    *parts, shape = (arrays[f"X_{name}"] for name in SPARSE)
+    return Data.validate(csr_array(tuple(parts), shape=tuple(shape)))
 
 
 def to_json(value: Any) -> Any:

@@ -69,7 +69,7 @@ class Streaming:
         """Absorb a piece into the law so far, and settle on what it then says."""
         me: Any = self
         stream: Stream = me._stream()
-        data = Data.validate(me._validated(X, reset=False) - me.mean_)
+        data = Data.validate(me._centred(X))
         engine = me.engine_
         rng = np.random.default_rng(np.random.SeedSequence((me.seed_, stream.pieces)))
         stream.absorb(
@@ -114,13 +114,13 @@ def trace_of_piece(
     return Trace(data.n, [chain], 0, "variational", before.starts, law=law)
 
 
-def probabilities(stream: Stream, X: np.ndarray, dtype: str) -> np.ndarray:
+def probabilities(stream: Stream, X: Any, dtype: str) -> np.ndarray:
     """P(z_k = 1 | x) of new rows under the law of features and frequencies, those in use."""
     rows = rows_given_law(stream, observe(Data.validate(X), dtype))
     return rows.nu[:, features_in_use(stream.freeze())]
 
 
-def mean_bound(stream: Stream, X: np.ndarray, dtype: str) -> float:
+def mean_bound(stream: Stream, X: Any, dtype: str) -> float:
     """The mean over new rows of a lower bound of log p(x), given the law of all else."""
     state, data = stream.state, observe(Data.validate(X), dtype)
     rows = rows_given_law(stream, data)
@@ -131,7 +131,7 @@ def mean_bound(stream: Stream, X: np.ndarray, dtype: str) -> float:
 def rows_given_law(stream: Stream, data: Observed) -> Rows:
     """The law of new rows given features and frequencies."""
     state = stream.state
-    nu = np.tile(state.frequencies.mean()[: state.k], (len(data.X), 1))
+    nu = np.tile(state.frequencies.mean()[: state.k], (data.n, 1))
     rows = fresh_rows(np.random.default_rng(0), nu, state.rows.slab)
     odds = state.frequencies.log_odds()[: state.k]
     for _ in range(ROUNDS):

@@ -95,7 +95,8 @@ def left_order(Z: Any) -> np.ndarray:
     """
     Z = as_binary_matrix(Z)
     Z = Z[:, Z.any(axis=0)]
-    order = np.lexsort(~Z[::-1]) if Z.shape[1] else np.zeros(0, int)
+    histories = [column.tobytes() for column in np.packbits(Z, axis=0).T]  # first rows first
+    order = sorted(range(len(histories)), key=histories.__getitem__, reverse=True)
     return np.ascontiguousarray(Z[:, order])
 
 

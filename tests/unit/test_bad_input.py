@@ -104,6 +104,16 @@ def test_the_same_numbers_give_the_same_answer(name):
     assert model.X_.flags.c_contiguous
 
 
+def test_a_sparse_matrix_gives_the_answer_of_the_dense_one():
+    name = "a sparse matrix, and an engine that takes it"
+    assert MATRICES[name].startswith("fitted: the same answer as for `X.toarray()`")
+    given, start = scipy.sparse.coo_array(np.where(X > 0.5, X, 0.0)), X[:, :3] > 0.5
+    engine = thali.MaximizationExpectation(init=start)
+    model, expected = fit(given, engine=engine), fit(given.toarray(), engine=engine)
+    np.testing.assert_array_equal(model.Z_, expected.Z_)
+    np.testing.assert_allclose(model.components_, expected.components_, atol=1e-8)
+
+
 def all_finite(model: thali.LatentFeatures) -> bool:
     """Whether every number of the answer is finite, and its parts fit together."""
     n, d = model.X_.shape
@@ -274,6 +284,15 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "an array of other objects": lambda: fit(changed({}, object)),
     "a sparse matrix": lambda: fit(scipy.sparse.csr_matrix(X)),
     "a sparse array": lambda: fit(scipy.sparse.csc_array(X)),
+    "a sparse matrix with NaN among its entries": lambda: fit(
+        scipy.sparse.csr_matrix(changed(np.nan)), engine="maximization_expectation"
+    ),
+    "a sparse matrix with infinity among its entries": lambda: fit(
+        scipy.sparse.csr_matrix(changed(np.inf)), engine="maximization_expectation"
+    ),
+    "a sparse matrix, and `center=True`": lambda: fit(
+        scipy.sparse.csr_matrix(X), engine="maximization_expectation", center=True
+    ),
     "column names that repeat": lambda: fit(pd.DataFrame(X[:, :2], columns=["a", "a"])),
     "another number of columns at `transform`": lambda: fit(X).transform(X[:, :35]),
 }
@@ -462,6 +481,10 @@ FILES: dict[str, tuple[str, Callable[[], bytes]]] = {
         "bad.npz",
         lambda: npz(data=[1.0], indices=[0], indptr=[0, 1], shape=[1, 1], format=b"csr"),
     ),
+    "a sparse matrix in an NPZ, its parts at odds": (
+        "bad.npz",
+        lambda: npz(data=[1.0], indices=[9], indptr=[0, 1], shape=[1, 1], format=b"csr"),
+    ),
     "several matrices in an NPZ": ("bad.npz", lambda: npz(X=X, Y=X)),
     "an array of three dimensions": ("bad.npy", lambda: npy(X.reshape(20, 6, 6))),
 }
@@ -548,6 +571,7 @@ def test_every_row_of_the_page_has_a_test_and_every_test_a_row():
     others = {
         "values of size 10¹⁵",
         "values of size 10⁻¹⁵",
+        "a sparse matrix, and an engine that takes it",
         "a finite prior with 10⁹ features",
         "a start with more features than memory holds",
         "a model that was saved",

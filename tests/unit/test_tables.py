@@ -272,18 +272,31 @@ def test_npz_takes_the_only_matrix_or_the_one_named(tmp_path):
         read_table(f"{path}:trian")
 
 
-def test_a_sparse_npz_is_refused_plainly(tmp_path):
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo"])
+def test_a_sparse_npz_stays_sparse(tmp_path, kind):
     import scipy.sparse
 
     path = tmp_path / "t.npz"
-    scipy.sparse.save_npz(path, scipy.sparse.csr_matrix(np.eye(3)))
-    for name in (path, f"{path}:X"):
-        with pytest.raises(ValueError, match=r"holds a sparse matrix .* save matrix.toarray\(\)"):
-            read_table(name)
-    np.savez(path, X_data=[1], X_indices=[0], X_indptr=[0, 1], X_shape=[1, 1], Y=np.eye(3))
-    with pytest.raises(ValueError, match="holds a sparse matrix"):
-        read_table(path)
+    given = np.array([[0.0, 2.0, 0.0], [0.0, 0.0, 3.0]])
+    scipy.sparse.save_npz(path, scipy.sparse.coo_array(given).asformat(kind))
+    table = read_table(path)
+    assert scipy.sparse.issparse(table.values)
+    assert (table.values.toarray() == given).all()
+    assert table.notes == ("sparse, 2 entries",)
+    assert (read_table(path, transpose=True).values.toarray() == given.T).all()
+    assert (read_table(path, columns=["3", "1"]).values.toarray() == given[:, [2, 0]]).all()
+
+
+def test_the_parts_of_a_sparse_matrix_have_its_name(tmp_path):
+    path = tmp_path / "t.npz"
+    np.savez(path, X_data=[5], X_indices=[1], X_indptr=[0, 0, 1], X_shape=[2, 2], Y=np.eye(3))
+    assert read_table(f"{path}:X").values.toarray().tolist() == [[0.0, 0.0], [0.0, 5.0]]
     check(read_table(f"{path}:Y"), np.eye(3))
+    with pytest.raises(ValueError, match=r"a sparse matrix and other arrays; choose .* Sparse: X"):
+        read_table(path)
+    np.savez(path, X_data=[5], X_indices=[7], X_indptr=[0, 0, 1], X_shape=[2, 2])
+    with pytest.raises(ValueError, match="parts do not fit together"):
+        read_table(f"{path}:X")
 
 
 def parquet(path: Path, **columns) -> Path:

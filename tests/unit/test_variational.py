@@ -294,7 +294,7 @@ def test_a_feature_is_born_with_the_size_of_the_data(X):
     ).state
     takers = np.arange(len(X)) < 5
     rows = moves.with_column(state.rows, takers, np.ones(len(X)))
-    law = moves._with_feature(state, rows, 1)
+    law = moves._with_feature(state, rows)
     assert np.array_equal(law.phi[:-1], state.features.phi)
     left = X[:5].sum(axis=0) - state.rows.nu[:5].sum(axis=0) @ state.features.phi
     precision = 5.0 + (state.hyper["sigma_x"] / state.hyper["sigma_a"]) ** 2

@@ -12,6 +12,7 @@ from rich.table import Table
 from thali import tables
 from thali.cli.outputs import summary_of
 from thali.evaluation import match_features
+from thali.sparse import count_missing, is_sparse
 
 __all__ = ["describe_answer", "describe_table", "print_matching", "print_summary", "with_places"]
 
@@ -21,14 +22,14 @@ def describe_table(name: str, table: tables.Table) -> str:
     n, d = table.values.shape
     columns = "named columns" if table.column_names is not None else "columns without names"
     rows = "named rows" if table.row_names is not None else "rows without names"
-    missing = int(np.isnan(table.values).sum())
+    missing = count_missing(table.values)
     gaps = f", {missing} of {n * d} entries missing" if missing else ""
     return "; ".join([f"{name}: {n} x {d}, {rows}, {columns}{gaps}", *table.notes])
 
 
 def with_places(name: str, table: tables.Table, error: ValueError) -> str:
     """Say in the file's own words where entries are infinite, if that is the trouble."""
-    bad = np.isinf(table.values)
+    bad = np.zeros((0, 0), bool) if is_sparse(table.values) else np.isinf(table.values)
     if not bad.any():
         return str(error)
     places = "; ".join(_place(table, i, j) for i, j in np.argwhere(bad)[:3])

@@ -26,6 +26,8 @@ from typing import Any
 
 import numpy as np
 
+from thali.sparse import count_missing
+
 __all__ = [
     "CHECKPOINT",
     "FILES",
@@ -122,7 +124,7 @@ def summary_of(model: Any) -> dict[str, Any]:
 
 def missing_in(model: Any) -> int:
     """How many entries of the training data are missing."""
-    return int(np.isnan(model.X_).sum())
+    return count_missing(model.X_)
 
 
 def _finite(value: float) -> float | None:

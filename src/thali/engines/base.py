@@ -30,7 +30,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from thali.data import Data
-from thali.likelihoods.base import Masked
+from thali.likelihoods.base import Masked, TakesSparse
 from thali.model import Model
 from thali.starts import Start, anneal
 
@@ -61,6 +61,7 @@ class Engine:
     needs_prior: ClassVar[tuple[type, ...]] = ()
     needs_likelihood: ClassVar[tuple[type, ...]] = ()
     masked: ClassVar[bool] = False  # whether it can deal with missing entries
+    sparse: ClassVar[bool] = False  # whether X may be a sparse matrix
     kind: ClassVar[str] = "draws"
     unit: ClassVar[str] = "sweep"  # what a step is called
     measure: ClassVar[str] = "log_joint"  # what a step tells of how good the place is
@@ -162,4 +163,25 @@ def check_missing(
         f"column {j}, which {whose} cannot deal with. Engines that can with "
         f"{type(model.likelihood).__name__}: {', '.join(able) or 'none'}; or drop those rows or "
         "columns, or impute them first."
+    )
+
+
+def takes_sparse(engine: type[Engine] | Engine, model: Model) -> bool:
+    """Whether engine and likelihood can both work from a sparse matrix."""
+    return getattr(engine, "sparse", False) and isinstance(model.likelihood, TakesSparse)
+
+
+def check_sparse(engine: Engine, model: Model, X: Any, engines: tuple[type[Engine], ...]) -> None:
+    """Refuse a sparse matrix that engine or likelihood cannot work from, and name what could."""
+    if takes_sparse(engine, model):
+        return
+    able = [
+        e.__name__ for e in engines if takes_sparse(e, model) and not missing_capabilities(e, model)
+    ]
+    whose = type(engine if isinstance(model.likelihood, TakesSparse) else model.likelihood).__name__
+    megabytes = 8e-6 * X.shape[0] * X.shape[1]
+    raise TypeError(
+        f"X is a sparse matrix, which {whose} cannot work from. Engines that can with "
+        f"{type(model.likelihood).__name__}: {', '.join(able) or 'none'}; or make it dense first "
+        f"with X.toarray() if it fits in memory ({max(megabytes, 1.0):,.0f} MB)."
     )

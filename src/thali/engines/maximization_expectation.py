@@ -105,7 +105,7 @@ class MaximizationExpectation(Settings, Optimiser):
         refuse_beyond_memory("The start", data.n, len(order), data.d)
         state = PointState(
             observe(data, "float64"),
-            Rows.of(start.Z[:, order]),
+            Rows.hard(start.Z[:, order]),
             likelihood.feature_law(len(order), data.d, hyper["sigma_a"], False),
             Counts(prior, k),  # type: ignore[arg-type]
             hyper,
@@ -139,7 +139,7 @@ class MaximizationExpectation(Settings, Optimiser):
     def law(self, model: Model, state: Any) -> dict[str, np.ndarray]:
         """The parameters of q as arrays, and the share of the best that rows are sure of
         (0 where their objective may not be submodular)."""
-        arrays = {"nu": state.rows.nu, **state.features.arrays()}
+        arrays = {"nu": state.rows.weights(), **state.features.arrays()}
         try:
             share = guarantee(state.features, state.data.mask is not None, self.solver)
         except ValueError:
@@ -163,7 +163,7 @@ class MaximizationExpectation(Settings, Optimiser):
         features = likelihood.feature_law(1, data.d, hyper["sigma_a"], False)
         return PointState(
             observe(data, "float64"),
-            Rows.of(np.unpackbits(arrays["Z"], axis=0, count=data.n)),
+            Rows.hard(np.unpackbits(arrays["Z"], axis=0, count=data.n)),
             thaw_features(features, arrays),
             Counts(prior, self.most(prior, data.n)),  # type: ignore[arg-type]
             hyper,

@@ -17,6 +17,7 @@ from thali.hyperparameters import Law
 from thali.machine import cores
 from thali.model import Model
 from thali.settings import positive_number, whole_number
+from thali.sparse import size_of
 from thali.starts import check_init
 from thali.variational.features import FeatureLaw
 from thali.variational.moves import bear_feature, drop_features, join_features
@@ -28,6 +29,7 @@ QUIET = 2  # iterations in a row with little gain after which nothing moves
 RACING = 150  # iterations that a race may think of, at most: few are needed
 DRAWS = 100  # of the law, for what is averaged over it
 DRAWN = 2e8  # bytes of all of them together
+DRAWN_SPARSE = 2e7  # where X is sparse, and so small beside them
 
 
 class Optimiser(Engine):
@@ -40,6 +42,7 @@ class Optimiser(Engine):
     init: Any
 
     masked: ClassVar[bool] = True
+    sparse: ClassVar[bool] = True
     kind: ClassVar[str] = "variational"
     unit: ClassVar[str] = "iteration"
     measure: ClassVar[str] = "elbo"
@@ -109,7 +112,7 @@ class Optimiser(Engine):
 
     def _negligible(self, state: State) -> float:
         """A gain that does not count; a bound near zero is measured by the entries of X."""
-        return self.tolerance * max(abs(state.bound), float(state.data.X.size))
+        return self.tolerance * max(abs(state.bound), float(size_of(state.data.X)))
 
     def finished(self, state: State) -> bool:
         """Whether another step would change nothing."""
@@ -128,15 +131,22 @@ class Optimiser(Engine):
         """Draws of the law, with equal weights."""
         n, k = state.rows.nu.shape
         size = n * k * (8 if state.rows.slab else 1 / 8) + 8 * k * data.d
-        count = int(np.clip(DRAWN / max(size, 1.0), 1, DRAWS))
-        Z, parameters, scalars = [], [], []
+        room = DRAWN_SPARSE if data.sparse else DRAWN
+        count = int(np.clip(room / max(size, 1.0), 1, DRAWS))
+        Z: list[np.ndarray] = []
+        parameters, scalars = [], []
+        point = state.rows.point  # then all draws share one Z
+        bits, S = state.rows.nu > 0.5, None
         for _ in range(count):
-            bits, S = draw_rows(rng, state.data, state.rows, state.features, state.hyper["sigma_x"])
+            if not point:
+                bits, S = draw_rows(
+                    rng, state.data, state.rows, state.features, state.hyper["sigma_x"]
+                )
             used = np.flatnonzero(bits.any(axis=0))
             kept = {"A": state.features.draw(rng)[used]}
             if S is not None:
                 kept["S"] = np.ascontiguousarray(S[:, used].T)
-            Z.append(np.packbits(bits[:, used], axis=0))
+            Z.append(Z[0] if point and Z else np.packbits(bits[:, used], axis=0))
             parameters.append(kept)
             scalars.append((float(len(used)), float("nan"), *state.hyper.values()))
         weights = np.full(count, 1.0 / count)
@@ -168,7 +178,8 @@ def observe(data: Data, dtype: str) -> Observed:
     """The data as the local step reads them."""
     X = data.X if data.mask is None else np.where(data.mask, data.X, 0.0)
     X = X.astype(dtype, copy=False)
-    return Observed(X, data.mask, np.einsum("nd,nd->n", X, X, dtype=float))
+    squares = data.squares if data.sparse else np.einsum("nd,nd->n", X, X, dtype=float)
+    return Observed(X, data.mask, squares)
 
 
 def laws_of(model: Model) -> dict[str, Law]:

@@ -241,6 +241,11 @@ class MaskedCollapsed(Masked, Collapsed):
         """The law of each missing entry given Z and what was observed, row by row."""
 
 
+class TakesSparse(FeatureLikelihood):
+    """X may be a sparse matrix, to every method that an engine with ``sparse`` asks for, and is
+    never made dense: of X it needs products with matrices of few columns, and sums of squares."""
+
+
 class RowUpdates(FeatureLikelihood):
     """A row can be removed, scored and added by rank-one changes (collapsed Gibbs, search)."""
 

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
-from thali.data import Data
+from thali.data import Data, blocks
 from thali.hyperparameters import Law, as_number
 from thali.likelihoods.base import (
     ExpectedBits,
@@ -29,6 +29,7 @@ from thali.likelihoods.base import (
     Parameters,
     Place,
     SearchRows,
+    TakesSparse,
 )
 from thali.likelihoods.entries import NormalEntries
 from thali.likelihoods.gaussian_scales import (
@@ -45,13 +46,15 @@ from thali.likelihoods.observed_rows import (
     own_features,
 )
 from thali.settings import Settings
+from thali.sparse import cross as sparse_cross
+from thali.sparse import is_sparse, size_of, squared_residual, sum_of_squares
 from thali.structures import FeatureTables, as_binary_matrix
 from thali.variational.features import GaussianFeatures
 
 
 @dataclass(frozen=True)
 class LinearGaussian(
-    Settings, MaskedCollapsed, GibbsUpdates, GaussianRows, SearchRows, ExpectedBits
+    Settings, MaskedCollapsed, GibbsUpdates, GaussianRows, SearchRows, ExpectedBits, TakesSparse
 ):
     """Noise scale ``sigma_x`` and feature scale ``sigma_a``: numbers, laws, or "auto".
 
@@ -94,7 +97,7 @@ class LinearGaussian(
         return mean + self._sigma_x * rng.standard_normal(mean.shape)
 
     def log_likelihood(self, X: Any, Z: Any, A: Any) -> float:
-        return log_normal(residual(X, Z, A), self._sigma_x)
+        return log_noise(X, Z, A, self._sigma_x)
 
     # A integrated out
 
@@ -102,7 +105,7 @@ class LinearGaussian(
         X, Z = _pair(X, Z)
         sigma_x, sigma_a = self._sigma_x, self._sigma_a
         (n, d), k = X.shape, Z.shape[1]
-        if np.isnan(X).any():
+        if has_gaps(X):
             masked = MaskedColumns(X)
             found = masked.solve(Z, self._r, np.zeros((k, d)))
             return masked.log_evidence(found[1], found[2], k, sigma_x, sigma_a)
@@ -114,19 +117,19 @@ class LinearGaussian(
         explained = 0.0
         if k:
             L, lower = self._factor(Z)
-            half = solve_triangular(L, Z.T @ X, lower=lower)  # L⁻¹ZᵀX
+            half = solve_triangular(L, cross(Z, X), lower=lower)  # L⁻¹ZᵀX
             explained = np.square(half).sum()
             value -= d * np.log(np.diagonal(L)).sum()
-        return float(value - 0.5 * (np.square(X).sum() - explained) / sigma_x**2)
+        return float(value - 0.5 * (sum_of_squares(X) - explained) / sigma_x**2)
 
     def features(self, X: Any, Z: Any) -> np.ndarray:
         """E[A | X, Z] = M ZᵀX."""
         X, Z = _pair(X, Z)
         if Z.shape[1] == 0:
             return np.zeros((0, X.shape[1]))
-        if np.isnan(X).any():
+        if has_gaps(X):
             return MaskedColumns(X).solve(Z, self._r, np.zeros((Z.shape[1], X.shape[1])))[0]
-        return cho_solve(self._factor(Z), Z.T @ X)
+        return cho_solve(self._factor(Z), cross(Z, X))
 
     def draw_features(self, rng: np.random.Generator, X: Any, Z: Any) -> np.ndarray:
         """A draw of A | X, Z: its mean plus σ_x L⁻ᵀ ε, since M = L⁻ᵀ L⁻¹."""
@@ -134,10 +137,10 @@ class LinearGaussian(
         if Z.shape[1] == 0:
             return np.zeros((0, X.shape[1]))
         noise = rng.standard_normal((Z.shape[1], X.shape[1]))
-        if np.isnan(X).any():
+        if has_gaps(X):
             return MaskedColumns(X).solve(Z, self._r, self._sigma_x * noise)[0]
         L, lower = self._factor(Z)
-        mean = cho_solve((L, lower), Z.T @ X)
+        mean = cho_solve((L, lower), cross(Z, X))
         return mean + self._sigma_x * np.linalg.solve(L.T, noise)
 
     # missing entries
@@ -224,7 +227,7 @@ class LinearGaussian(
         X, Z = _pair(X, Z)
         k = Z.shape[1]
         S = cho_solve(self._factor(Z), np.eye(k)) if k else np.zeros((0, 0))
-        return PredictiveRows(S, S @ (Z.T @ X), self._sigma_x, self._sigma_a)
+        return PredictiveRows(S, S @ cross(Z, X), self._sigma_x, self._sigma_a)
 
     def _factor(self, Z: np.ndarray) -> tuple[np.ndarray, bool]:
         """The Cholesky factor L of ZᵀZ + rI."""
@@ -321,10 +324,18 @@ def scales_then_features(
     return evidence, mean + sigma_x * noise
 
 
-def residual(X: Any, W: Any, A: Any) -> np.ndarray:
-    """X − WA of the observed entries, in a row."""
-    left = np.asarray(X, float) - np.asarray(W, float) @ np.asarray(A, float)
-    return np.asarray(left[~np.isnan(left)])
+def log_noise(X: Any, W: Any, A: Any, sigma: float) -> float:
+    """Σ log N(x; wa, σ²) over the observed entries of X, or all of a sparse one: no second X is
+    made."""
+    W, A = np.asarray(W), np.asarray(A, float)
+    if is_sparse(X):
+        squares, count = squared_residual(X, W, A), size_of(X)
+        return float(-0.5 * count * np.log(2.0 * np.pi * sigma**2) - 0.5 * squares / sigma**2)
+    X, total = np.asarray(X, float), 0.0
+    for block in blocks(X):
+        left = X[block] - W[block].astype(float) @ A
+        total += log_normal(left[~np.isnan(left)], sigma)
+    return total
 
 
 def log_normal(values: np.ndarray, sigma: float) -> float:
@@ -352,9 +363,19 @@ def with_own_dishes(Z: np.ndarray, m: np.ndarray, own: np.ndarray) -> tuple[np.n
     return np.ascontiguousarray(np.concatenate([Z[:, shared], new], axis=1)), shared
 
 
-def _pair(X: Any, Z: Any) -> tuple[np.ndarray, np.ndarray]:
-    """X and Z as float matrices with equal numbers of rows."""
-    X = np.asarray(X, float)
+def has_gaps(X: Any) -> bool:
+    """Whether entries are missing; a sparse matrix has none."""
+    return not is_sparse(X) and bool(np.isnan(X).any())
+
+
+def cross(Z: np.ndarray, X: Any) -> np.ndarray:
+    """ZᵀX."""
+    return sparse_cross(Z, X) if is_sparse(X) else np.asarray(Z.T @ X)
+
+
+def _pair(X: Any, Z: Any) -> tuple[Any, np.ndarray]:
+    """X and Z as float matrices with equal numbers of rows; a sparse X stays sparse."""
+    X = X if is_sparse(X) else np.asarray(X, float)
     if X.ndim != 2:
         raise ValueError(f"X must have 2 dimensions, not {X.ndim}.")
     return X, as_binary_matrix(Z, n=X.shape[0]).astype(float)

@@ -24,6 +24,7 @@ from thali.likelihoods.base import (
     Masked,
     Parameters,
     Place,
+    TakesSparse,
 )
 from thali.likelihoods.entries import NormalEntries
 from thali.likelihoods.gaussian_scales import (
@@ -33,9 +34,9 @@ from thali.likelihoods.gaussian_scales import (
     start_scales,
 )
 from thali.likelihoods.linear_gaussian import (
+    log_noise,
     log_normal,
     normal_entries,
-    residual,
     turn_bits_given_features,
 )
 from thali.settings import Settings
@@ -47,7 +48,9 @@ TRIES = 4  # births or deaths a row in a step
 
 
 @dataclass(frozen=True)
-class NonnegativeLinearGaussian(Settings, GibbsUpdates, JudgesMatrix, Masked, ExpectedBits):
+class NonnegativeLinearGaussian(
+    Settings, GibbsUpdates, JudgesMatrix, Masked, ExpectedBits, TakesSparse
+):
     """Features without negative entries; noise scale ``sigma_x`` and feature scale ``sigma_a``.
 
     The scales are numbers, laws or "auto", as of ``LinearGaussian``; ``sigma_a`` is the root mean
@@ -90,7 +93,7 @@ class NonnegativeLinearGaussian(Settings, GibbsUpdates, JudgesMatrix, Masked, Ex
         return mean + self._number("sigma_x") * rng.standard_normal(mean.shape)
 
     def log_likelihood(self, X: Any, Z: Any, A: Any) -> float:
-        return log_normal(residual(X, Z, A), self._number("sigma_x"))
+        return log_noise(X, Z, A, self._number("sigma_x"))
 
     def entries(
         self, Z: Any, parameters: Parameters, where: tuple[np.ndarray, ...]
@@ -150,7 +153,7 @@ class NonnegativeLinearGaussian(Settings, GibbsUpdates, JudgesMatrix, Masked, Ex
 
     def log_density(self, place: Place) -> float:
         A, hyper = place.parameters["A"], place.hyper
-        given = log_normal(residual(place.data.X, place.bits, A), hyper["sigma_x"])
+        given = log_noise(place.data.X, place.bits, A, hyper["sigma_x"])
         return given + A.size * float(np.log(2.0)) + log_normal(A, hyper["sigma_a"])
 
     def judge(self, rng: np.random.Generator, place: Place) -> float:

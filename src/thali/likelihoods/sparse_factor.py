@@ -26,10 +26,9 @@ from thali.likelihoods.base import Expected, GibbsUpdates, Masked, Parameters, P
 from thali.likelihoods.entries import NormalEntries
 from thali.likelihoods.gaussian_scales import check_scales, resolve_scales, start_scales
 from thali.likelihoods.linear_gaussian import (
-    log_normal,
+    log_noise,
     normal_entries,
     products,
-    residual,
     scales_then_features,
     with_own_dishes,
 )
@@ -112,7 +111,7 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
 
     def log_likelihood(self, X: Any, Z: Any, A: Any) -> float:
         """log P(X | W, A), where the weights W = Z ⊙ S are given in the place of Z."""
-        return log_normal(residual(X, Z, A), as_number("SparseFactor", "sigma_x", self.sigma_x))
+        return log_noise(X, Z, A, as_number("SparseFactor", "sigma_x", self.sigma_x))
 
     def entries(
         self, Z: Any, parameters: Parameters, where: tuple[np.ndarray, ...]

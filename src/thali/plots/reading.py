@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from thali import sparse
+
 if TYPE_CHECKING:
     from thali.estimators import LatentFeatures
 
@@ -115,12 +117,12 @@ def reconstruct(model: LatentFeatures, rows: np.ndarray) -> np.ndarray:
     return model.inverse_transform(amounts[rows])
 
 
-def data_of(model: LatentFeatures) -> np.ndarray:
-    """The training data, which a picture of rows needs."""
+def data_of(model: LatentFeatures, rows: np.ndarray) -> np.ndarray:
+    """Some rows of the training data, which a picture of them needs."""
     X = getattr(model, "X_", None)
     if X is None:
         raise ValueError(
             "This model does not carry its training data (X_), so its rows cannot be drawn: "
             "fit it again."
         )
-    return X
+    return sparse.rows(X, rows)

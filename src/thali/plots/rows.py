@@ -100,9 +100,8 @@ def reconstructions(
     """
     check_fitted(model)
     shape = image_shape_of(model, image_shape)
-    X = data_of(model)
     chosen = _checked(model, rows, 8 if shape else 6)
-    data, made = np.asarray(X[chosen], dtype=float), reconstruct(model, chosen)
+    data, made = data_of(model, chosen), reconstruct(model, chosen)
     n, d = data.shape
     if shape is not None:
         ax = style.given_or_new(ax, max(2.6, 1.0 + 0.95 * n), 1.2 + 2.9 * shape[0] / shape[1])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from thali.plots.reading import reconstruct
+from thali.sparse import is_sparse, row_squares, size_of
 
 if TYPE_CHECKING:
     from thali.estimators import LatentFeatures
@@ -27,6 +28,8 @@ class Fit(NamedTuple):
 
 def fit_of(model: LatentFeatures) -> Fit:
     """Residual sums of squares over all rows."""
+    if is_sparse(model.X_):
+        return _fit_of_sparse(model)
     X = model.X_
     n, d = X.shape
     residual = np.empty(n)
@@ -44,3 +47,13 @@ def fit_of(model: LatentFeatures) -> Fit:
     left = float(residual.sum())
     explained = 1.0 - left / total if total > 0 else float("nan")
     return Fit(explained, unit * float(np.sqrt(left / seen)), int(residual.argmax()))
+
+
+def _fit_of_sparse(model: LatentFeatures) -> Fit:
+    """The same from products: ‖x − zA‖² = ‖x‖² − 2 xAᵀzᵀ + zAAᵀzᵀ. Sparse data are not centred."""
+    X, Z, A = model.X_, model.Z_.astype(float), model.components_
+    squares = row_squares(X)
+    residual = squares + ((Z @ (A @ A.T) - 2.0 * (X @ np.ascontiguousarray(A.T))) * Z).sum(axis=1)
+    total, left = float(squares.sum()), max(float(residual.sum()), 0.0)
+    explained = 1.0 - left / total if total > 0 else float("nan")
+    return Fit(explained, float(np.sqrt(left / size_of(X))), int(residual.argmax()))

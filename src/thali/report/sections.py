@@ -12,12 +12,14 @@ from thali.plots import tiles
 from thali.plots.reading import (
     SCALARS,
     column_names,
+    data_of,
     reconstruct,
     row_name,
     scalars_of,
     shares,
     telling_rows,
 )
+from thali.sparse import count_missing
 
 from .convergence import Scalar, scalars, verdict
 from .fit import fit_of
@@ -59,7 +61,7 @@ def lede(model: LatentFeatures) -> str:
 def summary(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Markup:
     """Sizes, fit, and how the answer was made."""
     n, k = model.Z_.shape
-    missing = int(np.isnan(model.X_).sum()) if getattr(model, "X_", None) is not None else 0
+    missing = count_missing(model.X_) if getattr(model, "X_", None) is not None else 0
     tiles_ = facts(
         [
             ("features" if k != 1 else "feature", f"{k:,}"),
@@ -361,7 +363,7 @@ def reconstructions(model: LatentFeatures, id_: str, title: str, shape: Shape) -
 
 
 def _trios(model: LatentFeatures, rows: np.ndarray, shape: tuple[int, int]) -> Markup:
-    data, made = np.asarray(model.X_[rows], dtype=float), reconstruct(model, rows)
+    data, made = data_of(model, rows), reconstruct(model, rows)
     scale, left = tiles.scales_of_rows(data, made)
     cards = []
     for i, x, y in zip(rows, data, made, strict=True):

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from thali import sparse
 from thali.data import Data
 from thali.model import Model
 from thali.starts.base import Start
@@ -27,6 +28,8 @@ def melting_scale(data: Data) -> float:
     >>> round(melting_scale(Data(np.array([[3.0, 4.0], [3.0, 4.0]]))), 6)
     5.0
     """
+    if data.sparse:
+        return sparse.main_length(data.X) / float(np.sqrt(data.n))
     X = data.reduced
     gram = X.T @ X if X.shape[1] <= X.shape[0] else X @ X.T
     return float(np.sqrt(max(np.linalg.eigvalsh(gram)[-1], 0.0) / data.n))

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import threading
 import warnings
+from typing import Any
 
 import numpy as np
 from scipy.integrate import quad
 from scipy.optimize import brentq
 
+from thali import sparse
 from thali.data import Data
 from thali.hyperparameters import Law
 from thali.model import Model
@@ -26,6 +28,8 @@ LARGEST_RANK = 100
 ROUNDS = 50  # of least squares and flips; a handful suffices
 ROUNDING = 1e-6  # of the largest singular value: less is lost when the Gram matrix squares it
 LEAST_NOISE = 0.02  # of the mean square: with less, an empty start buys a feature for every row
+SOME_ROWS = 4096  # of a sparse X, by which the sources are found
+CHUNK = 16  # sources that are split at a time
 WARNINGS = threading.Lock()  # Python's warning filters belong to the process, not to a thread
 
 
@@ -35,9 +39,7 @@ def ica_start(rng: np.random.Generator, model: Model, data: Data) -> Start:
     rank = min(signal_rank(data), largest_rank(model, data))
     Z = np.zeros((data.n, 0), bool)
     if rank and data.n >= 4:
-        centred = data.reduced - data.reduced.mean(axis=0)
-        U, s = leading_vectors(rng, centred, rank)
-        Z = split_in_two(independent_sources(rng, U * s))
+        Z = split_in_two(independent_sources(rng, leading_scores(rng, data, rank), most=some(data)))
         Z = orient(Z, data.reduced)
         Z = alternate(Z, data.reduced)
         Z = drop_rejected(model, data, Z, hyper)
@@ -48,6 +50,19 @@ def largest_rank(model: Model, data: Data) -> int:
     """As many features as the prior allows and as the data could tell apart."""
     capacity = model.at(model.start(data)).prior.tables(data.n).capacity  # type: ignore[attr-defined]
     return min(LARGEST_RANK, data.n // 4, capacity if capacity >= 0 else LARGEST_RANK)
+
+
+def leading_scores(rng: np.random.Generator, data: Data, rank: int) -> np.ndarray:
+    """The rows' scores on the main directions of the centred data, (N, rank)."""
+    if data.sparse:
+        return sparse.leading_scores(rng, data.X, rank)
+    U, s = leading_vectors(rng, data.reduced - data.reduced.mean(axis=0), rank)
+    return U * s
+
+
+def some(data: Data) -> int:
+    """How many rows are enough to find the sources by; all of them where X is dense."""
+    return SOME_ROWS if data.sparse else data.n
 
 
 def leading_vectors(
@@ -102,9 +117,11 @@ def fitted_scales(
     k = int(Z.any(axis=0).sum())
     if k == 0 or k >= data.n or data.mean_square == 0.0 or "sigma_x" not in hyper:
         return noise_scale(model, data, hyper)
-    bits = Z.astype(float)
-    A = np.linalg.lstsq(bits, data.reduced, rcond=None)[0]
-    left = np.square(data.reduced - bits @ A).sum() / ((data.n - k) * data.d)
+    X, bits = data.reduced, Z.astype(float)
+    T = products(Z, X)
+    A = np.linalg.lstsq(bits.T @ bits, T, rcond=None)[0]  # of ZᵀZ, so that X is not copied
+    explained = float((A * T).sum())
+    left = (float(data.squares.sum()) - explained) / ((data.n - k) * data.d)
     numbers = {
         "sigma_x": float(np.sqrt(max(left, 1e-4 * data.mean_square))),
         "sigma_a": float(np.sqrt(np.square(A).sum() / (k * data.d))),
@@ -138,9 +155,15 @@ def marchenko_pastur_median(beta: float) -> float:
 
 
 def independent_sources(
-    rng: np.random.Generator, scores: np.ndarray, contrasts: tuple[str, ...] = ("cube", "logcosh")
+    rng: np.random.Generator,
+    scores: np.ndarray,
+    contrasts: tuple[str, ...] = ("cube", "logcosh"),
+    most: int | None = None,
 ) -> np.ndarray:
-    """FastICA's sources; "cube" finds two-valued sources best, "logcosh" never overflows."""
+    """FastICA's sources; "cube" finds two-valued sources best, "logcosh" never overflows.
+
+    They are found by at most so many rows, at random.
+    """
     from sklearn.decomposition import FastICA
     from sklearn.exceptions import ConvergenceWarning
 
@@ -151,7 +174,13 @@ def independent_sources(
             warnings.simplefilter("ignore", ConvergenceWarning)
             warnings.simplefilter("ignore", RuntimeWarning)
             try:
-                sources = ica.fit_transform(scores)
+                if most is None or len(scores) <= most:
+                    sources = ica.fit_transform(scores)
+                else:
+                    rows = np.sort(rng.permutation(len(scores))[:most])
+                    ica.fit(scores[rows])
+                    sources = scores @ ica.components_.T
+                    sources -= ica.mean_ @ ica.components_.T
             except (np.linalg.LinAlgError, ValueError):
                 continue
         if np.isfinite(sources).all():
@@ -159,8 +188,26 @@ def independent_sources(
     return scores
 
 
+def least_squares(Z: np.ndarray, X: Any) -> np.ndarray:
+    """The A that minimises ‖X − ZA‖², X dense or sparse."""
+    if sparse.is_sparse(X):
+        return sparse.least_squares(Z, X)
+    return np.asarray(np.linalg.lstsq(Z.astype(float), X, rcond=None)[0])
+
+
+def products(Z: np.ndarray, X: Any) -> np.ndarray:
+    """ZᵀX."""
+    return sparse.cross(Z, X) if sparse.is_sparse(X) else np.asarray(Z.astype(float).T @ X)
+
+
 def split_in_two(sources: np.ndarray) -> np.ndarray:
     """Two means in one dimension, for each source: the cut with the least squares within."""
+    few = (sources[:, i : i + CHUNK] for i in range(0, sources.shape[1], CHUNK))
+    return np.concatenate([_split(part) for part in few], axis=1)
+
+
+def _split(sources: np.ndarray) -> np.ndarray:
+    """``split_in_two`` of a few sources, of which several copies are made."""
     ordered = np.sort(sources, axis=0)
     n = len(ordered)
     below = np.arange(1, n)[:, None]
@@ -173,16 +220,16 @@ def split_in_two(sources: np.ndarray) -> np.ndarray:
     return sources > threshold
 
 
-def orient(Z: np.ndarray, X: np.ndarray) -> np.ndarray:
+def orient(Z: np.ndarray, X: Any) -> np.ndarray:
     """Flip columns so that no intercept is left: b ≈ −Σ f_k a_k, flip where f_k rounds to 1."""
-    design = np.column_stack([np.ones(len(Z)), Z])
-    coefficients = np.linalg.lstsq(design, X, rcond=None)[0]
+    design = np.column_stack([np.ones(len(Z), bool), Z])
+    coefficients = least_squares(design, X)
     b, A = coefficients[0], coefficients[1:]
     f = np.linalg.lstsq(A.T, -b, rcond=None)[0]
     return Z ^ (f > 0.5)
 
 
-def alternate(Z: np.ndarray, X: np.ndarray) -> np.ndarray:
+def alternate(Z: np.ndarray, X: Any) -> np.ndarray:
     """Least squares for A, then the best single flips of each row, until nothing changes."""
     from thali.kernels.row_fits import flip_rows
 
@@ -191,7 +238,7 @@ def alternate(Z: np.ndarray, X: np.ndarray) -> np.ndarray:
         bits = np.ascontiguousarray(bits[:, bits.any(axis=0)])
         if bits.shape[1] == 0:
             break
-        A = np.linalg.lstsq(bits.astype(float), X, rcond=None)[0]
+        A = least_squares(bits, X)
         if flip_rows(bits, X @ A.T, A @ A.T, np.zeros(len(A))) == 0:
             break
     return bits.astype(bool)
@@ -203,8 +250,7 @@ def drop_rejected(model: Model, data: Data, Z: np.ndarray, hyper: dict[str, floa
 
     numbers = fitted_scales(model, data, Z, hyper)
     prior = model.at(numbers).prior
-    bits = Z.astype(float)
-    C, T = bits.T @ bits, bits.T @ data.reduced
+    C, T = sparse.gram(Z), products(Z, data.reduced)
     P, total = T @ T.T, float(data.squares.sum())
 
     def log_joint(keep: np.ndarray) -> float:

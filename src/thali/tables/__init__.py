@@ -10,9 +10,11 @@ import difflib
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from thali.sparse import is_sparse
 from thali.tables.arrays import read_npy, read_npz
 from thali.tables.arrow import read_parquet
 from thali.tables.table import Table, refuse_repeats
@@ -33,7 +35,9 @@ def read_table(
     Parameters
     ----------
     path : path
-        The file. An array inside an .npz is named as ``file.npz:name``.
+        The file. An array inside an .npz is named as ``file.npz:name``. A sparse matrix is one
+        saved by ``scipy.sparse.save_npz``, or the arrays name_data, name_indices, name_indptr and
+        name_shape; its values stay sparse.
     transpose : bool
         Exchange rows and columns after reading.
     columns : sequence of str, optional
@@ -106,5 +110,6 @@ def _transposed(file: Path, table: Table) -> Table:
             refuse_repeats(file, table.row_names, "row name")
         except ValueError as error:
             raise ValueError(f"{error} (transposing turns row names into column names.)") from None
-    values = np.ascontiguousarray(table.values.T)
+    values: Any = table.values.T
+    values = values.tocsr() if is_sparse(values) else np.ascontiguousarray(values)
     return Table(values, table.row_names, table.column_names, table.notes)

@@ -1,4 +1,4 @@
-"""NPY and NPZ: a matrix saved by NumPy, read without pickle."""
+"""NPY and NPZ: a matrix saved by NumPy, or a sparse one by SciPy, read without pickle."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import NDArray
 
 from thali.tables.table import Table, brief, choose_columns
@@ -18,6 +19,8 @@ __all__ = ["read_npy", "read_npz"]
 
 T = TypeVar("T")
 Head = tuple[tuple[int, ...], np.dtype[Any]]
+WHOLE = "matrix"  # the name of a sparse matrix that is a file of its own
+PARTS = ("data", "indices", "indptr", "shape")
 # what NumPy and zipfile raise when the bytes are not what they should be
 DAMAGE = (ValueError, EOFError, TypeError, SyntaxError, NotImplementedError, RuntimeError, KeyError)
 
@@ -83,7 +86,12 @@ def read_npy(file: Path, columns: Sequence[str] | None) -> Table:
 
 def read_npz(file: Path, member: str | None, columns: Sequence[str] | None) -> Table:
     heads = _unzip(file, _heads)
-    name = _pick(file, heads, member)
+    prefixes = _sparse_prefixes(heads)
+    if member is None and len(prefixes) == 1 and len(heads) <= len(PARTS) + 1:
+        member = next(iter(prefixes))  # nothing else is there, but for the name of the format
+    if member in prefixes:
+        return _read_sparse(file, heads, prefixes[member], columns)
+    name = _pick(file, heads, member, prefixes)
     _refuse_pickle(f"{file}:{name}", heads[name][1])
 
     def read(archive: zipfile.ZipFile) -> NDArray[Any]:
@@ -91,6 +99,46 @@ def read_npz(file: Path, member: str | None, columns: Sequence[str] | None) -> T
             return np.lib.format.read_array(stream, allow_pickle=False)
 
     return _from_array(file, f"{file}:{name}", _unzip(file, read), columns)
+
+
+def _sparse_prefixes(heads: dict[str, Head]) -> dict[str, str]:
+    """What the names of a sparse matrix's parts begin with, by the name of the matrix.
+
+    ``scipy.sparse.save_npz`` has the parts of one matrix, under their own names; beside other
+    arrays X_data, X_indices, X_indptr and X_shape are those of X, row by row.
+    """
+    if "format" in heads and {"data", "shape"} <= set(heads):
+        return {WHOLE: ""}
+    starts = [name.removesuffix("indptr") for name in heads if name.endswith("indptr")]
+    whole = [p for p in starts if {p + part for part in PARTS} <= set(heads)]
+    return {p.rstrip("_") or WHOLE: p for p in whole}
+
+
+def _read_sparse(
+    file: Path, heads: dict[str, Head], prefix: str, columns: Sequence[str] | None
+) -> Table:
+    """The sparse matrix, by rows; no entry that it leaves out is made."""
+    for part in heads:
+        if part.startswith(prefix):
+            _refuse_pickle(f"{file}:{part}", heads[part][1])
+    try:
+        if "format" in heads:
+            matrix = scipy.sparse.csr_array(scipy.sparse.load_npz(file))
+        else:
+            with np.load(file, allow_pickle=False) as archive:
+                *parts, shape = (archive[prefix + part] for part in PARTS)
+            matrix = scipy.sparse.csr_array(tuple(parts), shape=tuple(int(i) for i in shape))
+        matrix.check_format(full_check=True)
+    except (zipfile.BadZipFile, zlib.error, IndexError, *DAMAGE) as error:
+        raise ValueError(
+            f"{file} holds a sparse matrix whose parts do not fit together ({brief(error)}); save "
+            "it again with scipy.sparse.save_npz."
+        ) from None
+    if matrix.dtype.kind not in "biuf":
+        raise ValueError(f"{file} holds entries of type {matrix.dtype}; save it as real numbers.")
+    if columns is not None:
+        matrix = matrix[:, choose_columns(file, None, matrix.shape[1], columns, 0)]
+    return Table(matrix.astype(np.float64), None, None, (f"sparse, {matrix.nnz:,} entries",))
 
 
 def _heads(archive: zipfile.ZipFile) -> dict[str, Head]:
@@ -115,14 +163,14 @@ def _unzip(file: Path, read: Callable[[zipfile.ZipFile], T]) -> T:
         ) from None
 
 
-def _pick(file: Path, heads: dict[str, Head], member: str | None) -> str:
+def _pick(file: Path, heads: dict[str, Head], member: str | None, prefixes: dict[str, str]) -> str:
     """Return the name of the array that is meant: the one asked for, or the only matrix."""
     if member in heads:
         return member
-    if {"data", "indices", "indptr"} <= {name.rsplit("_", 1)[-1] for name in heads}:
+    if prefixes and member is None:
         raise ValueError(
-            f"{file} holds a sparse matrix (data, indices, indptr); thali reads dense ones: "
-            "save matrix.toarray() with numpy.save."
+            f"{file} holds a sparse matrix and other arrays; choose one as {file}:NAME. "
+            f"Sparse: {', '.join(prefixes)}."
         )
     listed = ", ".join(f"{name} {shape}" for name, (shape, _) in heads.items()) or "none"
     if member is not None:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ class Table:
 
     Attributes
     ----------
-    values : float64 array of shape (N, D), C-ordered
+    values : float64 array of shape (N, D), C-ordered, or a scipy.sparse.csr_array
         The numbers; NaN where an entry is missing.
     column_names : list of str or None
         Names from the header, if there is one.
@@ -30,7 +31,7 @@ class Table:
         What was decided in reading, where a file could be read otherwise.
     """
 
-    values: NDArray[np.float64]
+    values: NDArray[np.float64] | Any
     column_names: list[str] | None
     row_names: list[str] | None
     notes: tuple[str, ...] = ()

@@ -15,14 +15,23 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from operator import add
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from thali.structures import FeatureTables
 from thali.variational.counts import Counts
 from thali.variational.features import FeatureLaw
-from thali.variational.rows import BLOCK, GAPS, MASKED_BLOCK, Observed, Rows, blocks_of, statistics
+from thali.variational.rows import (
+    BLOCK,
+    GAPS,
+    MASKED_BLOCK,
+    Observed,
+    Rows,
+    blocks_of,
+    scores,
+    statistics,
+)
 from thali.variational.statistics import Statistics
 
 SOLVERS = ("best", "local_search", "double_greedy", "randomised_double_greedy", "exact")
@@ -69,7 +78,7 @@ def improve_rows(
 
     Side by side on so many threads; one after the other if ``threads`` is 0.
     """
-    counts = rows.nu.sum(axis=0)
+    counts = rows.nu.sum(axis=0, dtype=float)
     phi = knowns.law.phi
     Q = np.ascontiguousarray(knowns.law.gram())[None]
     outer, size = None, BLOCK
@@ -78,13 +87,13 @@ def improve_rows(
         outer = np.ascontiguousarray(knowns.law.grams().reshape(d, k * k))
         size = int(np.clip(GAPS / max(k * k, 1), 1, MASKED_BLOCK))
 
-    def prepared(block: slice) -> tuple[np.ndarray, np.ndarray | None, np.ndarray, np.ndarray]:
+    def prepared(block: slice) -> tuple[Any, np.ndarray | None, np.ndarray, np.ndarray]:
         x, mask, _ = data.part(block)
         gone = None if mask is None or mask.all() else (~mask).astype(x.dtype)
         own = Q if gone is None else Q - (gone @ outer).reshape(len(x), len(phi), len(phi))
-        return x, gone, x @ phi.T, own
+        return x, gone, scores(x, phi), own
 
-    def tell(block: slice, x: np.ndarray, gone: np.ndarray | None) -> Statistics:
+    def tell(block: slice, x: Any, gone: np.ndarray | None) -> Statistics:
         return statistics(
             x, gone, float(data.squares[block].sum()), rows, block, np.zeros(len(phi))
         )
@@ -131,7 +140,7 @@ def _side_by_side(
             m = counts.astype(np.int64)
             jobs = [(block, int(rng.integers(2**62)), m) for block in together]
             for block, (gained, before, after) in zip(together, pool.map(work, jobs), strict=True):
-                then = counts + after.counts - before.sum(axis=0)
+                then = counts + after.counts - before.sum(axis=0, dtype=float)
                 gained += level(knowns, then, rows.n) - level(knowns, counts, rows.n)
                 if gained < 0.0:
                     rows.nu[block] = before

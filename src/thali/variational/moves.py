@@ -12,14 +12,17 @@ The latter two are tried on a copy for a few iterations.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from thali.sparse import is_sparse
 from thali.variational.features import FeatureLaw
-from thali.variational.rows import Rows, blocks_of, local_step
+from thali.variational.rows import Rows, blocks_of, tally
 from thali.variational.state import State, iterate
 
 TRIAL = 4  # iterations before a join or a birth is judged
+PACE = 2.0  # of gains to come, against the last
 CANDIDATES = 3  # features or pairs that are tried at a time
 POWER = 4  # rounds of power iteration
 BLOCK = 2048
@@ -60,16 +63,16 @@ def join_features(state: State, threads: int) -> bool:
     """Join one of the pairs most alike if the bound gains by it."""
     if state.k < 2:
         return False
-    together = _cosines(state.rows.weights().T)
-    alike = _cosines(state.features.phi)
+    phi = state.features.phi
+    together, alike = _cosines(state.rows.products()), _cosines(phi @ phi.T)
     score = np.triu(np.maximum(np.abs(together), np.abs(alike)), 1)
     for flat in np.argsort(-score, axis=None)[:CANDIDATES]:
         a, b = divmod(int(flat), state.k)
         if score[a, b] <= 0.0:
             return False
-        trial = state.copy()
-        trial.rows.nu[:, a] = np.maximum(trial.rows.nu[:, a], trial.rows.nu[:, b])
-        trial.take(np.delete(np.arange(state.k), b))
+        trial = _changed(state, state.rows.taken(np.delete(np.arange(state.k), b)))
+        trial.rows.nu[:, a] = np.maximum(state.rows.nu[:, a], state.rows.nu[:, b])  # a < b
+        trial.features = state.features.taken(np.delete(np.arange(state.k), b))
         if _try(state, trial, threads):
             return True
     return False
@@ -84,28 +87,25 @@ def bear_feature(state: State, rng: np.random.Generator, threads: int) -> bool:
         column = high_scores(sign * scores)
         if not column.any() or column.all():
             continue
-        trial = state.copy()
-        trial.rows = with_column(trial.rows, column, scores)
-        trial.features = _with_feature(state, trial.rows, threads)
+        trial = _changed(state, with_column(state.rows, column, scores))
+        trial.features = _with_feature(state, trial.rows)
         if _try(state, trial, threads):
             return True
     return False
 
 
-def _with_feature(state: State, rows: Rows, threads: int) -> FeatureLaw:
+def _with_feature(state: State, rows: Rows) -> FeatureLaw:
     """The features and one more, that of the last column of ``rows``, at its best given the others.
 
     Features that are updated one after the other would else begin beside one of any size.
     """
-    grown, scales = state.features.grown(), (state.hyper["sigma_x"], state.hyper["sigma_a"])
-    odds = np.zeros(rows.nu.shape[1])
-    found = local_step(state.data, rows, grown, odds, scales[0], threads, passes=0)
-    return state.features.grown(found, *scales)
+    found = tally(state.data, rows)
+    return state.features.grown(found, state.hyper["sigma_x"], state.hyper["sigma_a"])
 
 
 def with_column(rows: Rows, column: np.ndarray, scores: np.ndarray) -> Rows:
     """The rows with one more feature; amounts, where they have any, in proportion to the scores."""
-    nu = np.column_stack([rows.nu, column.astype(float)])
+    nu = np.column_stack([rows.nu, column.astype(rows.nu.dtype)])
     if rows.slab is None:
         return Rows(nu)
     size = float(np.sqrt(np.mean(scores[column] ** 2))) or 1.0
@@ -122,18 +122,30 @@ def main_scores(state: State, rng: np.random.Generator) -> np.ndarray:
     """The rows' scores on the main direction of E = X − E[W]E[A], by power iteration on blocks."""
     X, mask, _ = state.data
     v = np.asarray(rng.standard_normal(X.shape[1]))
-    scores = np.zeros(len(X))
+    scores = np.zeros(state.data.n)
     for _ in range(POWER):
         v = np.asarray(v / (np.linalg.norm(v) or 1.0))
         back = np.zeros(X.shape[1])
-        for block in blocks_of(len(X), BLOCK):
-            E = X[block] - state.rows.weights(block) @ state.features.phi
-            if mask is not None:
-                E *= mask[block]
-            scores[block] = E @ v
-            back += scores[block] @ E
+        for block in blocks_of(len(scores), BLOCK):
+            scores[block], more = _there_and_back(state, X[block], mask, block, v)
+            back += more
         v = back
     return scores
+
+
+def _there_and_back(
+    state: State, x: Any, mask: np.ndarray | None, block: slice, v: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Ev and vᵀEᵀE for a block of E = X − E[W]E[A], which is not made where X is sparse."""
+    W, phi = state.rows.weights(block), state.features.phi
+    if is_sparse(x):
+        scores = x @ v - W @ (phi @ v)
+        return scores, x.T @ scores - (W.T @ scores) @ phi
+    E = x - W @ phi
+    if mask is not None:
+        E *= mask[block]
+    scores = E @ v
+    return scores, scores @ E
 
 
 def high_scores(scores: np.ndarray) -> np.ndarray:
@@ -151,18 +163,27 @@ def high_scores(scores: np.ndarray) -> np.ndarray:
     return high
 
 
-def _cosines(rows: np.ndarray) -> np.ndarray:
-    """Cosines of the angles between rows."""
-    length = np.sqrt(np.square(rows).sum(axis=1))
-    unit = rows / np.where(length > 0.0, length, 1.0)[:, None]
-    return np.asarray(unit @ unit.T)
+def _cosines(products: np.ndarray) -> np.ndarray:
+    """Cosines of the angles between vectors, from their products with each other."""
+    length = np.sqrt(np.diagonal(products))
+    length = np.where(length > 0.0, length, 1.0)
+    return np.asarray(products / np.outer(length, length))
+
+
+def _changed(state: State, rows: Rows) -> State:
+    """A state to try things on, with rows of its own."""
+    return replace(state, rows=rows, hyper=dict(state.hyper))
 
 
 def _try(state: State, trial: State, threads: int) -> bool:
-    """Iterate from a change, and keep it if it ends higher."""
-    iterate(trial, threads, passes=0)
-    for _ in range(TRIAL):
-        iterate(trial, threads)
+    """Iterate from a change, and keep it if it ends higher; give up where it cannot, even if it
+    gained ``PACE`` times as much in each iteration to come as in the last."""
+    last = iterate(trial, threads, passes=0)
+    for left in reversed(range(TRIAL)):
+        gained = iterate(trial, threads) - last
+        last = trial.bound
+        if last + PACE * left * gained < state.bound:
+            return False
     if trial.bound <= state.bound:
         return False
     _become(state, trial)

@@ -66,5 +66,4 @@ class PointState(State):
     def reported(self) -> float:
         """The bound with the left-ordered probability of Z."""
         prior: Counts = self.frequencies  # type: ignore[assignment]
-        gram = self.rows.nu.T @ self.rows.nu
-        return self.bound + prior.spread(gram, self.rows.n)
+        return self.bound + prior.spread(self.rows.products(), self.rows.n)

@@ -2,7 +2,8 @@ r"""The law q of the rows, block by block: a local step, and the statistics it l
 
 A row's law is ν_nk = q(z_nk = 1), and where rows have amounts the moments of q(s_nk | z_nk = 1).
 Given the features' law and frequencies the rows are independent. A block costs the two products
-X_b E[A]ᵀ and E[W_b]ᵀ X_b, and O(K²) a row; nothing of size N×D is made.
+X_b E[A]ᵀ and E[W_b]ᵀ X_b, and O(K²) a row; nothing of size N×D is made. Of a sparse X these are all
+that is asked, at O(K) an entry that it has.
 """
 
 from __future__ import annotations
@@ -12,21 +13,29 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from thali.sparse import is_sparse, size_of
 from thali.variational.features import FeatureLaw
 from thali.variational.frequencies import Frequencies
 from thali.variational.statistics import Statistics
 
 
 class Observed(NamedTuple):
-    """Data as the local step reads them: zeros where ``mask`` is False, and Σ x² of each row."""
+    """Data as the local step reads them: zeros where ``mask`` is False, and Σ x² of each row.
 
-    X: np.ndarray
+    X may be sparse; then there is no mask.
+    """
+
+    X: Any
     mask: np.ndarray | None
     squares: np.ndarray
+
+    @property
+    def n(self) -> int:
+        return len(self.squares)
 
     def part(self, rows: np.ndarray | slice) -> Observed:
         """Some of the rows."""
@@ -43,7 +52,10 @@ SETTLED = 1e-3  # the largest change in a pass after which a row is left
 
 @dataclass
 class Rows:
-    """ν (N, K); with amounts the moments of q(s | z = 1) and its divergence from the slab."""
+    """ν (N, K); with amounts the moments of q(s | z = 1) and its divergence from the slab.
+
+    Where ν is 0 or 1 it may be uint8, an eighth as large; what is read of it are real numbers.
+    """
 
     nu: np.ndarray
     slab: str | None = None  # "laplace" or "gaussian"
@@ -59,17 +71,34 @@ class Rows:
         second = np.full(nu.shape, 2.0 if slab == "laplace" else 1.0) if S is None else first**2
         return cls(nu, slab, (first, second + (0.0 if S is None else 1e-4), np.zeros(nu.shape)))
 
+    @classmethod
+    def hard(cls, Z: np.ndarray) -> Self:
+        """Rows that have a feature or not."""
+        return cls(np.ascontiguousarray(Z, np.uint8))
+
     @property
     def n(self) -> int:
         return len(self.nu)
 
+    @property
+    def point(self) -> bool:
+        """Whether the law leaves nothing open: every ν is 0 or 1, and there are no amounts."""
+        return self.slab is None and bool(((self.nu == 0.0) | (self.nu == 1.0)).all())
+
     def weights(self, block: slice = slice(None)) -> np.ndarray:
         """E[W]."""
-        return self.nu[block] if self.slab is None else self.nu[block] * self.amounts[0][block]
+        nu = self.nu[block].astype(float, copy=False)
+        return nu if self.slab is None else nu * self.amounts[0][block]
 
     def seconds(self, block: slice = slice(None)) -> np.ndarray:
         """E[w²] of each entry."""
-        return self.nu[block] if self.slab is None else self.nu[block] * self.amounts[1][block]
+        nu = self.nu[block].astype(float, copy=False)
+        return nu if self.slab is None else nu * self.amounts[1][block]
+
+    def products(self) -> np.ndarray:
+        """E[W]ᵀE[W]."""
+        parts = (self.weights(block) for block in blocks_of(self.n, BLOCK))
+        return np.asarray(sum((W.T @ W for W in parts), np.zeros((self.nu.shape[1],) * 2)))
 
     def copied(self) -> Self:
         """Rows of their own."""
@@ -146,7 +175,7 @@ def _block(
 
 
 def _residual(
-    x: np.ndarray,
+    x: Any,
     gone: np.ndarray | None,
     W: np.ndarray,
     phi: np.ndarray,
@@ -156,7 +185,7 @@ def _residual(
     """R = X E[A]ᵀ − E[W] Q of a block, and its Q: one for all rows, or one for each with gaps."""
     from thali.kernels.expected_rows import residuals
 
-    B = (x @ phi.T.astype(x.dtype, copy=False)).astype(float, copy=False)
+    B = scores(x, phi)
     if gone is None:
         return B - W @ Q[0], Q
     k = len(phi)
@@ -164,6 +193,14 @@ def _residual(
     R = np.empty_like(B)
     residuals(B, W, Q, R)
     return R, Q
+
+
+def scores(x: Any, phi: np.ndarray) -> np.ndarray:
+    """X E[A]ᵀ of a block; a sparse one reads E[A]ᵀ row by row."""
+    along = phi.T.astype(x.dtype, copy=False)
+    if is_sparse(x):
+        along = np.ascontiguousarray(along)
+    return np.asarray(x @ along).astype(float, copy=False)
 
 
 def draw_rows(
@@ -199,7 +236,7 @@ def _moments(data: Observed, law: FeatureLaw) -> tuple[np.ndarray, np.ndarray | 
 
 
 def statistics(
-    x: np.ndarray,
+    x: Any,
     gone: np.ndarray | None,
     squares: float,
     rows: Rows,
@@ -212,14 +249,28 @@ def statistics(
     W, second = rows.weights(block), rows.seconds(block)
     C = W.T @ W
     np.fill_diagonal(C, second.sum(axis=0))
-    T = (W.T.astype(x.dtype, copy=False) @ x).astype(float, copy=False)
-    entries = float(x.size)
+    T = (W.T.astype(x.dtype, copy=False) @ x).astype(float, order="C", copy=False)
+    entries = float(size_of(x))
     if gone is not None:
         k = W.shape[1]
         table = outer_sums(W, second, np.empty((len(W), k * k)))
         C = C[None] - (gone.T @ table).reshape(x.shape[1], k, k)
         entries -= float(gone.sum())
-    return Statistics(float(len(W)), rows.nu[block].sum(axis=0), C, T, squares, entries, gain)
+    counts = rows.nu[block].sum(axis=0, dtype=float)
+    return Statistics(float(len(W)), counts, C, T, squares, entries, gain)
+
+
+def tally(data: Observed, rows: Rows) -> Statistics:
+    """The statistics of rows as they are, but for the gain of their laws."""
+    k = rows.nu.shape[1]
+    size = BLOCK if data.mask is None else int(np.clip(GAPS / max(k * k, 1), 1, MASKED_BLOCK))
+
+    def of(block: slice) -> Statistics:
+        x, mask, squares = data.part(block)
+        gone = None if mask is None or mask.all() else (~mask).astype(x.dtype)
+        return statistics(x, gone, float(squares.sum()), rows, block, np.zeros(k))
+
+    return reduce(add, map(of, blocks_of(rows.n, size)))
 
 
 def row_bounds(
@@ -237,7 +288,7 @@ def row_bounds(
         if mask is None:
             Q = law.gram()
             quadratic = np.einsum("nk,nk->n", W @ Q, W) + (second - W**2) @ np.diagonal(Q)
-            entries = np.full(len(x), float(x.shape[1]))
+            entries = np.full(len(W), float(x.shape[1]))
         else:
             outer = law.grams().reshape(x.shape[1], k * k)
             Qs = (mask.astype(float) @ outer).reshape(len(x), k, k)

@@ -59,7 +59,7 @@ class Stream:
         """Take in one piece."""
         state = self.state
         slab = state.rows.slab
-        size = len(piece.X)
+        size = piece.n
         start = np.tile(state.frequencies.mean()[: state.k], (size, 1))
         state.data, state.rows = piece, fresh_rows(rng, start, slab)
         found = self._fit_rows(state, threads)
@@ -79,7 +79,7 @@ class Stream:
     def _bear(self, rng: np.random.Generator, threads: int) -> bool:
         """Add a feature if the piece gains by it: its law found given all others as they are."""
         state, hyper = self.state, self.state.hyper
-        size = len(state.data.X)
+        size = state.data.n
         counts = self.statistics.counts * (size / self.statistics.n)
         scales = hyper["sigma_x"], hyper["sigma_a"]
         base = state.copy()
