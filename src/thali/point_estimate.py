@@ -125,7 +125,7 @@ def answer_of_law(
     nu = law["nu"]
     nu = np.ascontiguousarray(nu[:, used])
     Z = nu > 0.5
-    loss = float(np.minimum(nu, 1.0 - nu).sum())
+    loss = sum(float(np.minimum(column, 1.0 - column).sum()) for column in nu.T)  # nu is large
     parameters = {"A": np.ascontiguousarray(law["phi"][used])}
     if "first" in law:
         parameters["S"] = law["first"][:, used] * Z
