@@ -69,7 +69,7 @@ SINGLETONS_AS_BITS: list[Change] = [
         "            if m == 0.0:\n                m = 1.0\n",
     ),
     (
-        "    new = draw_new_dishes(rng, rho, V_shared, r, free, law)",
+        "new = draw_new_dishes(rng, rho, V_shared, r, free, law)",
         block(
             """
             stay = 0

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import search_oracle as oracle
 from oracles import classes, histories, log_prior_finite, log_prior_ibp, log_prior_two_parameter
-from search_problems import KINDS, Case, tiny
+from search_problems import KINDS, Case, larger, tiny
 
 import thali
 from thali.data import Data
@@ -172,6 +172,8 @@ def forgotten(rng, count, width):
     most = -np.inf
     for i in range(count):
         case = tiny(rng, i)
+        if i % 2:  # with two dishes at most, it is the queue that drops, not an expansion
+            case = larger(rng, "beta_bernoulli", n=6, d=2, k=2, n_features=2)
         problem = case.problem()
         guess = heuristic("admissible", problem, rng)
         search = BestFirst(problem, guess, width=width, expansion="all")
@@ -189,7 +191,7 @@ def forgotten(rng, count, width):
     return most
 
 
-@pytest.mark.parametrize("width", [1, 2, 6])
+@pytest.mark.parametrize("width", [1, 3, 6])
 def test_what_is_not_followed_is_remembered(width, rng):
     assert forgotten(rng, 8, width) < CLOSE
 
