@@ -44,17 +44,17 @@ def figure_3(options: argparse.Namespace) -> Section:
     seconds = 0.5 if options.quick else 10.0 if options.full else 3.0
     figure, axes = panels(len(tasks))
     samplers = {
-        "uncollapsed": (thali.UncollapsedGibbs(sweeps=1, chains=1), "#2078b4"),
-        "collapsed": (thali.CollapsedGibbs(sweeps=1, chains=1, moves=0), "#d55e00"),
+        "uncollapsed": (thali.UncollapsedGibbs(sweeps=1, chains=1), "#2078b4", 3.5),
+        "collapsed": (thali.CollapsedGibbs(sweeps=1, chains=1, moves=0), "#d55e00", 1.4),
     }
     for ax, (kind, task) in zip(axes, tasks.items(), strict=True):
         search = fit_engine(task, alone("inadmissible", 10, polish=True), options.seed)
-        for name, (sampler, colour) in samplers.items():
+        for name, (sampler, colour, wide) in samplers.items():
             walk(task, sampler, None, 0.2, options.seed)  # compiles, or loads
             warm = walk(task, sampler, search.model.Z_, seconds, options.seed)
             cold = walk(task, sampler, None, seconds, options.seed)
             warm = warm[0] + search.seconds, warm[1]
-            ax.plot(*warm, "-", color=colour, linewidth=1.4, label=f"{name}, from the search")
+            ax.plot(*warm, "-", color=colour, linewidth=wide, label=f"{name}, from the search")
             ax.plot(*cold, ":", color=colour, linewidth=1.4, label=f"{name}, from the prior")
             lines.append(f"- {kind}, {name}. {ahead(warm, cold, search.seconds)}")
         ax.axvline(search.seconds, color="0.6", linewidth=1)

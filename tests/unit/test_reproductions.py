@@ -32,7 +32,7 @@ def test_the_search_for_the_mode_is_reproduced(tmp_path):
     skipped = [line for line in printed.splitlines() if "Skipped: THALI_DATA is not set" in line]
     # tables 1 and 2 (Sonar, Scene), figures 2 and 3
     assert len(skipped) == 5
-    assert {"figure_2.png", "figure_3.png"} <= {path.name for path in tmp_path.iterdir()}
+    assert {"figure_2_synthetic.png", "figure_3.png"} <= {path.name for path in tmp_path.iterdir()}
 
 
 def test_data_that_are_not_there_are_named(tmp_path):

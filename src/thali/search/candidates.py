@@ -8,7 +8,7 @@ made from those of its parent by a change of rank one: O(K² + KD).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from scipy.special import gammaln
 from thali.search.prior_bounds import prior_bound
 
 PLENTY = 1000  # dishes that one row may open
+RECENT = 64  # lengths of candidates whose bounds are remembered
 WITHIN = 8  # rows at least in the beam within a row
 
 
@@ -80,6 +81,18 @@ class Problem:
     @cached_property
     def prior_bound(self) -> Any:
         return prior_bound(self.bound, self.prior, self.n)
+
+    @cached_property
+    def laws(self) -> Any:
+        """The bound's constant, worths and future by the rows left and the dishes free: O(n) each,
+        and the same for all candidates of so many rows."""
+        bound = self.prior_bound
+
+        @lru_cache(maxsize=RECENT)
+        def numbers(left: int, free: int) -> tuple[float, np.ndarray, np.ndarray]:
+            return bound.constant(left), bound.worth(left), bound.future(left, free)
+
+        return numbers
 
     @property
     def most_of_row(self) -> float:
@@ -178,19 +191,19 @@ class Problem:
 
         kept = self.settle(candidate)
         bound, left = self.prior_bound, self.n - candidate.rows - 1
-        worth = bound.worth(left)
+        free = -1 if bound.capacity < 0 else bound.capacity - candidate.k
+        constant, worth, to_come = self.laws(left, free)
         m = kept.arrays.m[0].astype(int)
         stay = worth[m]
-        free = -1 if bound.capacity < 0 else bound.capacity - candidate.k
         opened = 0.0 if free < 0 else gammaln(bound.capacity + 1.0) - gammaln(free + 1.0)
         half_d = 0.5 * self.dimensions
         unit = half_d * np.log(2.0 * np.pi * self.sigma_x**2)
         return RowLaw(
             worth[m + 1] - stay,
             kept.same,
-            float(bound.constant(left) + opened + stay.sum() + candidate.evidence + future - unit),
+            float(constant + opened + stay.sum() + candidate.evidence + future - unit),
             float(worth[1]),
-            bound.future(left, free),
+            to_come,
             free,
             left,
             self.r,
