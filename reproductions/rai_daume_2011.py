@@ -57,7 +57,6 @@ from rai_daume_2011_fits import (
 )  # fmt: skip
 
 import thali
-from thali.evaluation import match_assignments
 
 ORDERS = 20  # of the rows, at random
 
@@ -69,7 +68,8 @@ def block_images(seed: int) -> Task:
 
 
 def is_truth(task: Task, one: Fit) -> bool:
-    return match_assignments(task.Z, one.model.Z_).distance == 0
+    """Whether it has the planted Z's log joint, which no other Z has but by accident."""
+    return one.n_features == 4 and abs(one.value - truth_of(task, len(task.X))) < 1e-6
 
 
 def yes(answer: bool) -> str:

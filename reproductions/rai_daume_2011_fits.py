@@ -96,7 +96,7 @@ class Skipped(Exception):
 
 
 def fit_engine(task: Task, engine: Any, seed: int) -> Fit:
-    """One fit; its Z judged by the log joint at the task's numbers, whatever the method."""
+    """One fit; its Z judged by the log joint at the task's numbers, of a sampler the best draw."""
     model = thali.LatentFeatures(
         thali.IBP(task.alpha), thali.LinearGaussian(task.sigma_x, task.sigma_a), engine,
         random_state=seed, progress=False,
@@ -104,6 +104,11 @@ def fit_engine(task: Task, engine: Any, seed: int) -> Fit:
     began = time.perf_counter()
     model.fit(task.X)
     took = time.perf_counter() - began
+    if model.kind_ == "draws":
+        values = model.history_["log_joint"]
+        best = int(values.argmax())
+        k = int(model.history_["n_features"].flat[best])
+        return Fit(took, k, float(values.flat[best]), model)
     return Fit(took, model.n_features_, task.model.log_joint(task.X, model.Z_), model)
 
 
