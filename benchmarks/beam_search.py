@@ -55,6 +55,7 @@ def speed(quick: bool) -> None:
     engines = {
         "search alone, width 10": thali.BeamSearch(10, **ALONE),
         "search alone, width 1": thali.BeamSearch(1, **ALONE),
+        "search, default but from nothing": thali.BeamSearch(init="empty"),
         "search, default settings": thali.BeamSearch(),
     }
     for start in ("prior", "empty", "race"):
