@@ -69,6 +69,7 @@ bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/uncollapsed_gibbs.py
 	$(BIN)/python benchmarks/variational.py
 	$(BIN)/python benchmarks/maximization_expectation.py
+	$(BIN)/python benchmarks/beam_search.py
 
 docs: $(VENV)/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -15,6 +15,7 @@ bound: the prior of the rows so far, as if there were no others (greedy search, 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from scipy.special import gammaln
 
 from thali.structures import FeatureCounts, potentials
 
+RECENT = 64  # answers that are remembered
 NAMES = ("convex", "paper", "so_far")
 
 
@@ -136,11 +138,18 @@ class SoFar:
 
 
 def prior_bound(name: str, prior: Any, n: int) -> Any:
-    """The bound of that name for matrices of n rows."""
-    return {"convex": Convex, "paper": Paper, "so_far": SoFar}[name](prior, n)
+    """The bound of that name for matrices of n rows.
+
+    What it says costs O(n) and is the same for all candidates of so many rows, so the latest
+    answers are remembered.
+    """
+    found: Any = {"convex": Convex, "paper": Paper, "so_far": SoFar}[name](prior, n)
+    for question in ("constant", "worth", "future"):
+        setattr(found, question, lru_cache(RECENT)(getattr(found, question)))
+    return found
 
 
-class NextRow(NamedTuple):
+class RowTerms(NamedTuple):
     """What a bound says of the next row of a candidate, ties and the data left out."""
 
     take: np.ndarray  # (K,) of taking each dish
@@ -152,14 +161,14 @@ class NextRow(NamedTuple):
     ties_left: int  # rows that may still part equal columns
 
 
-def next_row(bound: Any, n: int, rows: int, m: np.ndarray) -> NextRow:
+def next_row(bound: Any, n: int, rows: int, m: np.ndarray) -> RowTerms:
     """The terms of the row that follows ``rows`` of n, dishes having been taken m times."""
     left = n - rows - 1
     worth = bound.worth(left)
     stay = worth[m]
     free = -1 if bound.capacity < 0 else bound.capacity - len(m)
     opened = 0.0 if free < 0 else gammaln(bound.capacity + 1.0) - gammaln(free + 1.0)
-    return NextRow(
+    return RowTerms(
         worth[m + 1] - stay,
         float(bound.constant(left) + opened + stay.sum()),
         float(worth[1]),

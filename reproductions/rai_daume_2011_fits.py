@@ -1,0 +1,214 @@
+"""What the parts of the reproduction of Rai and Daumé III (2011) share: the methods, a fit of any
+of them at given hyperparameters, the data of E. coli, and the form of the report."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
+
+import thali
+from thali.model import Model
+
+TRUNCATION = 12
+RESTARTS = 5  # of variational inference; its seconds are those of one
+
+
+class Method(NamedTuple):
+    """An engine by the width of its beam and its sweeps, and how it is drawn."""
+
+    engine: Callable[[int, int], Any]
+    colour: str
+    dash: str = "-"
+
+
+def alone(heuristic: str, width: int, **settings: Any) -> thali.BeamSearch:
+    """The search as in the paper: nothing before it, nothing after it, the rows as they come."""
+    plain: dict[str, Any] = {"init": "empty", "order": "given", "restarts": 1, "polish": False}
+    return thali.BeamSearch(width, heuristic, **{**plain, **settings})
+
+
+def greedy(**settings: Any) -> thali.BeamSearch:
+    """Section 6.7: no look ahead, one candidate."""
+    plain: dict[str, Any] = {"init": "empty", "order": "given", "restarts": 1, "polish": False}
+    return thali.BeamSearch.greedy(**{**plain, **settings})
+
+
+METHODS = {
+    "Gibbs sampling": Method(
+        lambda width, sweeps: thali.UncollapsedGibbs(sweeps=sweeps, chains=1, init="prior"),
+        "#7f7f7f", "--",
+    ),
+    "particle filter": Method(lambda width, sweeps: thali.ParticleFilter(500), "#8c6d31", "--"),
+    "infinite variational": Method(
+        lambda width, sweeps: thali.Variational(TRUNCATION, restarts=1, init="prior"),
+        "#c2609a", "--",
+    ),
+    "trivial": Method(lambda width, sweeps: alone("trivial", width), "#2078b4"),
+    "cluster": Method(lambda width, sweeps: alone("cluster", width), "#009e73"),
+    "inadmissible": Method(lambda width, sweeps: alone("inadmissible", width), "#d55e00"),
+}  # fmt: skip
+SEARCHES = ("trivial", "cluster", "inadmissible")
+BASELINES = tuple(name for name in METHODS if name not in SEARCHES)
+OTHERS = ("neighbor", "neighbors_or", "admissible")
+
+
+class Task(NamedTuple):
+    """Data and the numbers that every method is given, and the planted Z where there is one."""
+
+    X: np.ndarray
+    alpha: float
+    sigma_x: float
+    sigma_a: float
+    Z: np.ndarray | None = None
+
+    @property
+    def model(self) -> Model:
+        return Model(thali.IBP(self.alpha), thali.LinearGaussian(self.sigma_x, self.sigma_a))
+
+
+class Fit(NamedTuple):
+    """One fit: its seconds (compilation excluded), K, log P(X, [Z]), and the model."""
+
+    seconds: float
+    n_features: int
+    value: float
+    model: Any
+
+
+class Section(NamedTuple):
+    """A part of the report: its title, its lines of Markdown, and pictures by file name."""
+
+    title: str
+    lines: list[str]
+    pictures: dict[str, Figure]
+
+
+class Skipped(Exception):
+    """Says in one sentence which data are not there and why."""
+
+
+def fit_engine(task: Task, engine: Any, seed: int) -> Fit:
+    """One fit; its Z judged by the log joint at the task's numbers, of a sampler the best draw."""
+    model = thali.LatentFeatures(
+        thali.IBP(task.alpha), thali.LinearGaussian(task.sigma_x, task.sigma_a), engine,
+        random_state=seed, progress=False,
+    )  # fmt: skip
+    began = time.perf_counter()
+    model.fit(task.X)
+    took = time.perf_counter() - began
+    if model.kind_ == "draws":
+        values = model.history_["log_joint"]
+        best = int(values.argmax())
+        k = int(model.history_["n_features"].flat[best])
+        return Fit(took, k, float(values.flat[best]), model)
+    return Fit(took, model.n_features_, task.model.log_joint(task.X, model.Z_), model)
+
+
+def fit(task: Task, name: str, seed: int, *, width: int = 10, sweeps: int = 500) -> Fit:
+    """A fit of a method; of variational inference the best of several, in their mean time."""
+    engine = METHODS[name].engine(width, sweeps)
+    if name != "infinite variational":
+        return fit_engine(task, engine, seed)
+    fits = [fit_engine(task, engine, seed + i) for i in range(RESTARTS)]
+    best = max(fits, key=lambda one: one.model.elbo_)
+    return best._replace(seconds=float(np.mean([one.seconds for one in fits])))
+
+
+def warm_up(names: Iterable[str] = METHODS) -> None:
+    """Short fits to small data: they compile the kernels, or load them."""
+    X = thali.datasets.blocks(n=8).X
+    for name in names:
+        fit(Task(X, 1.0, 0.1, 0.5), name, 0, sweeps=3)
+
+
+def from_variance(X: np.ndarray) -> tuple[float, float]:
+    """σ_x and σ_a "based on the data variance"; how, the paper does not say."""
+    spread = float(X.std())
+    return 0.5 * spread, spread
+
+
+# data
+
+
+def read(file: str) -> dict[str, np.ndarray]:
+    """The arrays of a file in the folder that THALI_DATA names."""
+    folder = os.environ.get("THALI_DATA")
+    if not folder:
+        raise Skipped(f"Skipped: THALI_DATA is not set (the folder with {file}).")
+    path = Path(folder) / file
+    if not path.is_file():
+        raise Skipped(f"Skipped: the folder in THALI_DATA has no {file}.")
+    with np.load(path, allow_pickle=False) as archive:
+        return dict(archive)
+
+
+def ecoli(seed: int, genes: int = 50, factors: int = 8, d: int = 100) -> Task:
+    """X = Z A + noise, Z the regulation of 50 genes of E. coli by 8 factors.
+
+    Of the network of Kao and others (2004) the factors that regulate the most genes, and of those
+    genes that any of them regulates the ones that most of them do, earlier ones first.
+    """
+    network = np.abs(read("ecoli_nca.npz")["connectivity"]).astype(bool)
+    most = np.sort(np.argsort(-network.sum(axis=0), kind="stable")[:factors])
+    Z = network[:, most]
+    chosen = np.sort(np.argsort(-Z.sum(axis=1), kind="stable")[:genes])
+    Z = Z[chosen]
+    rng = np.random.default_rng(seed)
+    X = Z @ rng.standard_normal((factors, d)) + 0.5 * rng.standard_normal((genes, d))
+    return Task(X, 3.0, *from_variance(X), Z)
+
+
+def synthetic(seed: int, n: int, k: int = 4, d: int = 100) -> Task:
+    """X = Z A + noise of 0.1 with Z of an IBP, α = 1, drawn again until it has k features."""
+    for attempt in range(seed, seed + 10_000):
+        Z = np.asarray(thali.IBP(1.0).sample(np.random.default_rng(attempt), n), bool)
+        if Z.shape[1] == k:
+            break
+    rng = np.random.default_rng(seed)
+    X = Z @ rng.standard_normal((k, d)) + 0.1 * rng.standard_normal((n, d))
+    return Task(X, 1.0, 0.1, 1.0, Z)
+
+
+# the report
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    rule = "|---|" + "---:|" * (len(head) - 1)
+    return [
+        "| " + " | ".join(head) + " |",
+        rule,
+        *("| " + " | ".join(map(str, row)) + " |" for row in rows),
+    ]
+
+
+def panels(count: int) -> tuple[Figure, list[Axes]]:
+    """A figure with panels side by side, and room for one legend below."""
+    figure = Figure(figsize=(4.6 * count, 4.1), layout="constrained")
+    axes = list(figure.subplots(1, count, squeeze=False)[0])
+    for ax in axes:
+        ax.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def log_axis(ax: Axes, which: str) -> None:
+    """A logarithmic axis with plain numbers at 1, 2 and 5."""
+    ax.set(**{f"{which}scale": "log"})
+    axis = getattr(ax, f"{which}axis")
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
+
+
+def legend(figure: Figure, ax: Axes, columns: int = 3) -> None:
+    handles, labels = ax.get_legend_handles_labels()
+    figure.legend(
+        handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=8
+    )
