@@ -311,6 +311,11 @@ def test_the_sum_of_entries_given_twice_is_the_same_in_every_format(kind, value,
     assert given.nnz == 3
 
 
+def test_there_is_nothing_to_impute():
+    with pytest.raises(ValueError, match="fitted to a sparse matrix, which has no missing entries"):
+        fitted(sp.csr_array(X)).impute()
+
+
 def test_a_sparse_matrix_of_assignments_is_refused_in_words():
     model = fitted(X)
     with pytest.raises(TypeError, match=r"Z is a sparse matrix .* Z\.toarray\(\)"):
