@@ -176,12 +176,25 @@ def as_sparse(X: Any) -> Any:
         raise TypeError(f"X is a sparse matrix of entries of type {X.dtype}, not numbers.")
     if hasattr(X, "indptr"):
         X.check_format(full_check=True)  # of indices that point elsewhere
-    array = csr_array(X, dtype=np.float64, copy=True)
+    array = by_rows(X)
     refuse_empty(array.shape)
-    array.sum_duplicates()
     array.eliminate_zeros()
     refuse_missing(array)
     refuse_nonfinite(array.data, lambda at: place_of(array, at))
+    return array
+
+
+def by_rows(X: Any) -> Any:
+    """A ``csr_array`` of float64 of its own, entries of one place summed.
+
+    As real numbers, since SciPy sums in X's own type, in which small integers overflow; but truth
+    values first, of which twice True is True.
+    """
+    if X.dtype.kind == "b":
+        X = csr_array(X, copy=True)
+        X.sum_duplicates()
+    array = csr_array(X.astype(np.float64, copy=True))
+    array.sum_duplicates()
     return array
 
 

@@ -120,6 +120,11 @@ class Posterior:
         check_is_fitted(self)
         if return_std and interval is not None:
             raise ValueError("impute: ask for return_std=True or for an interval, not for both.")
+        if self._data.sparse:
+            raise ValueError(
+                "impute: the model was fitted to a sparse matrix, which has no missing entries: "
+                "what it leaves out are zeros."
+            )
         law = imputation.law_of_missing(self._model, self._data, self._trace, self._hyper)
         missing = np.isnan(self.X_)
         centre = np.broadcast_to(self.mean_, missing.shape)[missing]

@@ -64,6 +64,8 @@ def as_binary_matrix(Z: Any, *, n: int | None = None) -> np.ndarray:
     >>> as_binary_matrix([[1, 0], [0, 1]]).dtype
     dtype('bool')
     """
+    if hasattr(Z, "toarray"):
+        raise TypeError("Z is a sparse matrix where a dense one is needed: give Z.toarray().")
     array = np.asarray(Z)
     if array.ndim != 2:
         raise ValueError(

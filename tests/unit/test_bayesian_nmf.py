@@ -81,3 +81,17 @@ def test_it_is_an_estimator():
     assert model.get_feature_names_out().tolist() == ["bayesiannmf0", "bayesiannmf1"]
     with pytest.raises(ValueError, match="n_components must be at least 1"):
         BayesianNMF(0).fit(X)
+
+
+def test_weights_of_another_shape_and_values_too_large_are_refused_in_words():
+    X = np.abs(np.random.default_rng(0).standard_normal((6, 4)))
+    model = BayesianNMF(n_components=2, max_iterations=5, random_state=0).fit(X)
+    for wrong in (np.ones((2, 3)), np.ones(2)):
+        with pytest.raises(ValueError, match=r"W must be a matrix \(rows x 2 factors\)"):
+            model.inverse_transform(wrong)
+    with pytest.raises(ValueError, match="whose squares overflow"):
+        BayesianNMF(n_components=2).fit(1e200 * X)
+
+
+def test_it_says_that_it_takes_missing_entries():
+    assert BayesianNMF().__sklearn_tags__().input_tags.allow_nan

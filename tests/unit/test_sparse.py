@@ -298,6 +298,30 @@ def test_entries_given_twice_are_added_and_zeros_dropped_from_a_copy():
     assert twice.nnz == 3
 
 
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo"])
+@pytest.mark.parametrize(("value", "total"), [(np.int8(100), 300.0), (np.True_, 1.0)])
+def test_the_sum_of_entries_given_twice_is_the_same_in_every_format(kind, value, total):
+    data, at = np.full(3, value), ([0, 0, 0], [1, 1, 1])
+    given = {
+        "coo": lambda: sp.coo_array((data, at), shape=(4, 3)),
+        "csr": lambda: sp.csr_array((data, [1, 1, 1], [0, 3, 3, 3, 3]), shape=(4, 3)),
+        "csc": lambda: sp.csc_array((data, [0, 0, 0], [0, 0, 3, 3]), shape=(4, 3)),
+    }[kind]()
+    assert Data.validate(given).X[0, 1] == total
+    assert given.nnz == 3
+
+
+def test_there_is_nothing_to_impute():
+    with pytest.raises(ValueError, match="fitted to a sparse matrix, which has no missing entries"):
+        fitted(sp.csr_array(X)).impute()
+
+
+def test_a_sparse_matrix_of_assignments_is_refused_in_words():
+    model = fitted(X)
+    with pytest.raises(TypeError, match=r"Z is a sparse matrix .* Z\.toarray\(\)"):
+        model.inverse_transform(sp.csr_array(model.Z_.astype(float)))
+
+
 def test_empty_columns_and_rows_and_integers_are_fine():
     wide = np.column_stack([X, np.zeros(len(X))])
     wide[5] = 0.0

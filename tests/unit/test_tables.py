@@ -272,19 +272,28 @@ def test_npz_takes_the_only_matrix_or_the_one_named(tmp_path):
         read_table(f"{path}:trian")
 
 
-@pytest.mark.parametrize("kind", ["csr", "csc", "coo"])
-def test_a_sparse_npz_stays_sparse(tmp_path, kind):
+@pytest.mark.parametrize("make", ["coo_array", "coo_matrix"])
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo", "bsr", "dia"])
+def test_a_sparse_npz_stays_sparse(tmp_path, kind, make):
     import scipy.sparse
 
     path = tmp_path / "t.npz"
     given = np.array([[0.0, 2.0, 0.0], [0.0, 0.0, 3.0]])
-    scipy.sparse.save_npz(path, scipy.sparse.coo_array(given).asformat(kind))
+    scipy.sparse.save_npz(path, getattr(scipy.sparse, make)(given).asformat(kind))
     table = read_table(path)
     assert scipy.sparse.issparse(table.values)
     assert (table.values.toarray() == given).all()
     assert table.notes == ("sparse, 2 entries",)
     assert (read_table(path, transpose=True).values.toarray() == given.T).all()
     assert (read_table(path, columns=["3", "1"]).values.toarray() == given[:, [2, 0]]).all()
+
+
+def test_small_integers_given_twice_do_not_overflow_in_a_sparse_npz(tmp_path):
+    import scipy.sparse
+
+    twice = scipy.sparse.coo_array((np.full(3, 100, np.int8), ([0] * 3, [1] * 3)), shape=(2, 2))
+    scipy.sparse.save_npz(tmp_path / "t.npz", twice)
+    assert read_table(tmp_path / "t.npz").values[0, 1] == 300.0
 
 
 def test_the_parts_of_a_sparse_matrix_have_its_name(tmp_path):

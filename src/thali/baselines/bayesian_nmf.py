@@ -20,6 +20,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
+from thali.data import refuse_nonfinite
 from thali.settings import positive_number, whole_number
 
 ROUNDS = 200  # of updates for new rows
@@ -103,10 +104,21 @@ class BayesianNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     def inverse_transform(self, W: Any) -> np.ndarray:
         """The data expected of weights: W A."""
         check_is_fitted(self)
-        return np.asarray(W, float) @ self.components_
+        W = np.asarray(W, float)
+        if W.ndim != 2 or W.shape[1] != len(self.components_):
+            raise ValueError(
+                f"W must be a matrix (rows x {len(self.components_)} factors), not {W.shape}."
+            )
+        return W @ self.components_
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
 
     def _validated(self, X: Any, *, reset: bool) -> tuple[np.ndarray, np.ndarray | None]:
         X = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
+        refuse_nonfinite(X, lambda at: np.unravel_index(at, X.shape))
         gone = np.isnan(X)
         return (np.where(gone, 0.0, X), ~gone) if gone.any() else (X, None)
 

@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from thali.data import by_rows
 from thali.tables.table import Table, brief, choose_columns
 
 __all__ = ["read_npy", "read_npz"]
@@ -21,6 +22,7 @@ T = TypeVar("T")
 Head = tuple[tuple[int, ...], np.dtype[Any]]
 WHOLE = "matrix"  # the name of a sparse matrix that is a file of its own
 PARTS = ("data", "indices", "indptr", "shape")
+SAVED = {*PARTS, "format", "_is_array", "row", "col", "offsets"}  # names of scipy.sparse.save_npz
 # what NumPy and zipfile raise when the bytes are not what they should be
 DAMAGE = (ValueError, EOFError, TypeError, SyntaxError, NotImplementedError, RuntimeError, KeyError)
 
@@ -87,8 +89,8 @@ def read_npy(file: Path, columns: Sequence[str] | None) -> Table:
 def read_npz(file: Path, member: str | None, columns: Sequence[str] | None) -> Table:
     heads = _unzip(file, _heads)
     prefixes = _sparse_prefixes(heads)
-    if member is None and len(prefixes) == 1 and len(heads) <= len(PARTS) + 1:
-        member = next(iter(prefixes))  # nothing else is there, but for the name of the format
+    if member is None and len(prefixes) == 1 and _alone(heads, *prefixes.values()):
+        member = next(iter(prefixes))
     if member in prefixes:
         return _read_sparse(file, heads, prefixes[member], columns)
     name = _pick(file, heads, member, prefixes)
@@ -114,6 +116,11 @@ def _sparse_prefixes(heads: dict[str, Head]) -> dict[str, str]:
     return {p.rstrip("_") or WHOLE: p for p in whole}
 
 
+def _alone(heads: dict[str, Head], prefix: str) -> bool:
+    """Whether nothing is there but one sparse matrix, in whatever format."""
+    return set(heads) <= ({prefix + part for part in PARTS} if prefix else SAVED)
+
+
 def _read_sparse(
     file: Path, heads: dict[str, Head], prefix: str, columns: Sequence[str] | None
 ) -> Table:
@@ -123,12 +130,13 @@ def _read_sparse(
             _refuse_pickle(f"{file}:{part}", heads[part][1])
     try:
         if "format" in heads:
-            matrix = scipy.sparse.csr_array(scipy.sparse.load_npz(file))
+            matrix = scipy.sparse.load_npz(file)
         else:
             with np.load(file, allow_pickle=False) as archive:
                 *parts, shape = (archive[prefix + part] for part in PARTS)
             matrix = scipy.sparse.csr_array(tuple(parts), shape=tuple(int(i) for i in shape))
-        matrix.check_format(full_check=True)
+        if hasattr(matrix, "indptr"):
+            matrix.check_format(full_check=True)
     except (zipfile.BadZipFile, zlib.error, IndexError, *DAMAGE) as error:
         raise ValueError(
             f"{file} holds a sparse matrix whose parts do not fit together ({brief(error)}); save "
@@ -136,9 +144,10 @@ def _read_sparse(
         ) from None
     if matrix.dtype.kind not in "biuf":
         raise ValueError(f"{file} holds entries of type {matrix.dtype}; save it as real numbers.")
+    matrix = by_rows(matrix)
     if columns is not None:
         matrix = matrix[:, choose_columns(file, None, matrix.shape[1], columns, 0)]
-    return Table(matrix.astype(np.float64), None, None, (f"sparse, {matrix.nnz:,} entries",))
+    return Table(matrix, None, None, (f"sparse, {matrix.nnz:,} entries",))
 
 
 def _heads(archive: zipfile.ZipFile) -> dict[str, Head]:
