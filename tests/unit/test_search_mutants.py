@@ -17,7 +17,7 @@ MUTANTS = {  # what is wrong -> where, old, new, and which check must notice
         "rows",
     ),
     "dishes so far not counted": (
-        SEARCH + "candidates",
+        SEARCH + "prior_bounds",
         "opened = 0.0 if free < 0 else gammaln(bound.capacity + 1.0) - gammaln(free + 1.0)",
         "opened = 0.0",
         "rows",

@@ -339,7 +339,9 @@ def test_many_causes_are_searched_within_rows():
     assert not model.proven_optimal_
 
 
-@pytest.mark.parametrize(("polish", "steps"), [(True, 0), (True, 1), (False, 1), (False, 3)])
+@pytest.mark.parametrize(
+    ("polish", "steps"), [(True, 0), (True, 1), (False, 0), (False, 1), (False, 3)]
+)
 def test_a_search_goes_on_where_it_was_left(polish, steps):
     Z, _, X = planted(1)
     data, model = Data(X), Model(thali.IBP(1.0), thali.NoisyOr())
