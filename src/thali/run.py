@@ -192,12 +192,11 @@ class _Loop:
         self.until = until
         self.waiting = [chain for chain in self.chains if not self._done(chain)]
         self.resting = {chain.index for chain in self.chains}
-        self.working = min(len(self.waiting), cores())
-        for _ in range(self.working):
-            threading.Thread(target=self._work, daemon=True).start()
         next_save = time.monotonic() + min(1.0, CHECKPOINT_EVERY)
         try:
-            while self.working:
+            for _ in range(min(len(self.waiting), cores())):
+                self._hire()
+            while self.working > 0:
                 self._wait()
                 bar.update(
                     [chain.trace for chain in self.chains],
@@ -214,7 +213,7 @@ class _Loop:
             self.stop.set()
             raise
         finally:
-            while self.working:
+            while self.working > 0:
                 self._wait()
         if self.failure is not None:
             raise self.failure
@@ -222,6 +221,17 @@ class _Loop:
             for chain in self.chains:
                 chain.snapshot(self.engine)
             self._save()
+
+    def _hire(self) -> None:
+        """Start a thread; one whose start is interrupted is not waited for."""
+        with self.left:
+            self.working += 1
+        try:
+            threading.Thread(target=self._work, daemon=True).start()
+        except BaseException:
+            with self.left:
+                self.working -= 1
+            raise
 
     def _work(self) -> None:
         """A thread's life: take the chain furthest behind, work on it for a while, put it back."""
@@ -253,7 +263,7 @@ class _Loop:
         """Wait a little, or until a thread leaves. (Ctrl-C inside ``Thread.join`` makes Python,
         before 3.13, take the thread for dead while it is still at work.)"""
         with self.left:
-            if self.working:
+            if self.working > 0:
                 self.left.wait(0.02)
 
     def _advance(self, chain: Chain) -> None:
