@@ -306,3 +306,16 @@ def test_the_best_restart_is_so_with_the_laws_of_hyperparameters(rng, monkeypatc
     kept = [bool(chain.kept) for chain in model._trace.chains]
     assert kept.index(True) == int(np.argmax([state.best.value for state in told.seen])) != 1
     assert sum(kept) == 1
+
+
+def test_a_report_of_an_answer_does_not_speak_of_samplers(rng, tmp_path):
+    X = rng.normal(size=(8, 3))
+    model = thali.LatentFeatures(engine=thali.BeamSearch(2, restarts=1), random_state=0).fit(X)
+    page = tmp_path / "report.html"
+    model.report(page)
+    text = page.read_text(encoding="utf8").split("How to read this")[-1]
+    assert "most probable that a search found" in text
+    for word in ("R-hat", "Burn-in", "sweep", "The sampler visits", "share of visited"):
+        assert word not in text
+    with pytest.raises(ValueError, match=r"one matrix that a search found.*no ArviZ"):
+        _ = model.posterior_
