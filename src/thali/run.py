@@ -405,12 +405,12 @@ class _Loop:
         return self.engine.law(self.model, best.state)  # type: ignore[no-any-return]
 
     def _keep_best_answer(self) -> dict[str, np.ndarray]:
-        """The answer with the highest log joint alone, and what is known of it."""
-        best = max(self.chains, key=lambda chain: chain.trace.population[0][1])
-        for chain in self.chains:
-            if chain is not best:
+        """The best answer alone, and what all restarts together know of it."""
+        best, law = self.engine.together(self.model, [chain.state for chain in self.chains])
+        for i, chain in enumerate(self.chains):
+            if i != best:
                 chain.trace.forget_population()
-        return self.engine.law(self.model, best.state)  # type: ignore[no-any-return]
+        return law  # type: ignore[no-any-return]
 
     def _seconds(self) -> float:
         return self.earlier + time.monotonic() - self.began

@@ -218,6 +218,11 @@ class Trace:
 
     def to_arviz(self) -> Any:
         """The kept scalars as ArviZ inference data, dims chain × draw."""
+        if self.kind == "point":
+            raise ValueError(
+                "This result is one matrix that a search found, not draws of a chain; it has no "
+                "ArviZ posterior. CollapsedGibbs(init=this model) draws from there."
+            )
         if self.kind != "draws":
             raise ValueError(
                 f"This result is {self.kind}, not draws of a chain; it has no ArviZ posterior. "

@@ -390,3 +390,15 @@ def test_what_cannot_be_searched_is_refused():
         thali.LatentFeatures("ibp", "noisy_or", "beam_search").fit(np.eye(4) * 0.5)
     with pytest.raises(ValueError, match="missing"):
         thali.LatentFeatures("ibp", "noisy_or", "beam_search").fit([[1, None], [0, 1]])
+
+
+def test_an_unlimited_queue_does_not_make_the_beam_within_a_row_unlimited():
+    """Of 2^11 rows with their new dishes it would otherwise look at every one."""
+    from thali.search.candidates import WIDE
+
+    X = np.kron(np.eye(12), np.ones((1, 4))).astype(np.uint8)
+    problem = problem_of(X, "ibp", RARE)
+    at = problem.restored(np.eye(11, dtype=bool), 0.0, 0.0)
+    children, lost = problem.expand(at, 0.0, expansion="within", width=None)
+    assert 0 < len(children) <= WIDE
+    assert lost == np.inf

@@ -252,3 +252,70 @@ def test_laws_begin_from_its_answer(rng):
     assert law.starts_ == ["another model"]
     shared = [(law.Z_[:, [k]] == found.Z_).mean(axis=0).max() for k in range(law.n_features_)]
     assert np.mean(shared) > 0.9
+
+
+# ---- restarts together --------------------------------------------------------------------------
+def state_of(value, log_joint, bound):
+    from thali.engines.beam_search import Answer, State
+
+    state = State({}, Answer(np.zeros((2, 0), bool), {}, value), np.arange(2), bound=bound)
+    state.own = (0, log_joint)
+    return state
+
+
+def test_what_one_restart_has_proven_is_proven():
+    """The answer of one, the bound of another: rounding decides which of equal answers is kept."""
+    engine, model = thali.BeamSearch(), None
+    best, law = engine.together(model, [state_of(-5.0, -5.0, -5.0), state_of(-5.0 + 1e-12, 0, -3)])
+    assert best == 1
+    assert law["proven"]
+    assert float(law["bound"]) == pytest.approx(-5.0)
+    best, law = engine.together(model, [state_of(-6.0, 0.0, -4.0), state_of(-5.0, 0.0, np.inf)])
+    assert best == 1
+    assert not law["proven"]
+    assert float(law["bound"]) == -4.0
+    assert not engine.together(model, [state_of(-6.0, 0.0, np.inf)])[1]["proven"]
+
+
+def test_the_best_restart_is_so_with_the_laws_of_hyperparameters(rng, monkeypatch):
+    """As within one search, where a higher log joint may be paid for by unlikely numbers."""
+    states, law = [], thali.BeamSearch.law
+
+    def seen(self, model, state):
+        states.append(state)
+        return law(self, model, state)
+
+    monkeypatch.setattr(thali.BeamSearch, "law", seen)
+    X = rng.normal(size=(10, 3))
+    population = thali.BeamSearch.population
+
+    def told(self, rng, model, data, state):
+        found = population(self, rng, model, data, state)
+        if len(told.seen) == 1:  # of one restart, as if a law were against its hyperparameters
+            state.best.value -= 1e3
+        else:
+            found.scalars[0, 1] -= 1.0
+        told.seen.append(state)
+        return found
+
+    told.seen = []
+    monkeypatch.setattr(thali.BeamSearch, "population", told)
+    engine = thali.BeamSearch(width=2, restarts=3)
+    model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
+    assert len(states) == 3
+    kept = [bool(chain.kept) for chain in model._trace.chains]
+    assert kept.index(True) == int(np.argmax([state.best.value for state in told.seen])) != 1
+    assert sum(kept) == 1
+
+
+def test_a_report_of_an_answer_does_not_speak_of_samplers(rng, tmp_path):
+    X = rng.normal(size=(8, 3))
+    model = thali.LatentFeatures(engine=thali.BeamSearch(2, restarts=1), random_state=0).fit(X)
+    page = tmp_path / "report.html"
+    model.report(page)
+    text = page.read_text(encoding="utf8").split("How to read this")[-1]
+    assert "most probable that a search found" in text
+    for word in ("R-hat", "Burn-in", "sweep", "The sampler visits", "share of visited"):
+        assert word not in text
+    with pytest.raises(ValueError, match=r"one matrix that a search found.*no ArviZ"):
+        _ = model.posterior_

@@ -273,7 +273,7 @@ class BeamSearch(Settings, Engine):
         exact = search.heuristic.admissible and self.prior_bound != "so_far"
         fixed = not laws_of(model, state.hyper)  # else it bounds nothing at other hyperparameters
         state.bound = float(max(bound, best)) if exact and fixed else np.inf
-        state.proven = bool(state.bound <= best + ROUNDING * (1.0 + abs(best)))
+        state.proven = reached(state.bound, best)
 
     def _polish(
         self, rng: np.random.Generator, model: Model, data: Data, state: State, answer: Answer
@@ -337,6 +337,17 @@ class BeamSearch(Settings, Engine):
             "dequeued": np.array(state.dequeued),
         }
 
+    def together(self, model: Model, states: list[State]) -> tuple[int, dict[str, np.ndarray]]:
+        """Which of several restarts has the best answer, and what all of them know of it.
+
+        A bound that one search has found is a bound of all matrices, whoever has the answer.
+        """
+        best = int(np.argmax([state.best.value for state in states]))
+        value, laws = states[best].best.value, [self.law(model, state) for state in states]
+        bound = max(value, min(float(law["bound"]) for law in laws))
+        known = {"proven": np.array(reached(bound, value)), "bound": np.array(bound)}
+        return best, {**laws[best], **known}
+
     # files
 
     def freeze(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -377,6 +388,11 @@ class BeamSearch(Settings, Engine):
             assert state.search is not None
             state.search.thaw(arrays, numbers["queue"])
         return state
+
+
+def reached(bound: float, value: float) -> bool:
+    """Whether a value is as high as its bound, but for rounding."""
+    return bool(bound <= value + ROUNDING * (1.0 + abs(value)))
 
 
 PLAIN = (

@@ -57,6 +57,15 @@ OTHERS: dict[type, Words] = {
 }
 
 
+OF_SAMPLERS = (
+    "Point estimate and probabilities",
+    "K and rare features",
+    "R-hat and effective draws",
+    "Burn-in",
+    "Numerical drift",
+)
+
+
 def words_of(likelihood: Any) -> Words:
     """The words for a likelihood; those of sums where it has none of its own."""
     return next((words for kind, words in OTHERS.items() if isinstance(likelihood, kind)), SUMS)
@@ -86,4 +95,9 @@ def reading(model: LatentFeatures, id_: str, title: str, shape: tuple[int, int] 
         ("Numerical drift", "The sampler updates its matrices in place of recomputing them. Drift "
          "is the largest relative error that this left, measured against recomputed ones."),
     ]  # fmt: skip
+    if model.kind_ == "point":  # there is no sampler to speak of
+        entries = [entry for entry in entries if entry[0] not in OF_SAMPLERS]
+        entries.insert(2, ("The answer", "One matrix, the most probable that a search found; "
+                           "whether it is the most probable of all is known only where it says "
+                           "so. It does not tell how sure a feature is."))  # fmt: skip
     return section(id_, title, facts(entries, "legend"))

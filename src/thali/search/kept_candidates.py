@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from thali.likelihoods.base import CountLaw
-from thali.search.candidates import WITHIN, Candidate
+from thali.search.candidates import WIDE, WITHIN, Candidate
 from thali.search.prior_bounds import next_row, prior_bound
 from thali.structures import FeatureCounts, FeatureTables
 
@@ -209,7 +209,7 @@ class KeptProblem:
         )
         groups = self.histories[0][candidate.rows]
         fits = kernel.fits_of(self.entries, k, most_new)
-        room = width or 1 << (k + 6)
+        room = width or (1 << (k + 6) if expansion == "all" else WIDE)
         while True:
             found = Found(np.zeros(room), np.zeros((room, k), np.uint8), np.zeros(room, np.int64))
             if expansion == "all":
