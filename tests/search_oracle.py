@@ -17,7 +17,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
-from math import comb, lgamma, log
+from math import comb, exp, lgamma, log
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,6 +87,11 @@ class Prior:
 def times(Z: NDArray) -> list[int]:
     """How often each distinct column occurs."""
     return list(Counter(map(tuple, np.asarray(Z, int).T.tolist())).values())
+
+
+def columns_and_times(Z: NDArray) -> list[tuple[tuple[int, ...], int]]:
+    """Each distinct column, and how often it occurs."""
+    return list(Counter(map(tuple, np.asarray(Z, int).T.tolist())).items())
 
 
 # ---- likelihood -------------------------------------------------------------------------------
@@ -215,7 +220,15 @@ def bound_of_prior(Z: NDArray, n: int, prior: Prior, bound: str) -> float:
     rows, k = Z.shape
     left = n - rows
     worth = sum(best_worth(prior, int(m), left, n, bound) for m in Z.sum(axis=0))
-    tied = sum(fewest_ties(c, left) for c in times(Z))
+    tied = 0.0
+    for column, c in columns_and_times(Z):
+        loss = fewest_ties(c, left)
+        if bound == "convex" and c > 1:  # no way to end them has more than all ways together
+            m = int(sum(column))
+            ways = [comb(left, s) * exp(prior.potential(m + s, n)) for s in range(left + 1)]
+            most = c * log(sum(ways)) - lgamma(c + 1.0)
+            loss = max(loss, c * best_worth(prior, m, left, n, bound) - most)
+        tied += loss
     free = prior.n_features - k if prior.finite else None
     return prior.none(n) + prior.choices(k) + worth - tied + best_future(prior, left, n, free)
 

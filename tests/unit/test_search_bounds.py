@@ -10,6 +10,7 @@ import pytest
 import search_oracle as oracle
 from search_problems import KINDS, Case
 
+import thali
 from thali.kernels import search_rows
 from thali.search import prior_bounds
 from thali.structures import FeatureCounts, FeatureTables
@@ -180,3 +181,23 @@ def test_the_future_is_above_all_that_can_be_opened():
                         )
                         most = max(most, float(value))
                 assert bound.future(left, free)[free] >= most - 1e-12
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_ways_to_end_together_are_what_a_dish_is_among_the_rows_so_far(kind):
+    n, own = 6, {"beta_bernoulli": {"n_features": 4}, "two_parameter_ibp": {"beta": 0.6}}
+    prior = oracle.Prior(kind, 2.5, **own.get(kind, {}))
+    bound = prior_bounds.Convex(Case(np.zeros((n, 1)), prior, 1.0, 1.0).of_library, n)
+    for left in range(n):
+        for m in range(1, n - left + 1):
+            ways = [comb(left, s) * np.exp(bound.potential[m + s]) for s in range(left + 1)]
+            assert np.isclose(bound.slack(left)[m], np.log(sum(ways)) - bound.worth(left)[m])
+
+
+def test_many_dishes_expected_of_a_row_are_not_piled_up():
+    """Each of 20 in 12 rows is worth having; hundreds that only ties would tell apart are not."""
+    X = np.random.default_rng(0).normal(size=(12, 4))
+    engine = thali.BeamSearch(3, restarts=1, init="empty", polish=False)
+    likelihood = thali.LinearGaussian(sigma_x=0.5, sigma_a=1.0)
+    model = thali.LatentFeatures(thali.IBP(alpha=20.0), likelihood, engine, random_state=0).fit(X)
+    assert model.history_["n_features"].max() < 100

@@ -36,9 +36,15 @@ MUTANTS = {  # what is wrong -> where, old, new, and which check must notice
     ),
     "ties of taken columns alone": (
         KERNELS + "search_rows",
-        "total += ties(ones, left) + ties(size - ones, left)",
-        "total += ties(ones, left)",
+        "        total += parting(size - ones, left, row.slack_stay[i - 1])\n",
+        "",
         "rows",
+    ),
+    "equal columns that lose too much": (
+        KERNELS + "search_rows",
+        "lgamma(count + 1.0) - count * slack",
+        "lgamma(count + 1.0) - 0.5 * count * slack",
+        "bounds",
     ),
     "a skipped dish as printed": (
         SEARCH + "prior_bounds",

@@ -48,6 +48,9 @@ class RowLaw(NamedTuple):
     most_new: int
     floor: float  # scores below it are of no use
     ties_left: int  # rows that may still part equal columns
+    slack_take: np.ndarray  # as of ``search_rows.RowLaw``
+    slack_stay: np.ndarray
+    slack_new: float
 
 
 class Lists(NamedTuple):
@@ -205,7 +208,7 @@ def base_of(bits, row, tied):
     for i in range(k):
         base += bits[i] * row.take[i]
     if tied:
-        base -= parted_ties(bits, row.same, k, row.ties_left)
+        base -= parted_ties(bits, row, k)
     return base
 
 
@@ -216,7 +219,7 @@ def every_row(k, lists, groups, fits, row, found, whole):
     """
     bits = np.zeros(k, np.uint8)
     scores = np.zeros(row.most_new + 1)
-    tied = can_tie(row.same, k, row.ties_left)
+    tied = can_tie(row, k)
     size = 0
     lost = -np.inf
     for z in range(1 << k):
@@ -246,7 +249,7 @@ def within_row(k, lists, groups, fits, row, found, width):
     bits = np.zeros(k, np.uint8)
     trial = np.zeros(k, np.uint8)
     scores = np.zeros(row.most_new + 1)
-    tied = can_tie(row.same, k, row.ties_left)
+    tied = can_tie(row, k)
     rows = np.zeros(width, np.int64)
     values = np.full(width, -np.inf)
     done = np.zeros(width, np.bool_)

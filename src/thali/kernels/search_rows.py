@@ -46,6 +46,9 @@ class RowLaw(NamedTuple):
     most_new: int
     floor: float  # scores below it are of no use
     ties_left: int  # rows that may still part equal columns: ``left``, or 0
+    slack_take: np.ndarray  # (K,) of each dish if it is taken: see ``parting``
+    slack_stay: np.ndarray  # (K,) and if not
+    slack_new: float
 
 
 class Found(NamedTuple):
@@ -70,8 +73,20 @@ def ties(count, left):
 
 
 @njit(cache=True, nogil=True)
-def parted_ties(z, same, k, left):
-    """The ties of all old columns once the row has taken those of z."""
+def parting(count, left, slack):
+    r"""What equal columns lose at least, of the most that each of them may be worth by itself.
+
+    The ties of columns parted evenly; or, since Σ_c ∏_h W_h^{c_h}/c_h! over all ways to give their
+    histories h is (Σ_h W_h)^c / c!, no way has more than c log W − log c!. ``slack`` is what
+    log W = log Σ_h W_h, of all histories, is above the largest of them.
+    """
+    return max(ties(count, left), lgamma(count + 1.0) - count * slack) if count > 1 else 0.0
+
+
+@njit(cache=True, nogil=True)
+def parted_ties(z, row, k):
+    """What all old columns that are equal lose, once the row has taken those of z."""
+    same, left = row.same, row.ties_left
     total = 0.0
     i = 0
     while i < k:
@@ -83,17 +98,19 @@ def parted_ties(z, same, k, left):
             i += 1
             if i >= k or not same[i]:
                 break
-        total += ties(ones, left) + ties(size - ones, left)
+        total += parting(ones, left, row.slack_take[i - 1])
+        total += parting(size - ones, left, row.slack_stay[i - 1])
     return total
 
 
 @njit(cache=True, nogil=True)
-def can_tie(same, k, left):
-    """Whether some equal columns are too many for the rows left to part."""
+def can_tie(row, k):
+    """Whether equal columns may lose anything; if all of a group do not, no part of it does."""
     size = 1
     for i in range(1, k):
-        size = size + 1 if same[i] else 1
-        if ties(size, left) > 0.0:
+        size = size + 1 if row.same[i] else 1
+        slack = min(row.slack_take[i], row.slack_stay[i])
+        if parting(size, row.ties_left, slack) > 0.0:
             return True
     return False
 
@@ -107,7 +124,8 @@ def later(row, j):
 @njit(cache=True, nogil=True)
 def next_new(row, j):
     """What the (j + 1)-th new dish adds to the prior's bound, its tie with the others counted."""
-    gain = row.new - ties(j + 1, row.ties_left) + ties(j, row.ties_left)
+    left, slack = row.ties_left, row.slack_new
+    gain = row.new - parting(j + 1, left, slack) + parting(j, left, slack)
     return gain if row.free < 0 else gain + np.log(float(row.free - j))
 
 
@@ -240,7 +258,7 @@ def every_row(S, G, b, x2, k, row, found, whole):
     z = np.zeros(k, np.uint8)
     s = np.zeros(k)  # Σ_{l>i} S_il z_l
     h = np.zeros(k)
-    tied = can_tie(row.same, k, row.ties_left)
+    tied = can_tie(row, k)
     q = 0.0
     c = 0.0
     g = 0.0
@@ -271,7 +289,7 @@ def every_row(S, G, b, x2, k, row, found, whole):
             continue
         base = row.rest + o
         if tied:
-            base -= parted_ties(z, row.same, k, row.ties_left)
+            base -= parted_ties(z, row, k)
         rho = max(x2 - 2.0 * c + g, 0.0)
         size, gone = keep_all_new(found, size, base, rho, 1.0 + max(q, 0.0), row, z)
         if whole and size == found.score.shape[0]:
@@ -304,7 +322,7 @@ def changed_value(S, G, b, x2, k, row, tied, beam, w, i, trial):
         for a in range(k):
             trial[a] = z[a]
         trial[i] = 1 - trial[i]
-        base -= parted_ties(trial, row.same, k, row.ties_left)
+        base -= parted_ties(trial, row, k)
     return best_new(base, max(x2 - 2.0 * c + g, 0.0), 1.0 + max(q, 0.0), row)
 
 
@@ -362,11 +380,11 @@ def within_row(S, G, b, x2, k, row, found, width):
         np.full(width, -np.inf),
         np.zeros(width, np.bool_),
     )
-    tied = can_tie(row.same, k, row.ties_left)
+    tied = can_tie(row, k)
     trial = np.zeros(k, np.uint8)
     base = row.rest
     if tied:
-        base -= parted_ties(trial, row.same, k, row.ties_left)
+        base -= parted_ties(trial, row, k)
     beam.value[0] = best_new(base, x2, 1.0, row)
     # straight up from the empty row, so that the beam is not filled with what lies on the way
     while True:
@@ -406,7 +424,7 @@ def within_row(S, G, b, x2, k, row, found, width):
     for p in range(size):
         base = row.rest + beam.sums[p, 3]
         if tied:
-            base -= parted_ties(beam.z[p], row.same, k, row.ties_left)
+            base -= parted_ties(beam.z[p], row, k)
         rho = max(x2 - 2.0 * beam.sums[p, 1] + beam.sums[p, 2], 0.0)
         V = 1.0 + max(beam.sums[p, 0], 0.0)
         kept, _ = keep_all_new(found, kept, base, rho, V, row, beam.z[p])

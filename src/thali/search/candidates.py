@@ -203,6 +203,9 @@ class Problem:
             PLENTY if most_new < 0 else most_new,
             floor,
             prior.ties_left,
+            prior.slack_take,
+            prior.slack_stay,
+            prior.slack_new,
         )
 
     def expand(

@@ -206,6 +206,9 @@ class KeptProblem:
             most_new,
             floor,
             prior.ties_left,
+            prior.slack_take,
+            prior.slack_stay,
+            prior.slack_new,
         )
         groups = self.histories[0][candidate.rows]
         fits = kernel.fits_of(self.entries, k, most_new)

@@ -15,7 +15,7 @@ bound: the prior of the rows so far, as if there were no others (greedy search, 
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,7 +41,7 @@ class Convex:
 
     def __init__(self, prior: Any, n: int) -> None:
         tables = prior.tables(n)
-        self.n, self.capacity = n, int(tables.capacity)
+        self.prior, self.n, self.capacity = prior, n, int(tables.capacity)
         self.potential = potentials(tables)
         self.convex = bool((np.diff(self.potential[1:], 2) >= -1e-12).all())
         self._constant = constant(prior, n)
@@ -59,6 +59,22 @@ class Convex:
         else:
             most = sliding_window_view(within, left + 1).max(axis=1)
         return np.concatenate([[0.0], most])
+
+    def slack(self, left: int) -> np.ndarray:
+        """log Σ_s C(R, s) e^{λ_{m+s}}, over all that rows to come may do with a dish taken m times
+        so far, above its ``worth``, by m."""
+        # the prior is consistent, so that the sum is what the dish is among the rows so far
+        seen = self.n - left
+        return potentials(self.prior.tables(seen)) - self.never[seen] - self.worth(left)
+
+    @cached_property
+    def never(self) -> np.ndarray:
+        """log of the probability that a dish is not taken by the rows after the first n, which do
+        not have it, by n."""
+        numbers = self.prior.start()
+        laws = [self.prior.next_row(n, numbers) for n in range(1, self.n + 1)]
+        each = [float(np.log(law.rest / (law.rest + law.offset))) for law in laws]
+        return np.concatenate([np.cumsum(each[::-1])[::-1], [0.0]])
 
     def future(self, left: int, free: int) -> np.ndarray:
         """The most that dishes to be opened may add: by the dishes still free, or one number.
@@ -88,7 +104,7 @@ class Paper(Convex):
 
     def __init__(self, prior: Any, n: int, corrected: bool = True) -> None:
         super().__init__(prior, n)
-        self.prior, self.corrected = prior, corrected
+        self.corrected = corrected
         self.numbers = prior.start()
 
     def worth(self, left: int) -> np.ndarray:
@@ -104,17 +120,13 @@ class Paper(Convex):
         most = np.maximum(take, skip) if self.corrected else np.where(m > 0.5 * seen, take, skip)
         with np.errstate(divide="ignore"):
             each = np.log(most)
-        found = so_far + left * each - self._never(seen)
+        found = so_far + left * each - self.never[seen]
         found[0] = 0.0
         return found
 
-    def _never(self, seen: int) -> float:
-        """log of the probability that a dish which no row has is not taken by the rows to come."""
-        total = 0.0
-        for n in range(seen + 1, self.n + 1):
-            law = self.prior.next_row(n, self.numbers)
-            total += float(np.log(law.rest / (law.rest + law.offset)))
-        return total
+    def slack(self, left: int) -> np.ndarray:
+        """Unlimited: equal columns are no more than as many single ones."""
+        return np.full(self.n - left + 1, np.inf)
 
 
 class SoFar:
@@ -133,6 +145,9 @@ class SoFar:
         seen = self.n - left
         return potentials(self.prior.tables(seen))
 
+    def slack(self, left: int) -> np.ndarray:
+        return np.full(self.n - left + 1, np.inf)
+
     def future(self, left: int, free: int) -> np.ndarray:
         return np.zeros(max(free, 0) + 1)
 
@@ -144,7 +159,7 @@ def prior_bound(name: str, prior: Any, n: int) -> Any:
     answers are remembered.
     """
     found: Any = {"convex": Convex, "paper": Paper, "so_far": SoFar}[name](prior, n)
-    for question in ("constant", "worth", "future"):
+    for question in ("constant", "worth", "slack", "future"):
         setattr(found, question, lru_cache(RECENT)(getattr(found, question)))
     return found
 
@@ -159,12 +174,15 @@ class RowTerms(NamedTuple):
     free: int  # dishes that may still be opened, −1 for any number
     left: int  # rows after this one
     ties_left: int  # rows that may still part equal columns
+    slack_take: np.ndarray  # (K,) of each dish if it is taken: ``kernels/search_rows.parting``
+    slack_stay: np.ndarray  # (K,) and if not
+    slack_new: float
 
 
 def next_row(bound: Any, n: int, rows: int, m: np.ndarray) -> RowTerms:
     """The terms of the row that follows ``rows`` of n, dishes having been taken m times."""
     left = n - rows - 1
-    worth = bound.worth(left)
+    worth, slack = bound.worth(left), bound.slack(left)
     stay = worth[m]
     free = -1 if bound.capacity < 0 else bound.capacity - len(m)
     opened = 0.0 if free < 0 else gammaln(bound.capacity + 1.0) - gammaln(free + 1.0)
@@ -176,4 +194,7 @@ def next_row(bound: Any, n: int, rows: int, m: np.ndarray) -> RowTerms:
         free,
         left,
         left if bound.ties_part else 0,
+        slack[m + 1],
+        slack[m],
+        float(slack[1]),
     )
