@@ -38,16 +38,13 @@ from doshi_velez_2009_fits import (
     VARIATIONAL,
     Fit,
     Method,
-    Section,
     Task,
     fit,
-    table,
     warm_up,
 )  # fmt: skip
 from doshi_velez_2009_tables import table_1, table_2
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
+from presenting import Section, legend, log_axis, panels, table
 
 import thali
 from thali import plots
@@ -71,31 +68,6 @@ def synthetic(n: int, d: int, k: int, seed: int) -> tuple[Task, float]:
     z = (test.values - mean[test.where_hidden]) / SIGMA_X
     best = float(np.mean(-0.5 * z**2 - 0.5 * np.log(2.0 * np.pi * SIGMA_X**2)))
     return Task(test, thali.LinearGaussian(SIGMA_X, SIGMA_A), ALPHA), best
-
-
-def panels(count: int) -> tuple[Figure, list[Axes]]:
-    """A figure with panels side by side, and room for one legend below."""
-    figure = Figure(figsize=(4.6 * count, 4.1), layout="constrained")
-    axes = list(figure.subplots(1, count, squeeze=False)[0])
-    for ax in axes:
-        ax.spines[["top", "right"]].set_visible(False)
-    return figure, axes
-
-
-def log_axis(ax: Axes, which: str) -> None:
-    """A logarithmic axis with plain numbers at 1, 2 and 5."""
-    ax.set(**{f"{which}scale": "log"})
-    axis = getattr(ax, f"{which}axis")
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axis.set_major_formatter("{x:g}")
-    axis.set_minor_formatter(NullFormatter())
-
-
-def legend(figure: Figure, ax: Axes, columns: int = 3) -> None:
-    handles, labels = ax.get_legend_handles_labels()
-    figure.legend(
-        handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=8
-    )
 
 
 # figure 2

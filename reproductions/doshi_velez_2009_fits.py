@@ -4,11 +4,10 @@ any of them to data with entries held out, and the form of the report."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib.figure import Figure
 
 import thali
 from thali.evaluation import Holdout, holdout
@@ -47,14 +46,6 @@ class Fit(NamedTuple):
     value: float
     n_features: int
     cut: bool
-
-
-class Section(NamedTuple):
-    """A part of the report: its title, its lines of Markdown, and pictures by file name."""
-
-    title: str
-    lines: list[str]
-    pictures: dict[str, Figure]
 
 
 class Task(NamedTuple):
@@ -96,12 +87,3 @@ def warm_up(task: Task, names: Iterable[str]) -> None:
     for name in names:
         for start in STARTS:
             fit(small, name, 3, start, 0, sweeps=4, chains=1)
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    rule = "|---|" + "---:|" * (len(head) - 1)
-    return [
-        "| " + " | ".join(head) + " |",
-        rule,
-        *("| " + " | ".join(map(str, row)) + " |" for row in rows),
-    ]

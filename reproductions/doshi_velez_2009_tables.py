@@ -4,13 +4,19 @@ the variable THALI_DATA names; see `doshi_velez_2009.py`."""
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from doshi_velez_2009_fits import STARTS, VARIATIONAL, Fit, Section, Task, fit, table, warm_up
+from doshi_velez_2009_fits import (
+    STARTS,
+    VARIATIONAL,
+    Fit,
+    Task,
+    fit,
+    warm_up,
+)
+from presenting import Section, Skipped, read, table
 
 import thali
 from thali.evaluation import holdout
@@ -39,22 +45,6 @@ PAPER_SPEECH = {
     ("infinite variational", 5): (6065, -0.5000),
     ("infinite variational", 9): (8491, -0.5486),
 }
-
-
-class Skipped(Exception):
-    """Says in one sentence which data are not there and why."""
-
-
-def read(file: str) -> dict[str, np.ndarray]:
-    """The arrays of a file in the folder that THALI_DATA names."""
-    folder = os.environ.get("THALI_DATA")
-    if not folder:
-        raise Skipped(f"Skipped: THALI_DATA is not set (the folder with {file}).")
-    path = Path(folder) / file
-    if not path.is_file():
-        raise Skipped(f"Skipped: the folder in THALI_DATA has no {file}.")
-    with np.load(path, allow_pickle=False) as archive:
-        return dict(archive)
 
 
 def from_both_starts(task: Task, paper: dict[Any, Any], seed: int) -> dict[Any, Fit]:

@@ -31,6 +31,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from presenting import Section, Skipped, legend, log_axis, panels, table
 from rai_daume_2011_chains import figure_3
 from rai_daume_2011_classes import table_2
 from rai_daume_2011_fate import losses
@@ -40,19 +41,13 @@ from rai_daume_2011_fits import (
     OTHERS,
     SEARCHES,
     Fit,
-    Section,
-    Skipped,
     Task,
     alone,
     ecoli,
     fit,
     fit_engine,
     greedy,
-    legend,
-    log_axis,
-    panels,
     synthetic,
-    table,
     warm_up,
 )  # fmt: skip
 

@@ -8,16 +8,12 @@ import time
 from typing import Any
 
 import numpy as np
+from presenting import Section, Skipped, legend, log_axis, panels
 from rai_daume_2011_fits import (
-    Section,
-    Skipped,
     Task,
     alone,
     ecoli,
     fit_engine,
-    legend,
-    log_axis,
-    panels,
     synthetic,
     warm_up,
 )  # fmt: skip

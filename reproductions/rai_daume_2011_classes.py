@@ -6,17 +6,14 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
+from presenting import Section, Skipped, read, table
 from rai_daume_2011_fits import (
     METHODS,
     SEARCHES,
     Fit,
-    Section,
-    Skipped,
     Task,
     fit,
     from_variance,
-    read,
-    table,
     warm_up,
 )  # fmt: skip
 from sklearn.model_selection import ShuffleSplit

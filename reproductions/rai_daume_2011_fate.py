@@ -7,7 +7,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
-from rai_daume_2011_fits import Task, table
+from presenting import table
+from rai_daume_2011_fits import (
+    Task,
+)
 
 from thali.data import Data
 from thali.search.best_first import BestFirst

@@ -3,16 +3,12 @@ of them at given hyperparameters, the data of E. coli, and the form of the repor
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
+from presenting import read
 
 import thali
 from thali.model import Model
@@ -83,18 +79,6 @@ class Fit(NamedTuple):
     model: Any
 
 
-class Section(NamedTuple):
-    """A part of the report: its title, its lines of Markdown, and pictures by file name."""
-
-    title: str
-    lines: list[str]
-    pictures: dict[str, Figure]
-
-
-class Skipped(Exception):
-    """Says in one sentence which data are not there and why."""
-
-
 def fit_engine(task: Task, engine: Any, seed: int) -> Fit:
     """One fit; its Z judged by the log joint at the task's numbers, of a sampler the best draw."""
     model = thali.LatentFeatures(
@@ -138,18 +122,6 @@ def from_variance(X: np.ndarray) -> tuple[float, float]:
 # data
 
 
-def read(file: str) -> dict[str, np.ndarray]:
-    """The arrays of a file in the folder that THALI_DATA names."""
-    folder = os.environ.get("THALI_DATA")
-    if not folder:
-        raise Skipped(f"Skipped: THALI_DATA is not set (the folder with {file}).")
-    path = Path(folder) / file
-    if not path.is_file():
-        raise Skipped(f"Skipped: the folder in THALI_DATA has no {file}.")
-    with np.load(path, allow_pickle=False) as archive:
-        return dict(archive)
-
-
 def ecoli(seed: int, genes: int = 50, factors: int = 8, d: int = 100) -> Task:
     """X = Z A + noise, Z the regulation of 50 genes of E. coli by 8 factors.
 
@@ -175,40 +147,3 @@ def synthetic(seed: int, n: int, k: int = 4, d: int = 100) -> Task:
     rng = np.random.default_rng(seed)
     X = Z @ rng.standard_normal((k, d)) + 0.1 * rng.standard_normal((n, d))
     return Task(X, 1.0, 0.1, 1.0, Z)
-
-
-# the report
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    rule = "|---|" + "---:|" * (len(head) - 1)
-    return [
-        "| " + " | ".join(head) + " |",
-        rule,
-        *("| " + " | ".join(map(str, row)) + " |" for row in rows),
-    ]
-
-
-def panels(count: int) -> tuple[Figure, list[Axes]]:
-    """A figure with panels side by side, and room for one legend below."""
-    figure = Figure(figsize=(4.6 * count, 4.1), layout="constrained")
-    axes = list(figure.subplots(1, count, squeeze=False)[0])
-    for ax in axes:
-        ax.spines[["top", "right"]].set_visible(False)
-    return figure, axes
-
-
-def log_axis(ax: Axes, which: str) -> None:
-    """A logarithmic axis with plain numbers at 1, 2 and 5."""
-    ax.set(**{f"{which}scale": "log"})
-    axis = getattr(ax, f"{which}axis")
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axis.set_major_formatter("{x:g}")
-    axis.set_minor_formatter(NullFormatter())
-
-
-def legend(figure: Figure, ax: Axes, columns: int = 3) -> None:
-    handles, labels = ax.get_legend_handles_labels()
-    figure.legend(
-        handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=8
-    )

@@ -37,6 +37,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from presenting import Section, legend, log_axis, table
 from reed_ghahramani_2013_fits import (
     ALPHA,
     BUFFETS,
@@ -44,15 +45,11 @@ from reed_ghahramani_2013_fits import (
     RACED,
     SAMPLERS,
     Point,
-    Section,
     Task,
     engine_of,
     evolution,
-    legend,
-    log_axis,
     panels,
     prior_of,
-    table,
     warm_up,
 )  # fmt: skip
 from reed_ghahramani_2013_real import figure_4, starts, text_of

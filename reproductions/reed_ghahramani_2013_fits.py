@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
 from sklearn.decomposition import NMF
 from sklearn.exceptions import ConvergenceWarning
 
@@ -70,14 +69,6 @@ class Point(NamedTuple):
     value: float
     n_features: int
     ended: bool
-
-
-class Section(NamedTuple):
-    """A part of the report: its title, its lines of Markdown, and pictures by file name."""
-
-    title: str
-    lines: list[str]
-    pictures: dict[str, Figure]
 
 
 class Task(NamedTuple):
@@ -213,15 +204,6 @@ def warm_up(names: Iterable[str]) -> None:
 # the form of the report
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    rule = "|---|" + "---:|" * (len(head) - 1)
-    return [
-        "| " + " | ".join(head) + " |",
-        rule,
-        *("| " + " | ".join(map(str, row)) + " |" for row in rows),
-    ]
-
-
 def panels(titles: Sequence[str], height: float = 3.9) -> tuple[Figure, list[Axes]]:
     """A figure with panels side by side in the house style."""
     figure = style.new_figure(max(4.6 * len(titles), 7.0), height)
@@ -229,19 +211,3 @@ def panels(titles: Sequence[str], height: float = 3.9) -> tuple[Figure, list[Axe
     for ax, title in zip(axes, titles, strict=True):
         style.tidy(ax, title)
     return figure, axes
-
-
-def log_axis(ax: Axes, which: str, subs: tuple[float, ...] = (1.0, 2.0, 5.0)) -> None:
-    """A logarithmic axis with plain numbers."""
-    ax.set(**{f"{which}scale": "log"})
-    axis = getattr(ax, f"{which}axis")
-    axis.set_major_locator(LogLocator(subs=subs))
-    axis.set_major_formatter("{x:g}")
-    axis.set_minor_formatter(NullFormatter())
-
-
-def legend(figure: Figure, ax: Axes, columns: int = 4) -> None:
-    handles, labels = ax.get_legend_handles_labels()
-    figure.legend(
-        handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=8
-    )

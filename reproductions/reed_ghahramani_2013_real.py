@@ -5,26 +5,21 @@ names, and its "meibp+aibp": a sampler begun at the answer of maximization-expec
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from presenting import Section, Skipped, legend, log_axis, read, table
 from reed_ghahramani_2013_fits import (
     ALPHA,
     BUFFETS,
     METHODS,
     SHARE,
     Point,
-    Section,
     Task,
     evolution,
-    legend,
-    log_axis,
     panels,
-    table,
     warm_up,
 )  # fmt: skip
 
@@ -36,22 +31,6 @@ FILES = {"audio": "audio_vibeace_500x161.npz", "tags": "mirflickr_tags.npz",
          "faces": "yaleb_ext_32x32.npz"}  # fmt: skip
 AFTER = (1, 2, 5, 10)  # sweeps from the answer at which the log joint is noted
 HIDDEN_FACES = 5  # of each subject, whose lower half is hidden
-
-
-class Skipped(Exception):
-    """Says in one sentence which data are not there and why."""
-
-
-def read(file: str) -> dict[str, np.ndarray]:
-    """The arrays of a file in the folder that THALI_DATA names."""
-    folder = os.environ.get("THALI_DATA")
-    if not folder:
-        raise Skipped(f"Skipped: THALI_DATA is not set (the folder with {file}).")
-    path = Path(folder) / file
-    if not path.is_file():
-        raise Skipped(f"Skipped: the folder in THALI_DATA has no {file}.")
-    with np.load(path, allow_pickle=False) as archive:
-        return dict(archive)
 
 
 class Real(NamedTuple):
@@ -160,7 +139,7 @@ def figure_4(options: argparse.Namespace) -> Section:
         shown = [np.mean([f.value for f in found[what, n, k]]) for n in BUFFETS for k in sizes]
         room = max(np.ptp(shown), 1e-3)  # what a factorization that overfits must not hide
         ax.set_ylim(min(shown) - 0.3 * room, max(shown) + 0.3 * room)
-    legend(figure, axes[0])
+    legend(figure, axes[0], 4)
     lines = [
         f"α = {ALPHA:g}, σ_x = σ_a = ¾ of the standard deviation, random start of K features; "
         f"{len(seeds)} repetition(s); until an engine ends, or {budget:g} s. Larger markers have "

@@ -14,7 +14,10 @@ from collections.abc import Iterator
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 from numba import njit
-from reed_ghahramani_2013_fits import Section, legend, log_axis, panels, table
+from presenting import Section, legend, log_axis, table
+from reed_ghahramani_2013_fits import (
+    panels,
+)
 from scipy.special import gammaln
 
 from thali.kernels.row_solvers import combined, row
