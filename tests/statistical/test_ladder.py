@@ -477,6 +477,7 @@ def test_the_grid_is_as_large_as_the_declarations():
     likelihoods = {cell[2] for cell in CELLS}
     assert likelihoods == set(LIKELIHOODS)
     assert {cell[0] for cell in CELLS} == set(SAMPLERS)
-    assert {engine.kind for engine in ENGINES.values()} == {"draws", "weighted", "variational"}
+    kinds = {"draws", "weighted", "variational", "point"}  # the last two are no samplers
+    assert {engine.kind for engine in ENGINES.values()} == kinds
     assert {cell[4] for cell in CELLS} == set(PRIORS)
     assert TESTS["ladder"] == 6 * len(CELLS) + 2 * len(WITH_GAPS) + len(SHARED)

@@ -155,7 +155,7 @@ def likeliest_new_dishes(rho, V, r, free, law):
     best = log_row_density(rho, V, half_d, precision)
     which = 0
     j = 0
-    while (free < 0 or j < free) and j <= MOST_NEW:
+    while j <= MOST_NEW and (free < 0 or j < free):
         room = 1.0 if free < 0 else float(free - j)
         gain = law.new_log_weight + np.log(room / (j + 1.0))
         log_w += gain
