@@ -26,9 +26,7 @@ hours. Faces and speech are read from the folder that the variable THALI_DATA na
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,7 +42,7 @@ from doshi_velez_2009_fits import (
 )  # fmt: skip
 from doshi_velez_2009_tables import table_1, table_2
 from matplotlib.axes import Axes
-from presenting import Section, legend, log_axis, panels, table
+from presenting import Section, legend, log_axis, panels, parser_of, table, write_report
 
 import thali
 from thali import plots
@@ -257,29 +255,12 @@ PARTS = {part.__name__: part for part in (figure_2, figure_3, figures_4_5, table
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--out", type=Path, default=Path("doshi_velez_2009"))
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--full", action="store_true", help="the paper's sizes: hours")
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
+    parser = parser_of("doshi_velez_2009", __doc__, PARTS, "the paper's sizes: hours")
     parser.add_argument("--repeats", type=int, help="of figure 3 (1; with --full 5)")
     options = parser.parse_args()
     if options.repeats is None:
         options.repeats = 5 if options.full else 1
-    options.out.mkdir(parents=True, exist_ok=True)
-    began = time.perf_counter()
-    text = ["# Doshi-Velez and others (2009), reproduced"]
-    for name in options.only:
-        section = PARTS[name](options)
-        text += ["", f"## {section.title}", "", *section.lines]
-        for file, figure in section.pictures.items():
-            figure.savefig(options.out / file, dpi=150)
-            text += ["", f"![{section.title}]({file})"]
-        print("\n".join(["", section.title, "", *section.lines]), flush=True)
-    took = time.perf_counter() - began
-    text += ["", f"Seed {options.seed}; {took:.0f} s in all. {CAUTION}"]
-    (options.out / "summary.md").write_text("\n".join(text) + "\n", encoding="utf-8")
-    print(f"\nWritten: {options.out / 'summary.md'}, after {took:.0f} s.")
+    write_report("Doshi-Velez and others (2009)", PARTS, options, CAUTION)
 
 
 if __name__ == "__main__":

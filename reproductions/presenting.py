@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import os
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +14,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-__all__ = ["Section", "Skipped", "legend", "log_axis", "panels", "read", "table"]
+__all__ = [
+    "Section",
+    "Skipped",
+    "legend",
+    "log_axis",
+    "panels",
+    "parser_of",
+    "read",
+    "table",
+    "write_report",
+]
 
 
 class Section(NamedTuple):
@@ -73,3 +85,38 @@ def legend(figure: Figure, ax: Axes, columns: int = 3) -> None:
     figure.legend(
         handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=8
     )
+
+
+def parser_of(out: str, says: str, parts: Iterable[str], full: str) -> argparse.ArgumentParser:
+    """The options that every reproduction has; ``full`` says what its --full is."""
+    parser = argparse.ArgumentParser(description=says.split("\n")[0])
+    parser.add_argument("--out", type=Path, default=Path(out))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--full", action="store_true", help=full)
+    parser.add_argument("--only", nargs="+", choices=list(parts), default=list(parts))
+    return parser
+
+
+def write_report(
+    title: str,
+    parts: Mapping[str, Callable[[argparse.Namespace], Section]],
+    options: argparse.Namespace,
+    caution: str,
+) -> None:
+    """Make the parts that are asked for, print them, and write summary.md with its pictures."""
+    options.out.mkdir(parents=True, exist_ok=True)
+    began = time.perf_counter()
+    text = [f"# {title}, reproduced"]
+    for name in options.only:
+        at = time.perf_counter()
+        section = parts[name](options)
+        lines = [*section.lines, "", f"({time.perf_counter() - at:.0f} s)"]
+        text += ["", f"## {section.title}", "", *lines]
+        for file, figure in section.pictures.items():
+            figure.savefig(options.out / file, dpi=150)
+            text += ["", f"![{section.title}]({file})"]
+        print("\n".join(["", section.title, "", *lines]), flush=True)
+    took = time.perf_counter() - began
+    text += ["", f"Seed {options.seed}; {took:.0f} s in all. {caution}"]
+    (options.out / "summary.md").write_text("\n".join(text) + "\n", encoding="utf-8")
+    print(f"\nWritten: {options.out / 'summary.md'}, after {took:.0f} s.")

@@ -25,13 +25,10 @@ skipped.
 from __future__ import annotations
 
 import argparse
-import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
-from presenting import Section, Skipped, legend, log_axis, panels, table
+from presenting import Section, Skipped, legend, log_axis, panels, parser_of, table, write_report
 from rai_daume_2011_chains import figure_3
 from rai_daume_2011_classes import table_2
 from rai_daume_2011_fate import losses
@@ -315,32 +312,10 @@ PARTS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--out", type=Path, default=Path("rai_daume_2011"))
-    parser.add_argument("--seed", type=int, default=0)
-    size = parser.add_mutually_exclusive_group()
-    size.add_argument("--quick", action="store_true", help="a smoke run")
-    size.add_argument("--full", action="store_true", help="more data sets, longer chains")
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
+    parser = parser_of("rai_daume_2011", __doc__, PARTS, "more data sets, longer chains")
+    parser.add_argument("--quick", action="store_true", help="a smoke run")
     options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
-    began = time.perf_counter()
-    text = ["# Rai and Daumé III (2011), reproduced"]
-    for name in options.only:
-        section = PARTS[name](options)
-        text += ["", f"## {section.title}", "", *section.lines]
-        for file, figure in section.pictures.items():
-            save(figure, options.out / file)
-            text += ["", f"![{section.title}]({file})"]
-        print("\n".join(["", section.title, "", *section.lines]), flush=True)
-    took = time.perf_counter() - began
-    text += ["", f"Seed {options.seed}; {took:.0f} s in all. {CAUTION}"]
-    (options.out / "summary.md").write_text("\n".join(text) + "\n", encoding="utf-8")
-    print(f"\nWritten: {options.out / 'summary.md'}, after {took:.0f} s.")
-
-
-def save(figure: Figure, path: Path) -> None:
-    figure.savefig(path, dpi=150)
+    write_report("Rai and Daumé III (2011)", PARTS, options, CAUTION)
 
 
 if __name__ == "__main__":

@@ -33,11 +33,10 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from presenting import Section, legend, log_axis, table
+from presenting import Section, legend, log_axis, parser_of, table, write_report
 from reed_ghahramani_2013_fits import (
     ALPHA,
     BUFFETS,
@@ -261,31 +260,11 @@ PARTS: dict[str, Callable[[argparse.Namespace], Section]] = {
 }
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--out", type=Path, default=Path("reed_ghahramani_2013"))
-    parser.add_argument("--seed", type=int, default=0)
-    size = parser.add_mutually_exclusive_group()
-    size.add_argument("--quick", action="store_true", help="a smoke run")
-    size.add_argument("--full", action="store_true", help="the paper's sizes: hours")
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
-    options = parser.parse_args(arguments)
-    options.out.mkdir(parents=True, exist_ok=True)
-    began = time.perf_counter()
-    text = ["# Reed and Ghahramani (2013), reproduced"]
-    for name in options.only:
-        at = time.perf_counter()
-        section = PARTS[name](options)
-        lines = [*section.lines, "", f"({time.perf_counter() - at:.0f} s)"]
-        text += ["", f"## {section.title}", "", *lines]
-        for file, figure in section.pictures.items():
-            figure.savefig(options.out / file, dpi=150)
-            text += ["", f"![{section.title}]({file})"]
-        print("\n".join(["", section.title, "", *lines]), flush=True)
-    took = time.perf_counter() - began
-    text += ["", f"α = {ALPHA:g}; seed {options.seed}; {took:.0f} s in all. {CAUTION}"]
-    (options.out / "summary.md").write_text("\n".join(text) + "\n", encoding="utf-8")
-    print(f"\nWritten: {options.out / 'summary.md'}, after {took:.0f} s.")
+def main() -> None:
+    parser = parser_of("reed_ghahramani_2013", __doc__, PARTS, "the paper's sizes: hours")
+    parser.add_argument("--quick", action="store_true", help="a smoke run")
+    options = parser.parse_args()
+    write_report("Reed and Ghahramani (2013)", PARTS, options, f"α = {ALPHA:g}. {CAUTION}")
 
 
 if __name__ == "__main__":

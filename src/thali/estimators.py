@@ -8,34 +8,19 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from thali import predictive, streaming
-from thali.choices import (
-    LIKELIHOODS,
-    PRIORS,
-    check_engine,
-    check_sparse,
-    choose_engine,
-    named,
-)
-from thali.data import (
-    Data,
-    as_matrix,
-    as_sparse,
-    check_table,
-    observed_means,
-    refuse_same_names,
-    row_names,
-    unmasked,
-)
-from thali.engines.base import takes_sparse
+from thali.accepting import Accepting, checked_progress, seed_from, to_copy
+from thali.checkpoints import seed_of
+from thali.choices import check_engine, choose_engine
+from thali.data import Data, observed_means, row_names
 from thali.model import Model
 from thali.nested_parts import NestedParts
 from thali.point_estimate import (
@@ -46,9 +31,8 @@ from thali.point_estimate import (
     point_estimate,
 )
 from thali.posterior import Posterior
-from thali.run import run, seed_of
+from thali.run import run
 from thali.settings import positive_number
-from thali.sparse import is_sparse
 from thali.streaming import Streaming
 from thali.structures import as_amounts, as_binary_matrix
 from thali.trace import Trace
@@ -57,12 +41,12 @@ if TYPE_CHECKING:
     from thali.report import Verdict
 
 HIDDEN = ("bound", "stream")  # what a law keeps besides its parameters
-LARGE = 1e8  # bytes of X, beyond which it is not copied
 LARGEST_DRIFT = 1e-6  # relative; a fit that saw more says so
 
 
 class LatentFeatures(
     NestedParts,
+    Accepting,
     Posterior,
     Streaming,
     ClassNamePrefixFeaturesOutMixin,
@@ -175,7 +159,7 @@ class LatentFeatures(
         if time_budget is not None:
             time_budget = positive_number("fit", "time_budget", time_budget)
         names = row_names(X)
-        X = self._validated(X, reset=True, copy=self.center or to_copy(X))
+        X = self._validated(X, reset=True, copy=bool(self.center) or to_copy(X))
         mean = observed_means(X) if self.center else np.zeros(X.shape[1])
         data = Data.validate(np.subtract(X, mean, out=X) if self.center else X)
         parts = self._parts()
@@ -206,20 +190,6 @@ class LatentFeatures(
         self._forget()
         self.seed_, self.mean_, self.row_names_ = seed, mean, names
         return self._settle(data, model, engine, trace)
-
-    def _parts(self) -> Model:
-        """Prior and likelihood as they are given, or named."""
-        return Model(
-            named("prior", self.prior, PRIORS), named("likelihood", self.likelihood, LIKELIHOODS)
-        )
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        with suppress(TypeError, ValueError):  # parts that are none are refused when fitted
-            parts = self._parts()
-            engine = choose_engine(self.engine, parts)
-            tags.input_tags.sparse = takes_sparse(engine, parts) and not self.center
-        return tags
 
     @contextmanager
     def _whole_or_as_before(self) -> Iterator[None]:
@@ -409,66 +379,3 @@ class LatentFeatures(
 
         check_is_fitted(self)
         save(self, path)
-
-    def _centred(self, X: Any) -> Any:
-        """New rows less the means of the training data; sparse ones, where these are none."""
-        X = self._validated(X, reset=False)
-        if not is_sparse(X):
-            return X - self.mean_
-        check_sparse(self.engine_, self._model, X)
-        return X
-
-    def _validated(self, X: Any, *, reset: bool, copy: bool = False) -> Any:
-        if is_sparse(X):
-            return self._validated_sparse(X, reset)
-        check_table(X)
-        if hasattr(X, "columns") and not len(X.columns):
-            raise ValueError("X is empty: the data frame has no columns.")
-        X = validate_data(
-            self,
-            unmasked(X),
-            reset=reset,
-            dtype=np.float64,
-            order="C",
-            copy=copy,
-            ensure_all_finite=False,
-        )
-        return as_matrix(X)
-
-    def _validated_sparse(self, X: Any, reset: bool) -> Any:
-        """A ``csr_array`` of its own; names of columns are kept, or compared, as of any table."""
-        refuse_same_names(X)
-        array = as_sparse(X)
-        if self.center:
-            raise ValueError(
-                "X is a sparse matrix, which center=True would make dense: use center=False, or "
-                "make it dense first with X.toarray() if it fits in memory."
-            )
-        validate_data(self, X, reset=reset, skip_check_array=True)
-        return array
-
-
-def to_copy(X: Any) -> bool:
-    """Whether X is to be copied: always, but where it is a large array that can be used as it is
-    (kernels are compiled for arrays that can be written to)."""
-    return not (isinstance(X, np.ndarray) and X.flags.writeable and X.nbytes > LARGE)
-
-
-def seed_from(random_state: Any) -> int:
-    """One whole number that fixes the run: the given int, or one drawn from the given source."""
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(2**31))
-    if isinstance(random_state, int | np.integer) and random_state >= 0:
-        return int(random_state)
-    if random_state is None:
-        return int(np.random.SeedSequence().generate_state(1)[0])
-    return int(check_random_state(random_state).randint(2**31 - 1))
-
-
-def checked_progress(progress: Any) -> bool | str:
-    """``progress`` as a run takes it, or one sentence."""
-    if isinstance(progress, bool | np.bool_):
-        return bool(progress)
-    if isinstance(progress, str) and progress == "auto":
-        return progress
-    raise ValueError(f"progress must be 'auto', True or False, not {progress!r}.")

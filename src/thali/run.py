@@ -8,72 +8,28 @@ every chain at some step of its own, and resuming goes on from there.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 import time
-import warnings
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from thali import storage
+from thali.checkpoints import Chain, fingerprint, read, tell_of_fresh_start, write
 from thali.data import Data
 from thali.machine import cores
 from thali.model import Model
 from thali.progress import Progress
 from thali.starting import Starting
-from thali.trace import (
-    ChainTrace,
-    Kept,
-    Trace,
-    freeze_chain,
-    freeze_draws,
-    thaw_chain,
-    thaw_draws,
-)
+from thali.trace import Trace
 
 SLICE = 0.1  # seconds a thread stays with one chain before it turns to the one furthest behind
 CHECKPOINT_EVERY = 3.0  # seconds, or twenty times what writing takes if that is longer
 LOOK = 50  # sweeps after which the number of features tells how many more, if that was left open
-
-
-class Snapshot(NamedTuple):
-    """A chain at one of its steps: the state's arrays, plain values, and draws of its burn-in."""
-
-    arrays: dict[str, np.ndarray]
-    meta: dict[str, Any]
-    burning: list[tuple[int, Kept]]
-
-
-@dataclass
-class Chain:
-    """A generator, a state and a record; ``saved`` is its last snapshot."""
-
-    index: int
-    rng: np.random.Generator
-    state: Any
-    trace: ChainTrace = field(default_factory=ChainTrace)
-    saved: Snapshot | None = None
-
-    def snapshot(self, engine: Any) -> None:
-        """Everything needed to go on from here."""
-        arrays, numbers = engine.freeze(self.state)
-        steps, draws = len(self.trace.scalars), len(self.trace.kept)
-        meta = {
-            "numbers": numbers,
-            "rng": self.rng.bit_generator.state,
-            "steps": steps,
-            "draws": draws,
-            "names": self.trace.names,
-            "drift": self.trace.drift,
-        }
-        self.saved = Snapshot(arrays, meta, list(self.trace.burning))
 
 
 def run(
@@ -111,7 +67,7 @@ class _Loop:
         self.given = engine
         self.engine = engine.planned(data, 0)
         self.checkpoint = None if checkpoint is None else Path(checkpoint)
-        self.fingerprint = {} if checkpoint is None else self._fingerprint()
+        self.fingerprint = {} if checkpoint is None else fingerprint(seed, model, engine, data)
         self.began = time.monotonic()
         self.earlier = 0.0  # seconds spent before a resume
         self.deadline = np.inf if time_budget is None else self.began + time_budget
@@ -135,9 +91,11 @@ class _Loop:
         if self.checkpoint is not None:
             storage.check_writable(self.checkpoint)
             if resume and self.checkpoint.exists():
-                self._resume()
+                self.chains, self.starts, self.earlier = read(
+                    self.checkpoint, self.fingerprint, self.model, self.engine, self.data
+                )
                 return
-            _tell_of_fresh_start(self.checkpoint, resume)
+            tell_of_fresh_start(self.checkpoint, resume)
         elif resume:
             raise ValueError("resume=True needs checkpoint=path, the file to resume from.")
         sequences = np.random.SeedSequence(self.seed).spawn(self.engine.chains + 1)
@@ -307,59 +265,15 @@ class _Loop:
         return time.monotonic() + max(CHECKPOINT_EVERY, 20.0 * took)
 
     def _save(self) -> None:
-        arrays: dict[str, np.ndarray] = {}
-        metas = []
-        for chain in self.chains:
-            if chain.saved is None:
-                return
-            (state, meta, burning), n, i = chain.saved, self.data.n, chain.index
-            arrays |= {f"state{i}_{name}": value for name, value in state.items()}
-            arrays |= freeze_chain(chain.trace, n, meta["steps"], meta["draws"], f"chain{i}")
-            arrays |= freeze_draws(burning, n, f"burning{i}")
-            metas.append(meta)
-        whole = {
-            "fingerprint": self.fingerprint,
-            "chains": metas,
-            "starts": self.starts,
-            "seconds": self._seconds(),
-        }
         assert self.checkpoint is not None
-        storage.write(self.checkpoint, "checkpoint", arrays, whole)
-
-    def _resume(self) -> None:
-        assert self.checkpoint is not None
-        arrays, meta = storage.read(self.checkpoint, "checkpoint")
-        for what, value in self.fingerprint.items():
-            if meta["fingerprint"].get(what) != value:
-                raise ValueError(
-                    f"The checkpoint {self.checkpoint} belongs to another run: {what} differs. "
-                    "Resume with the same data, settings and seed, or choose another file."
-                )
-        self.starts, self.earlier = meta["starts"], meta["seconds"]
-        for index, saved in enumerate(meta["chains"]):
-            rng = np.random.default_rng()
-            rng.bit_generator.state = saved["rng"]
-            prefix = f"state{index}_"
-            state_arrays = {
-                name.removeprefix(prefix): value
-                for name, value in arrays.items()
-                if name.startswith(prefix)
-            }
-            state = self.engine.thaw(self.model, self.data, state_arrays, saved["numbers"])
-            trace = thaw_chain(arrays, f"chain{index}", saved["names"], saved["drift"])
-            if f"burning{index}_kept_at" in arrays:
-                trace.burning = deque(thaw_draws(arrays, f"burning{index}"))
-            self.chains.append(Chain(index, rng, state, trace))
-
-    def _fingerprint(self) -> dict[str, str]:
-        """What must be the same for a run to go on from another's checkpoint."""
-        engine = {k: _plain(v) for k, v in self.given.get_params().items()}
-        return {
-            "the data": f"{self.data.X.shape} {_digest_of_data(self.data)}",
-            "the model": f"{self.model.prior} {self.model.likelihood}",
-            "the engine": f"{type(self.given).__name__} {engine}",
-            "the seed": str(self.seed),
-        }
+        write(
+            self.checkpoint,
+            self.fingerprint,
+            self.chains,
+            self.data.n,
+            self.starts,
+            self._seconds(),
+        )
 
     # ending
 
@@ -414,49 +328,6 @@ class _Loop:
 
     def _seconds(self) -> float:
         return self.earlier + time.monotonic() - self.began
-
-
-def seed_of(checkpoint: str | os.PathLike[str]) -> int:
-    """The seed of the run that left a checkpoint."""
-    _, meta = storage.read(checkpoint, "checkpoint")
-    return int(meta["fingerprint"]["the seed"])
-
-
-def _tell_of_fresh_start(checkpoint: Path, resume: bool) -> None:
-    """Warn that there is nothing to resume, or that a checkpoint was moved out of the way."""
-    if resume:
-        said = f"There is no checkpoint {checkpoint} to resume from; starting afresh."
-    elif checkpoint.exists():
-        earlier = storage.set_aside(checkpoint)
-        said = (
-            f"Starting afresh: the checkpoint that lay at {checkpoint} is kept as {earlier} "
-            "(resume=True goes on from a checkpoint)."
-        )
-    else:
-        return
-    warnings.warn(said, UserWarning, stacklevel=6)
-
-
-def _digest(array: Any) -> str:
-    """A hash of an array's bytes, without copying them where they lie in order."""
-    return hashlib.sha256(np.ascontiguousarray(array).data.cast("B")).hexdigest()
-
-
-def _digest_of_data(data: Data) -> str:
-    """The same for equal data, whatever format a sparse X came in."""
-    if not data.sparse:
-        return _digest(data.X)
-    parts = data.X.data, data.X.indices.astype(np.int64), data.X.indptr.astype(np.int64)
-    return " ".join(_digest(part) for part in parts)
-
-
-def _plain(value: Any) -> Any:
-    """A setting as it should be compared: numbers as numbers, a matrix or a model by its Z."""
-    if value is None or isinstance(value, str):
-        return value
-    if hasattr(value, "__index__") and np.ndim(value) == 0:
-        return int(value)
-    return _digest(np.asarray(getattr(value, "Z_", value), dtype=bool))
 
 
 def _one_blas_thread() -> Any:

@@ -65,7 +65,7 @@ def large(rng):
 @pytest.mark.parametrize("start", ["prior", "given"])
 def test_maximization_expectation_makes_no_second_X(rng, monkeypatch, start):
     monkeypatch.setattr("thali.data.BLOCK", 2**16)  # as small beside this X as 2²⁰ beside a large
-    monkeypatch.setattr("thali.estimators.LARGE", 1e6)  # and this X as one that is not copied
+    monkeypatch.setattr("thali.accepting.LARGE", 1e6)  # and this X as one that is not copied
     X, Z = large(rng)
     likelihood = "nonnegative_linear_gaussian"
 

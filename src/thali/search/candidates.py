@@ -45,6 +45,25 @@ class Candidate:
             at = at.parent
         return Z
 
+    def still_same(self, same: np.ndarray) -> np.ndarray:
+        """Which columns equal the one before, if ``same`` tells it of the candidate before."""
+        old = len(self.z)
+        found = np.ones(self.k, np.uint8)
+        found[:old] = same
+        found[1:old] &= self.z[1:] == self.z[:-1]
+        found[old : old + 1] = 0  # the first new dish is like none before
+        return found
+
+    def followed_by(
+        self, kept: Any, bits: np.ndarray, new: np.ndarray, scores: np.ndarray, evidence: np.ndarray
+    ) -> list[Candidate]:
+        """The candidates with one row more; ``kept`` is what they make their arrays from."""
+        found = []
+        for z, *numbers in zip(bits, new.tolist(), scores.tolist(), evidence.tolist(), strict=True):
+            found.append(Candidate(self, z, *numbers))
+            found[-1].base = kept
+        return found
+
     def row(self) -> np.ndarray:
         """The last row's bits, those of the dishes it opened among them."""
         return np.concatenate([self.z.astype(bool), np.ones(self.new, bool)])
@@ -173,10 +192,7 @@ class Problem:
             one, one, one, self.sigma_x * one, self.sigma_a * one, -1, float(self.dimensions)
         )
         extend(arrays, laws, x, x2, Proposals(z, np.array([candidate.new]), b, np.zeros(1)), 0, 1)
-        same = np.ones(k, np.uint8)
-        same[:old] = before.same
-        same[1:old] &= candidate.z[1:] == candidate.z[:-1]
-        same[old : old + 1] = 0  # the first new dish is like none before
+        same = candidate.still_same(before.same)
         candidate.kept, candidate.base = Kept(arrays, same), None
         return candidate.kept
 
@@ -247,13 +263,9 @@ class Problem:
         order = np.argsort(-found.score[:count], kind="stable")
         bits, new = found.bits[order], found.new[order]
         density = self._density(bits.astype(float), S, G, b, x2, new)
-        children = []
-        for z, j, score, fit in zip(
-            bits, new.tolist(), found.score[order].tolist(), density.tolist(), strict=True
-        ):
-            child = Candidate(candidate, z, j, score, candidate.evidence + fit)
-            child.base = candidate.kept
-            children.append(child)
+        children = candidate.followed_by(
+            candidate.kept, bits, new, found.score[order], candidate.evidence + density
+        )
         return children, float(lost)
 
     def log_densities(

@@ -168,10 +168,7 @@ class KeptProblem:
         )
         m = np.ones(k, np.int64)
         m[:old] = before.m + candidate.z
-        same = np.ones(k, np.uint8)
-        same[:old] = before.same
-        same[1:old] &= candidate.z[1:] == candidate.z[:-1]
-        same[old : old + 1] = 0  # the first new dish is like none before
+        same = candidate.still_same(before.same)
         candidate.kept, candidate.base = KeptLists(m, same, lists), None
         return candidate.kept
 
@@ -230,13 +227,7 @@ class KeptProblem:
         bits, new = found.bits[order], found.new[order]
         numbers = bits.astype(np.int64) @ (1 << np.arange(k, dtype=np.int64))
         fit = kernel.fits_of_rows(numbers, new, kept.lists, groups, fits)
-        children = []
-        for z, j, score, evidence in zip(
-            bits, new.tolist(), found.score[order].tolist(), fit.tolist(), strict=True
-        ):
-            child = Candidate(candidate, z, j, score, evidence)
-            child.base = kept
-            children.append(child)
+        children = candidate.followed_by(kept, bits, new, found.score[order], fit)
         return children, float(lost)
 
     # the answer
