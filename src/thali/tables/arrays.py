@@ -1,64 +1,89 @@
-"""NPY and NPZ: a matrix saved by NumPy, or a sparse one by SciPy, read without pickle."""
+"""NPY, NPZ and Parquet: numbers saved by NumPy, SciPy or pandas, read without pickle."""
 
 from __future__ import annotations
 
 import difflib
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
 from thali.data import by_rows
-from thali.tables.table import Table, brief, choose_columns
 
-__all__ = ["read_npy", "read_npz"]
+from .text import Sheet, numbers, refusal, row_names_from, written_otherwise
 
-T = TypeVar("T")
-Head = tuple[tuple[int, ...], np.dtype[Any]]
-WHOLE = "matrix"  # the name of a sparse matrix that is a file of its own
+__all__ = ["read_npy", "read_npz", "read_parquet"]
+
+Head = tuple[tuple[int, ...], np.dtype[Any]]  # the shape of an array, and the type of its entries
+REAL = "biuf"  # kinds of dtype of NumPy
+NUMBERS = {"boolean", "decimal", "empty", "floating", "integer", "mixed-integer-float"}  # of pandas
 PARTS = ("data", "indices", "indptr", "shape")
 SAVED = {*PARTS, "format", "_is_array", "row", "col", "offsets"}  # names of scipy.sparse.save_npz
-# what NumPy and zipfile raise when the bytes are not what they should be
-DAMAGE = (ValueError, EOFError, TypeError, SyntaxError, NotImplementedError, RuntimeError, KeyError)
+# what libraries raise when the bytes are not what they should be
+DAMAGE = (ValueError, EOFError, TypeError, SyntaxError, NotImplementedError, RuntimeError)
+DAMAGE += (LookupError, OSError, zipfile.BadZipFile, zlib.error)
 
 
-def _from_array(
-    file: Path, where: str, array: NDArray[Any], columns: Sequence[str] | None
-) -> Table:
-    """Check that an array is a table of real numbers, and keep the chosen columns."""
-    if array.dtype.kind not in "biuf":
-        kind = {"c": "complex numbers", "U": "text", "S": "text", "M": "dates"}.get(
-            array.dtype.kind, f"entries of type {array.dtype}"
-        )
-        raise ValueError(f"{where} holds {kind}; save it as real numbers.")
-    if array.ndim != 2:
-        rest = int(np.prod(array.shape[1:])) if array.ndim > 2 else 1
-        shape = f"({array.shape[0]}, {rest})" if array.ndim else "(rows, columns)"
+@contextmanager
+def _or(complaint: str, remedy: str) -> Iterator[None]:
+    """Say in one sentence that bytes are broken, whatever a library says of them."""
+    try:
+        yield
+    except DAMAGE as error:
+        why = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+        raise ValueError(f"{complaint} ({why}); {remedy}.") from None
+
+
+def read_npy(file: Path) -> NDArray[np.float64]:
+    broken = _or(f"{file} is not a NumPy file, or a damaged one", "save it again with numpy.save")
+    with broken, file.open("rb") as stream:
+        shape, dtype = _head(stream)
+        there = file.stat().st_size - stream.tell()
+    _refuse_pickle(file, dtype)
+    promised = dtype.itemsize * int(np.prod(shape, dtype=object))
+    if there < promised:
         raise ValueError(
-            f"{where} has {array.ndim} dimension{'s' * (array.ndim != 1)} {array.shape}; "
-            f"a table has rows and columns: reshape it to {shape}."
+            f"{file} is half-written: it holds {there:,} of the {promised:,} bytes that its "
+            "header promises; save it again."
         )
-    if columns is not None:
-        array = array[:, choose_columns(file, None, array.shape[1], columns, 0)]
-    return Table(np.ascontiguousarray(array, dtype=np.float64), None, None)
+    return _table(file, np.load(file, allow_pickle=False))
 
 
-def _array_header(stream: Any) -> Head:
+def read_npz(file: Path, member: str | None) -> Any:
+    """The only matrix of an archive, or the one named; a sparse one stays sparse."""
+    heads: dict[str, Head] = {}
+    broken = f"{file} is not an .npz file, or a half-written one", "save it again with numpy.savez"
+    with _or(*broken), zipfile.ZipFile(file) as archive:
+        for name in archive.namelist():
+            if name.endswith(".npy"):
+                with archive.open(name) as stream:
+                    heads[name.removesuffix(".npy")] = _head(stream)
+    name, prefix = _pick(file, heads, member)
+    for part, (_, dtype) in heads.items():
+        if part == name or (prefix is not None and part.startswith(prefix)):
+            _refuse_pickle(f"{file}:{part}", dtype)
+    if prefix is not None:
+        return _sparse(file, "format" in heads, prefix)
+    with _or(*broken), np.load(file, allow_pickle=False) as archive:
+        array = archive[name]
+    return _table(f"{file}:{name}", array)
+
+
+def _head(stream: Any) -> Head:
     """Read shape and dtype of an .npy stream without its data."""
-    version = np.lib.format.read_magic(stream)
-    read = np.lib.format.read_array_header_1_0
-    if version > (1, 0):
-        read = np.lib.format.read_array_header_2_0
+    old = np.lib.format.read_magic(stream) == (1, 0)
+    read = np.lib.format.read_array_header_1_0 if old else np.lib.format.read_array_header_2_0
     shape, _, dtype = read(stream)
     return shape, dtype
 
 
-def _refuse_pickle(where: str, dtype: np.dtype[Any]) -> None:
+def _refuse_pickle(where: object, dtype: np.dtype[Any]) -> None:
     if dtype.hasobject:
         raise ValueError(
             f"{where} holds Python objects, which thali does not unpickle; save plain numbers "
@@ -66,130 +91,105 @@ def _refuse_pickle(where: str, dtype: np.dtype[Any]) -> None:
         )
 
 
-def read_npy(file: Path, columns: Sequence[str] | None) -> Table:
-    try:
-        with file.open("rb") as stream:
-            shape, dtype = _array_header(stream)
-            there = file.stat().st_size - stream.tell()
-    except DAMAGE as error:
+def _table(where: object, array: NDArray[Any]) -> NDArray[np.float64]:
+    """Check that an array is a table of real numbers."""
+    kind, shape = array.dtype.kind, array.shape
+    if kind not in REAL:
+        kinds = {"c": "complex numbers", "U": "text", "S": "text", "M": "dates"}
+        what = kinds.get(kind, f"entries of type {array.dtype}")
+        raise ValueError(f"{where} holds {what}; save it as real numbers.")
+    if array.ndim != 2:
+        better = (shape[0], int(np.prod(shape[1:]))) if shape else "(rows, columns)"
         raise ValueError(
-            f"{file} is not a NumPy file, or a damaged one ({brief(error)}); save it again with "
-            "numpy.save."
-        ) from None
-    _refuse_pickle(str(file), dtype)
-    promised = dtype.itemsize * int(np.prod(shape, dtype=object))
-    if there < promised:
-        raise ValueError(
-            f"{file} is half-written: it holds {there:,} of the {promised:,} bytes that its "
-            "header promises; save it again."
+            f"{where} has {array.ndim} dimension{'s' * (array.ndim != 1)} {shape}; "
+            f"a table has rows and columns: reshape it to {better}."
         )
-    return _from_array(file, str(file), np.load(file, allow_pickle=False), columns)
+    return np.ascontiguousarray(array, dtype=np.float64)
 
 
-def read_npz(file: Path, member: str | None, columns: Sequence[str] | None) -> Table:
-    heads = _unzip(file, _heads)
-    prefixes = _sparse_prefixes(heads)
-    if member is None and len(prefixes) == 1 and _alone(heads, *prefixes.values()):
-        member = next(iter(prefixes))
-    if member in prefixes:
-        return _read_sparse(file, heads, prefixes[member], columns)
-    name = _pick(file, heads, member, prefixes)
-    _refuse_pickle(f"{file}:{name}", heads[name][1])
-
-    def read(archive: zipfile.ZipFile) -> NDArray[Any]:
-        with archive.open(f"{name}.npy") as stream:
-            return np.lib.format.read_array(stream, allow_pickle=False)
-
-    return _from_array(file, f"{file}:{name}", _unzip(file, read), columns)
-
-
-def _sparse_prefixes(heads: dict[str, Head]) -> dict[str, str]:
-    """What the names of a sparse matrix's parts begin with, by the name of the matrix.
+def _pick(file: Path, heads: dict[str, Head], member: str | None) -> tuple[str, str | None]:
+    """The name of the array that is meant, and what its parts begin with if it is sparse.
 
     ``scipy.sparse.save_npz`` has the parts of one matrix, under their own names; beside other
     arrays X_data, X_indices, X_indptr and X_shape are those of X, row by row.
     """
-    if "format" in heads and {"data", "shape"} <= set(heads):
-        return {WHOLE: ""}
     starts = [name.removesuffix("indptr") for name in heads if name.endswith("indptr")]
-    whole = [p for p in starts if {p + part for part in PARTS} <= set(heads)]
-    return {p.rstrip("_") or WHOLE: p for p in whole}
+    starts = [start for start in starts if {start + part for part in PARTS} <= set(heads)]
+    starts = [""] if {"format", "data", "shape"} <= set(heads) else starts
+    sparse = {start.rstrip("_") or "matrix": start for start in starts}
+    if member in sparse or member in heads:
+        return member, sparse.get(member)
+    listed = ", ".join(f"{name} {shape}" for name, (shape, _) in heads.items()) or "none"
+    if member is not None:
+        near = difflib.get_close_matches(member, heads, n=1)
+        hint = f"did you mean {file}:{near[0]}?" if near else f"its arrays: {listed}."
+        raise ValueError(f"{file} has no array {member!r}; {hint}")
+    if sparse:
+        name, start = next(iter(sparse.items()))
+        if set(heads) <= ({start + part for part in PARTS} if start else SAVED):
+            return name, start
+        raise ValueError(
+            f"{file} holds a sparse matrix and other arrays; choose one as {file}:NAME. "
+            f"Sparse: {', '.join(sparse)}."
+        )
+    found = [
+        name for name, (shape, dtype) in heads.items() if len(shape) == 2 and dtype.kind in REAL
+    ]
+    if len(found) == 1 or len(heads) == 1:
+        return (found or list(heads))[0], None
+    count = f"{len(found)} matrices" if found else "no matrix"
+    raise ValueError(f"{file} holds {count}; choose an array as {file}:NAME. Its arrays: {listed}.")
 
 
-def _alone(heads: dict[str, Head], prefix: str) -> bool:
-    """Whether nothing is there but one sparse matrix, in whatever format."""
-    return set(heads) <= ({prefix + part for part in PARTS} if prefix else SAVED)
-
-
-def _read_sparse(
-    file: Path, heads: dict[str, Head], prefix: str, columns: Sequence[str] | None
-) -> Table:
+def _sparse(file: Path, saved: bool, prefix: str) -> Any:
     """The sparse matrix, by rows; no entry that it leaves out is made."""
-    for part in heads:
-        if part.startswith(prefix):
-            _refuse_pickle(f"{file}:{part}", heads[part][1])
-    try:
-        if "format" in heads:
+    complaint = f"{file} holds a sparse matrix whose parts do not fit together"
+    with _or(complaint, "save it again with scipy.sparse.save_npz"):
+        if saved:
             matrix = scipy.sparse.load_npz(file)
         else:
             with np.load(file, allow_pickle=False) as archive:
                 *parts, shape = (archive[prefix + part] for part in PARTS)
-            matrix = scipy.sparse.csr_array(tuple(parts), shape=tuple(int(i) for i in shape))
+            matrix = scipy.sparse.csr_array(tuple(parts), shape=tuple(map(int, shape)))
         if hasattr(matrix, "indptr"):
             matrix.check_format(full_check=True)
-    except (zipfile.BadZipFile, zlib.error, IndexError, *DAMAGE) as error:
-        raise ValueError(
-            f"{file} holds a sparse matrix whose parts do not fit together ({brief(error)}); save "
-            "it again with scipy.sparse.save_npz."
-        ) from None
-    if matrix.dtype.kind not in "biuf":
+    if matrix.dtype.kind not in REAL:
         raise ValueError(f"{file} holds entries of type {matrix.dtype}; save it as real numbers.")
-    matrix = by_rows(matrix)
-    if columns is not None:
-        matrix = matrix[:, choose_columns(file, None, matrix.shape[1], columns, 0)]
-    return Table(matrix, None, None, (f"sparse, {matrix.nnz:,} entries",))
+    return by_rows(matrix)
 
 
-def _heads(archive: zipfile.ZipFile) -> dict[str, Head]:
-    """Shape and dtype of every array in an archive."""
-    heads = {}
-    for name in archive.namelist():
-        if name.endswith(".npy"):
-            with archive.open(name) as stream:
-                heads[name.removesuffix(".npy")] = _array_header(stream)
-    return heads
-
-
-def _unzip(file: Path, read: Callable[[zipfile.ZipFile], T]) -> T:
-    """Read something from an archive; every way in which it can be broken gives one sentence."""
+def read_parquet(file: Path, columns: Sequence[str] | None) -> Sheet:
+    """Columns of one type each; the index of pandas names the rows, or a first column of text."""
     try:
-        with zipfile.ZipFile(file) as archive:
-            return read(archive)
-    except (zipfile.BadZipFile, zlib.error, *DAMAGE) as error:
+        import pandas as pd
+        import pyarrow.parquet
+    except ImportError:
         raise ValueError(
-            f"{file} is not an .npz file, or a half-written one ({brief(error)}); save it again "
-            "with numpy.savez."
+            f"{file}: reading Parquet needs pyarrow; install it with: pip install 'thali[parquet]'"
         ) from None
-
-
-def _pick(file: Path, heads: dict[str, Head], member: str | None, prefixes: dict[str, str]) -> str:
-    """Return the name of the array that is meant: the one asked for, or the only matrix."""
-    if member in heads:
-        return member
-    if prefixes and member is None:
-        raise ValueError(
-            f"{file} holds a sparse matrix and other arrays; choose one as {file}:NAME. "
-            f"Sparse: {', '.join(prefixes)}."
-        )
-    listed = ", ".join(f"{name} {shape}" for name, (shape, _) in heads.items()) or "none"
-    if member is not None:
-        near = difflib.get_close_matches(member, list(heads), n=1)
-        hint = f"did you mean {file}:{near[0]}?" if near else f"its arrays: {listed}."
-        raise ValueError(f"{file} has no array {member!r}; {hint}")
-    matrices = [
-        name for name, (shape, dtype) in heads.items() if len(shape) == 2 and dtype.kind in "biuf"
-    ]
-    if len(heads) == 1 or len(matrices) == 1:
-        return (matrices or list(heads))[0]
-    count = f"{len(matrices)} matrices" if matrices else "no matrix"
-    raise ValueError(f"{file} holds {count}; choose an array as {file}:NAME. Its arrays: {listed}.")
+    with _or(f"{file} is not a Parquet file, or a half-written one", "write it again"):
+        frame = pyarrow.parquet.ParquetFile(file).read().to_pandas()
+    names, row_names, skip, notes = list(map(str, frame.columns)), None, 0, []
+    if frame.index.nlevels == 1 and not isinstance(frame.index, pd.RangeIndex):
+        row_names, notes = list(map(str, frame.index)), [row_names_from(frame.index.name or "")]
+    values, faults = np.full(frame.shape, np.nan), {}
+    for j, name in enumerate(names):
+        column = frame.iloc[:, j].astype(object)
+        column, kind = column.where(column.notna(), None), pd.api.types.infer_dtype(column)
+        if kind == "string":
+            cells = ["" if cell is None else cell.strip() for cell in column]
+            values[:, j], texts = numbers(cells)
+            if texts.any():
+                i = int(texts.argmax())
+                faults[j] = refusal(f"{file}, row {i + 1}, column {name!r}", cells[i])
+            if j == 0 and row_names is None and name not in (columns or ()):
+                if columns is not None or not written_otherwise(cells):
+                    row_names, skip, notes = cells, 1, [row_names_from(name)]
+        elif kind in NUMBERS:
+            values[:, j] = column.astype(np.float64)
+        else:
+            faults[j] = (
+                f"{file}, column {name!r}: its entries have the type {kind}, which is no number; "
+                "convert it, or choose columns of numbers with --columns."
+            )
+    return Sheet(values, names, row_names, skip, notes, faults)
