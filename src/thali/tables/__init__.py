@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from thali.sparse import is_sparse
 
 from .arrays import read_npy, read_npz, read_parquet
-from .text import Sheet, read_text
+from .text import Sheet, names_rows, numbers, read_text, refusal
 
 __all__ = ["Table", "check_file", "read_table"]
 
@@ -88,41 +88,57 @@ def read_table(
         name, member = name.rsplit(":", 1)
         file = Path(name)
     check_file(file)
-    sheet = _read(file, member, columns, header)
-    chosen = _choose_columns(file, sheet, columns)
-    for fault in (sheet.faults[c] for c in chosen if c in sheet.faults):
-        raise ValueError(fault)
-    values, rows = sheet.values[:, chosen], sheet.row_names
-    names = [sheet.names[c] for c in chosen] if sheet.names is not None else None
-    if 0 in values.shape:
-        n, d = values.shape
-        raise ValueError(f"{file} holds no data: {n} rows and {d} columns of numbers.")
-    if transpose:
-        _refuse_repeats(file, rows or (), "row name", " (transposing makes it a column name.)")
-        values, names, rows = values.T, rows, names
-    if is_sparse(values):
-        values, sparse = values.tocsr(), (f"sparse, {values.nnz:,} entries",)
-        return Table(values, names, rows, sparse)
-    return Table(np.ascontiguousarray(values), names, rows, tuple(sheet.notes))
-
-
-def _read(
-    file: Path, member: str | None, columns: Sequence[str] | None, header: bool | None
-) -> Sheet:
     suffix = file.suffix.lower()
-    if suffix in DELIMITERS:
-        return read_text(file, DELIMITERS[suffix], columns, header)
-    if suffix not in (".npy", ".npz", ".parquet"):
+    if suffix not in (*DELIMITERS, ".npy", ".npz", ".parquet"):
         raise ValueError(
             f"{file} ends in {suffix or 'nothing'!r}; thali reads .csv, .tsv, .npy, .npz and "
             ".parquet: convert or rename the file."
         )
-    if header is not None:
+    if header is not None and suffix not in DELIMITERS:
         raise ValueError(f"{file}: only a .csv or .tsv file can be said to have a header, or none.")
-    if suffix == ".parquet":
-        return read_parquet(file, columns)
-    values = read_npy(file) if suffix == ".npy" else read_npz(file, member)
-    return Sheet(values, None, None, 0, [], {})
+    if suffix in DELIMITERS:
+        table = _from_sheet(file, read_text(file, DELIMITERS[suffix], header), columns)
+    elif suffix == ".parquet":
+        table = _from_sheet(file, read_parquet(file), columns)
+    else:
+        values: Any = read_npy(file) if suffix == ".npy" else read_npz(file, member)
+        if columns is not None:
+            values = values[:, _choose_columns(file, None, values.shape[1], columns)]
+        notes = (f"sparse, {values.nnz:,} entries",) if is_sparse(values) else ()
+        table = Table(values, None, None, notes)
+    n, d = table.values.shape
+    if n * d == 0:
+        raise ValueError(f"{file} holds no data: {n} rows and {d} columns of numbers.")
+    return _transposed(file, table) if transpose else table
+
+
+def _from_sheet(file: Path, sheet: Sheet, columns: Sequence[str] | None) -> Table:
+    """Turn the chosen columns into numbers, after the names of the rows are taken out."""
+    rows, names, notes = sheet.row_names, sheet.names, sheet.notes
+    skip = rows is None and len(sheet.columns) > 0 and names_rows(sheet, columns)
+    if skip and len(sheet.columns) == 1:
+        raise ValueError(f"{file} holds one column, of text; a table needs numbers.")
+    if skip:
+        rows = list(map(str, sheet.columns[0]))
+        label = f"column {names[0]!r}" if names and names[0] else "the first column"
+        notes = [*notes, f"row names from {label}"]
+    chosen = _choose_columns(file, names, len(sheet.columns), columns, int(skip))
+    values = np.empty((max(map(len, sheet.columns), default=0), len(chosen)))
+    for j, c in enumerate(chosen):
+        values[:, j], texts = numbers(sheet.columns[c])
+        if texts.any():
+            i, name = int(texts.argmax()), repr(names[c]) if names else c + 1
+            place = f"{file}, {sheet.place(i)}, column {name}"
+            raise ValueError(refusal(place, str(sheet.columns[c][i])))
+    return Table(values, [names[c] for c in chosen] if names else None, rows, tuple(notes))
+
+
+def _transposed(file: Path, table: Table) -> Table:
+    why = " (transposing makes row names column names.)"
+    _refuse_repeats(file, table.row_names or (), "row name", why)
+    values: Any = table.values.T
+    values = values.tocsr() if is_sparse(values) else np.ascontiguousarray(values)
+    return Table(values, table.row_names, table.column_names, table.notes)
 
 
 def check_file(file: Path, what: str = "a data file") -> None:
@@ -145,24 +161,24 @@ def check_file(file: Path, what: str = "a data file") -> None:
         raise ValueError(f"{file} is empty (0 bytes); write it again.")
 
 
-def _choose_columns(file: Path, sheet: Sheet, columns: Sequence[str] | None) -> list[int]:
-    """The positions of the wanted columns, or of all but the row names."""
-    width = sheet.values.shape[1]
+def _choose_columns(
+    file: Path, names: list[str] | None, width: int, columns: Sequence[str] | None, skip: int = 0
+) -> list[int]:
+    """The positions of the wanted columns, or of all after those to skip."""
     if columns is None:
-        _refuse_repeats(file, (sheet.names or [])[sheet.skip :])
-        return list(range(sheet.skip, width))
+        _refuse_repeats(file, (names or [])[skip:])
+        return list(range(skip, width))
     if len(columns) == 0:
         raise ValueError("no columns are chosen; name at least one.")
     _refuse_repeats("the choice of columns", columns)
-    names = sheet.names if sheet.names is not None else [str(j + 1) for j in range(width)]
+    numbered = f"it has no header, so its columns are numbered 1 to {width}."
+    known = names or [str(j + 1) for j in range(width)]
     for name in columns:
-        if name not in names and sheet.names is None:
-            hint = f": it has no header, so its columns are numbered 1 to {width}."
+        if name not in known:
+            hint = f"; {_nearest(name, names)}" if names else f": {numbered}"
             raise ValueError(f"{file} has no column {name!r}{hint}")
-        if name not in names:
-            raise ValueError(f"{file} has no column {name!r}; {_nearest(name, names)}")
-    _refuse_repeats(file, [name for name in names if name in columns])
-    return [names.index(name) for name in columns]
+    _refuse_repeats(file, [name for name in known if name in columns])
+    return [known.index(name) for name in columns]
 
 
 def _nearest(name: str, names: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from thali.data import by_rows
 
-from .text import Sheet, numbers, refusal, row_names_from, written_otherwise
+from .text import Sheet
 
 __all__ = ["read_npy", "read_npz", "read_parquet"]
 
@@ -26,8 +26,10 @@ NUMBERS = {"boolean", "decimal", "empty", "floating", "integer", "mixed-integer-
 PARTS = ("data", "indices", "indptr", "shape")
 SAVED = {*PARTS, "format", "_is_array", "row", "col", "offsets"}  # names of scipy.sparse.save_npz
 # what libraries raise when the bytes are not what they should be
-DAMAGE = (ValueError, EOFError, TypeError, SyntaxError, NotImplementedError, RuntimeError)
-DAMAGE += (LookupError, OSError, zipfile.BadZipFile, zlib.error)
+DAMAGE = (
+    *(ValueError, EOFError, TypeError, SyntaxError, NotImplementedError, RuntimeError),
+    *(LookupError, OSError, zipfile.BadZipFile, zlib.error),
+)
 
 
 @contextmanager
@@ -158,8 +160,8 @@ def _sparse(file: Path, saved: bool, prefix: str) -> Any:
     return by_rows(matrix)
 
 
-def read_parquet(file: Path, columns: Sequence[str] | None) -> Sheet:
-    """Columns of one type each; the index of pandas names the rows, or a first column of text."""
+def read_parquet(file: Path) -> Sheet:
+    """Columns of one type each; whatever is no number is written out."""
     try:
         import pandas as pd
         import pyarrow.parquet
@@ -169,27 +171,15 @@ def read_parquet(file: Path, columns: Sequence[str] | None) -> Sheet:
         ) from None
     with _or(f"{file} is not a Parquet file, or a half-written one", "write it again"):
         frame = pyarrow.parquet.ParquetFile(file).read().to_pandas()
-    names, row_names, skip, notes = list(map(str, frame.columns)), None, 0, []
-    if frame.index.nlevels == 1 and not isinstance(frame.index, pd.RangeIndex):
-        row_names, notes = list(map(str, frame.index)), [row_names_from(frame.index.name or "")]
-    values, faults = np.full(frame.shape, np.nan), {}
-    for j, name in enumerate(names):
+    columns: list[Any] = []
+    for j in range(frame.shape[1]):
         column = frame.iloc[:, j].astype(object)
-        column, kind = column.where(column.notna(), None), pd.api.types.infer_dtype(column)
-        if kind == "string":
-            cells = ["" if cell is None else cell.strip() for cell in column]
-            values[:, j], texts = numbers(cells)
-            if texts.any():
-                i = int(texts.argmax())
-                faults[j] = refusal(f"{file}, row {i + 1}, column {name!r}", cells[i])
-            if j == 0 and row_names is None and name not in (columns or ()):
-                if columns is not None or not written_otherwise(cells):
-                    row_names, skip, notes = cells, 1, [row_names_from(name)]
-        elif kind in NUMBERS:
-            values[:, j] = column.astype(np.float64)
+        if pd.api.types.infer_dtype(column) in NUMBERS:
+            columns.append(column.where(column.notna(), np.nan).to_numpy(np.float64))
         else:
-            faults[j] = (
-                f"{file}, column {name!r}: its entries have the type {kind}, which is no number; "
-                "convert it, or choose columns of numbers with --columns."
-            )
-    return Sheet(values, names, row_names, skip, notes, faults)
+            columns.append([str(cell).strip() for cell in column.where(column.notna(), "")])
+    names, rows, notes = list(map(str, frame.columns)), None, []
+    if frame.index.nlevels == 1 and not isinstance(frame.index, pd.RangeIndex):
+        rows, name = list(map(str, frame.index)), frame.index.name
+        notes = [f"row names from column {name!r}" if name else "row names from the index"]
+    return Sheet(columns, names, lambda i: f"row {i + 1}", notes, rows, typed=True)

@@ -11,34 +11,32 @@ import io
 import itertools
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Sheet", "numbers", "read_text", "refusal", "row_names_from", "written_otherwise"]
+__all__ = ["Sheet", "names_rows", "numbers", "read_text", "refusal"]
 
-Row = Sequence[str] | NDArray[Any]
+Row = Sequence[str]
 Floats = NDArray[np.float64]
 
 
 class Sheet(NamedTuple):
     """All that a file holds, before columns are chosen."""
 
-    values: Floats  # N×D; NaN where a cell is missing, or no number
-    names: list[str] | None  # of the D columns
-    row_names: list[str] | None
-    skip: int  # 1 if the first column holds the row names
+    columns: Sequence[Row | Floats]  # cells as they are written, or numbers
+    names: list[str] | None  # of the columns
+    place: Callable[[int], str]  # what a person calls a row
     notes: list[str]
-    faults: dict[int, str]  # column → why it is no column of numbers
+    row_names: list[str] | None = None  # if they are no column
+    typed: bool = False  # whether a column of cells is one of text, whatever is written there
 
 
-def read_text(
-    file: Path, delimiter: str, columns: Sequence[str] | None, header: bool | None
-) -> Sheet:
+def read_text(file: Path, delimiter: str, header: bool | None) -> Sheet:
     """Read a file; ``header`` says whether its first row names the columns, None to find out."""
     text, notes = _decode(file), []
     delimiter = _delimiter(text) if delimiter == "," else delimiter
@@ -46,39 +44,22 @@ def read_text(
     if delimiter == ";" and _decimal_commas(rows):
         rows = [[_with_point(cell) for cell in row] for row in rows]
         notes.append("decimal commas read as points")
-    if _has_short_header(rows, header):
-        rows[0], header = ["", *rows[0]], True
+    widths = set(map(len, rows[1:]))
+    if widths == {len(rows[0]) + 1} and (_mostly_text(rows[0]) if header is None else header):
+        rows[0], header = ["", *rows[0]], True  # R does not name the column of the row names
     _refuse_ragged(file, lines, rows)
-    cells = np.array(rows, dtype=object)
-    if cells.shape[1] > 1 and (cells[:, -1] == "").all():  # a delimiter ends each line
-        cells = cells[:, :-1]
-    values, texts = np.empty(cells.shape), np.empty(cells.shape, dtype=bool)
-    values[0], texts[0] = numbers(cells[0])
-    for j, column in enumerate(cells[1:].T):
-        values[1:, j], texts[1:, j] = numbers(column)
+    if len(rows[0]) > 1 and not any(row[-1] for row in rows):  # a delimiter ends each line
+        rows = [row[:-1] for row in rows]
     if header is None:
-        header, note = _find_header(cells, values, texts[0])
+        header, note = _find_header(rows[: SAMPLE + 1])
         notes += [note] * bool(note)
     names = None
     if header:
-        names = [name or f"column_{j}" * (j > 1) for j, name in enumerate(cells[0], 1)]
-        lines, cells, values, texts = lines[1:], cells[1:], values[1:], texts[1:]
-    if not len(cells):
+        names = [name or f"column_{j}" * (j > 1) for j, name in enumerate(rows[0], 1)]
+        lines, rows = lines[1:], rows[1:]
+    if not rows:
         raise ValueError(f"{file} holds a header and no rows; write the data again.")
-    skip = int(_names_rows(cells, names, columns))
-    if skip and cells.shape[1] == 1:
-        raise ValueError(f"{file} holds one column, of text; a table needs numbers.")
-    notes += [row_names_from(names[0] if names else "")] * skip
-    faults = {}
-    for j in np.flatnonzero(texts.any(axis=0)):
-        i, name = texts[:, j].argmax(), repr(names[j]) if names else j + 1
-        faults[j] = refusal(f"{file}, line {lines[i]}, column {name}", cells[i, j])
-    return Sheet(values, names, list(cells[:, 0]) if skip else None, skip, notes, faults)
-
-
-def row_names_from(column: str) -> str:
-    """The note about the column that was taken for the names of the rows."""
-    return f"row names from column {column!r}" if column else "row names from the first column"
+    return Sheet(list(zip(*rows, strict=True)), names, lambda i: f"line {lines[i]}", notes)
 
 
 # -------------------------------------------------------------------------------- bytes into cells
@@ -97,20 +78,14 @@ def _decode(file: Path) -> str:
     for magic, other in MAGIC.items():
         if content.startswith(magic):
             raise ValueError(f"{file} is {other}, not a {kind} file in UTF-8; save it as one.")
-    at = content.find(b"\0")
-    if at >= 0:
-        line = content.count(b"\n", 0, at) + 1
-        raise ValueError(
-            f"{file} is not a text file (a NUL byte in line {line}); save the table again as {kind}."
-        )
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise ValueError(
-            f"{file} is not in UTF-8 (byte 0x{content[error.start]:02x} in line {line}); "
-            "save it again with that encoding."
-        ) from None
+    at, found = content.find(b"\0"), "a text file (a NUL byte"
+    if at < 0:
+        try:
+            return content.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            at, found = error.start, f"in UTF-8 (byte 0x{content[error.start]:02x}"
+    line = content.count(b"\n", 0, at) + 1
+    raise ValueError(f"{file} is not {found} in line {line}); save it again as {kind} in UTF-8.")
 
 
 def _delimiter(text: str) -> str:
@@ -143,26 +118,17 @@ def _split(file: Path, text: str, delimiter: str) -> tuple[list[int], list[list[
     return lines, rows
 
 
-def _has_short_header(rows: Sequence[Row], header: bool | None) -> bool:
-    """Whether the header names every column but that of the row names, as R's write.table does."""
-    may_be = mostly_text(rows[0]) if header is None else header
-    return may_be and set(map(len, rows[1:])) == {len(rows[0]) + 1}
-
-
 def _refuse_ragged(file: Path, lines: list[int], rows: Sequence[Row]) -> None:
     width = Counter(map(len, rows)).most_common(1)[0][0]
-    for i, row in enumerate(rows):
-        found = f"{len(row)} field" + "s" * (len(row) != 1)
-        if len(row) < width and i == len(rows) - 1:
-            raise ValueError(
-                f"{file}, line {lines[i]}: the last line has {found} where the others have "
-                f"{width}, so the file looks half-written; write it again or delete that line."
+    for i in (i for i, row in enumerate(rows) if len(row) != width):
+        found = f"{len(rows[i])} field" + "s" * (len(rows[i]) != 1)
+        said = f"{found} where the other lines have {width}; correct that line."
+        if i == len(rows) - 1 and len(rows[i]) < width:
+            said = (
+                f"the last line has {found} where the others have {width}, so the file looks "
+                "half-written; write it again or delete that line."
             )
-        if len(row) != width:
-            raise ValueError(
-                f"{file}, line {lines[i]}: {found} where the other lines have {width}; "
-                "correct that line."
-            )
+        raise ValueError(f"{file}, line {lines[i]}: {said}")
 
 
 # ------------------------------------------------------------------------------ cells into numbers
@@ -174,13 +140,15 @@ DECIMAL_COMMA = re.compile(r"[-+\u2212]?\d*,\d+([eE][-+\u2212]?\d+)?")
 THOUSANDS = re.compile(r"[-+\u2212]?[1-9]\d{0,2}(,\d{2,3})*,\d{3}(\.\d*)?")
 
 
-def numbers(cells: Row) -> tuple[Floats, NDArray[np.bool_]]:
+def numbers(cells: Row | Floats) -> tuple[Floats, NDArray[np.bool_]]:
     """The numbers of some cells, NaN for the missing and for text, and which ones are text."""
+    if isinstance(cells, np.ndarray):
+        return cells, np.zeros(len(cells), dtype=bool)
     if "_" not in "".join(cells):
         with suppress(ValueError):
             return np.array(list(map(float, cells))), np.zeros(len(cells), dtype=bool)
-    found = np.array([_number(cell) for cell in cells], dtype=object)
-    return found.astype(np.float64), found == None  # noqa: E711  entry by entry
+    found = [_number(cell) for cell in cells]
+    return np.array(found, dtype=np.float64), np.array([value is None for value in found])
 
 
 def _number(cell: str) -> float | None:
@@ -193,16 +161,16 @@ def _number(cell: str) -> float | None:
     return None
 
 
-def mostly_text(cells: Row) -> bool:
+def _mostly_text(cells: Row) -> bool:
     """Whether at least half of the cells that are there are no numbers."""
     values, texts = numbers(cells)
-    return 0 < np.count_nonzero(texts | ~np.isnan(values)) <= 2 * np.count_nonzero(texts)
+    return 0 < int((texts | ~np.isnan(values)).sum()) <= 2 * int(texts.sum())
 
 
-def written_otherwise(cells: Row) -> bool:
+def _written_otherwise(cells: Row) -> bool:
     """Whether a column that is mostly text is mostly numbers in another dress, such as $0.88."""
     there = [cell for cell in cells if cell.lower() not in MISSING]
-    return mostly_text(cells) and 2 * sum(_plain(cell) != "" for cell in there) > len(there)
+    return _mostly_text(cells) and 2 * sum(_plain(cell) != "" for cell in there) > len(there)
 
 
 def _plain(cell: str) -> str:
@@ -256,22 +224,22 @@ def refusal(place: str, cell: str) -> str:
 # a first column with one of these names holds row names even when they are whole numbers
 LABELS = frozenset({"", "index", "name", "names", "row", "rowname", "row_name", "rownames"})
 IDENTIFIER = re.compile(r"(.*[ _.-])?[iI][dD]|.*[a-z]I[dD]", re.DOTALL)  # user_id, userId
-SAMPLE = 200  # rows looked at to see the kind of a column
+SAMPLE = 1000  # rows looked at to see what the first one is
 FAR = 10.0  # numbers so many widths of the data away from them are far
 AS_NAMES = "first row read as names of columns (--no-header reads it as data)"
 AS_DATA = "first row read as data (--header reads it as names of columns)"
 
 
-def _names_rows(cells: NDArray[Any], names: Row | None, columns: Row | None) -> bool:
+def names_rows(sheet: Sheet, wanted: Row | None) -> bool:
     """Whether the first column names the rows."""
-    column, label = cells[:, 0], names[0] if names else "1"
-    if columns is not None and label in columns:
+    column, label = sheet.columns[0], sheet.names[0] if sheet.names else "1"
+    if isinstance(column, np.ndarray) or label in (wanted or ()):
         return False
-    labels = names is not None and _labels_rows(label)
-    if mostly_text(column):
-        return columns is not None or labels or not written_otherwise(column)
+    labels = sheet.names is not None and _labels_rows(label)
+    if sheet.typed or _mostly_text(column):
+        return wanted is not None or labels or not _written_otherwise(column)
     whole = all(map(str.isdecimal, column)) and len(set(column)) == len(column)
-    return labels and cells.shape[1] > 1 and (label == "" or whole)
+    return labels and len(sheet.columns) > 1 and (label == "" or whole)
 
 
 def _labels_rows(label: str) -> bool:
@@ -279,74 +247,76 @@ def _labels_rows(label: str) -> bool:
     return label.lower() in LABELS or IDENTIFIER.fullmatch(label) is not None
 
 
-def _find_header(cells: NDArray[Any], values: Floats, texts: NDArray[np.bool_]) -> tuple[bool, str]:
+def _find_header(rows: Sequence[Row]) -> tuple[bool, str]:
     """Whether the first row names columns, and a note where that is a guess.
 
     It does when it differs in kind from the rows below it.
     """
-    if len(cells) == 1:
+    first, below = rows[0], list(zip(*rows[1:], strict=True))
+    values, texts = numbers(first)
+    if not below:
         return bool(texts.all()), ""
-    if texts[1:].any():
-        return _words_are_names(cells[: SAMPLE + 1], values[0]), ""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return _numbers_are_names(cells, np.where(np.isfinite(values), values, np.nan), texts[0])
-
-
-def _words_are_names(cells: NDArray[Any], heads: Floats) -> bool:
-    first, below = cells[0], cells[1:].T
-    fractions = any(not cell.isdecimal() for cell in first[~np.isnan(heads)])  # 0.5 is no name
-    return (
-        not fractions
-        and mostly_text(first)
-        and (_labels_rows(first[0]) or any(map(_differs, first, below)))
-    )
+    if not texts[1:].any():
+        return _numbers_are_names(rows, start=int(texts[0] or first[0] == ""))
+    if not _mostly_text(first) or not all(map(str.isdecimal, np.array(first)[~np.isnan(values)])):
+        return False, ""  # 0.5 is no name
+    return _labels_rows(first[0]) or any(map(_differs, first, below)), ""
 
 
 def _differs(cell: str, below: Row) -> bool:
     """Whether a cell is a word above a column of numbers, however these are written."""
     if _number(cell) is not None:
         return False
-    return not mostly_text(below) or (not _plain(cell) and written_otherwise(below))
+    return not _mostly_text(below) or (not _plain(cell) and _written_otherwise(below))
 
 
-def _numbers_are_names(cells: NDArray[Any], values: Floats, is_word: bool) -> tuple[bool, str]:
-    """Judge a first row of numbers, such as years, after a word or an empty cell or not."""
-    start = int(is_word or cells[0, 0] == "")
-    label, rows, first = cells[0, 0], cells[1:, 0], cells[0, start:]
-    heads, below = values[0, start:], values[1:, start:]
+def _numbers_are_names(rows: Sequence[Row], start: int) -> tuple[bool, str]:
+    """Judge a first row of numbers, such as years, after ``start`` words or empty cells."""
+    label, labels, first = rows[0][0], [row[0] for row in rows[1:]], rows[0][start:]
     counted, whole = _counts_up(first), all(map(str.isdecimal, first))
+    if start and label and (not first or _labels_rows(label)):
+        return True, ""
+    if start and counted and _counts_up(labels):  # pandas' own numbers on both sides
+        return True, ""
+    values = np.array([numbers(row[start:])[0] for row in rows])
+    values[np.isinf(values)] = np.nan
+    increases, evenly, outside, far = _compare(values)
+    evenly = evenly and len(first) > (2 if counted else 3)
     if start:
-        if (label and not len(first)) or (label and _labels_rows(label)):
-            return True, ""
-        if counted and _counts_up(rows[:SAMPLE]):  # pandas' own numbers on both sides
-            return True, ""
-        apart = mostly_text(rows[:SAMPLE]) and label not in rows
-        corner = label == "" and len(set(first)) == len(first)
-        long = len(first) > (2 if counted else 3)
-        sure = (apart and corner) or (long and _alone_climbs_evenly(heads, below[:SAMPLE]))
+        apart = _mostly_text(labels) and label not in labels
+        sure = evenly or (apart and label == "" and len(set(first)) == len(first))
+        odd = outside or len(labels) > 2
     else:
-        apart = whole and len(rows) > 1
-        sure = counted and first[0] == "0" and len(first) > 3
-    increases = len(first) > 1 and bool((np.diff(heads) > 0).all())
-    far = _is_far(heads, below)
-    # whole numbers, above rows that each have a fraction
-    unlike = whole and len(first) > 2 and bool((below[:SAMPLE] % 1.0 > 0.0).any(axis=1).all())
-    if sure or (apart and increases and (far or unlike)):
+        apart = whole and len(labels) > 1
+        sure = counted and label == "0" and len(first) > 3
+        odd = outside or evenly
+    # whole numbers over rows with a fraction each
+    odd = odd and whole and len(first) > 2 and bool((values[1:] % 1.0 > 0.0).any(axis=1).all())
+    if sure or (apart and increases and (far or odd)):
         return True, AS_NAMES
     return False, AS_DATA if (whole and far) or (start and apart and increases) else ""
 
 
-def _alone_climbs_evenly(heads: Floats, below: Floats) -> bool:
-    """Whether numbers climb in even steps, as names do, and most rows below do not."""
-    steps = np.diff(np.vstack([heads, below]))
-    even = ((steps > 0) & np.isclose(steps, steps[:, :1], rtol=1e-6, atol=0.0)).all(axis=1)
-    return bool(even[0]) and 2 * np.count_nonzero(even[1:]) < len(below)
+def _compare(values: Floats) -> tuple[bool, bool, bool, bool]:
+    """How the numbers of the first row differ from those below.
 
-
-def _is_far(heads: Floats, below: Floats) -> bool:
-    """Whether every number is many widths of the data away from the data."""
-    low, high = np.fmin.reduce(below, axis=None), np.fmax.reduce(below, axis=None)
-    return bool((np.maximum(low - heads, heads - high) > FAR * np.maximum(high - low, 1.0)).all())
+    Whether they increase; do so in even steps, as most rows below do not; are outside the range of
+    each column; and are many widths of all the data away from them.
+    """
+    heads, below = values[0], values[1:]
+    with np.errstate(over="ignore", invalid="ignore"):
+        steps = np.diff(values)
+        even = np.isclose(steps, steps[:, :1], rtol=1e-6, atol=0.0).all(axis=1)
+        even &= (steps > 0).all(axis=1)
+        low, high = np.fmin.reduce(below), np.fmax.reduce(below)
+        least, most = np.fmin.reduce(low), np.fmax.reduce(high)
+        gaps = np.maximum(least - heads, heads - most)
+        return (
+            len(heads) > 1 and bool((steps[0] > 0).all()),
+            bool(even[0]) and 2 * int(even[1:].sum()) < len(below),
+            bool(((heads < low) | (heads > high)).all()),
+            bool((gaps > FAR * max(most - least, 1.0)).all()),
+        )
 
 
 def _counts_up(cells: Row) -> bool:
