@@ -22,7 +22,6 @@ __all__ = ["read_npy", "read_npz", "read_parquet"]
 
 Head = tuple[tuple[int, ...], np.dtype[Any]]  # the shape of an array, and the type of its entries
 REAL = "biuf"  # kinds of dtype of NumPy
-NUMBERS = {"boolean", "decimal", "empty", "floating", "integer", "mixed-integer-float"}  # of pandas
 PARTS = ("data", "indices", "indptr", "shape")
 SAVED = {*PARTS, "format", "_is_array", "row", "col", "offsets"}  # names of scipy.sparse.save_npz
 # what libraries raise when the bytes are not what they should be
@@ -165,6 +164,7 @@ def read_parquet(file: Path) -> Sheet:
     try:
         import pandas as pd
         import pyarrow.parquet
+        from pandas.api.types import infer_dtype, is_numeric_dtype
     except ImportError:
         raise ValueError(
             f"{file}: reading Parquet needs pyarrow; install it with: pip install 'thali[parquet]'"
@@ -172,12 +172,12 @@ def read_parquet(file: Path) -> Sheet:
     with _or(f"{file} is not a Parquet file, or a half-written one", "write it again"):
         frame = pyarrow.parquet.ParquetFile(file).read().to_pandas()
     columns: list[Any] = []
-    for j in range(frame.shape[1]):
-        column = frame.iloc[:, j].astype(object)
-        if pd.api.types.infer_dtype(column) in NUMBERS:
-            columns.append(column.where(column.notna(), np.nan).to_numpy(np.float64))
+    for column in (frame.iloc[:, j] for j in range(frame.shape[1])):
+        if is_numeric_dtype(column) or infer_dtype(column) in ("boolean", "decimal", "empty"):
+            columns.append(column.to_numpy(np.float64, na_value=np.nan))
         else:
-            columns.append([str(cell).strip() for cell in column.where(column.notna(), "")])
+            cells = column.astype(object).where(column.notna(), "")
+            columns.append([str(cell).strip() for cell in cells])
     names, rows, notes = list(map(str, frame.columns)), None, []
     if frame.index.nlevels == 1 and not isinstance(frame.index, pd.RangeIndex):
         rows, name = list(map(str, frame.index)), frame.index.name

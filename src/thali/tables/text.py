@@ -289,7 +289,7 @@ def _numbers_are_names(rows: Sequence[Row], start: int) -> tuple[bool, str]:
     else:
         apart = whole and len(labels) > 1
         sure = counted and label == "0" and len(first) > 3
-        odd = outside or evenly
+        odd = outside or (evenly and len(first) > 3)
     # whole numbers over rows with a fraction each
     odd = odd and whole and len(first) > 2 and bool((values[1:] % 1.0 > 0.0).any(axis=1).all())
     if sure or (apart and increases and (far or odd)):
@@ -306,8 +306,8 @@ def _compare(values: Floats) -> tuple[bool, bool, bool, bool]:
     heads, below = values[0], values[1:]
     with np.errstate(over="ignore", invalid="ignore"):
         steps = np.diff(values)
-        even = np.isclose(steps, steps[:, :1], rtol=1e-6, atol=0.0).all(axis=1)
-        even &= (steps > 0).all(axis=1)
+        close = np.isclose(steps, steps[:, :1], rtol=1e-6, atol=0.0) & (steps > 0)
+        even = np.all(close, axis=1)
         low, high = np.fmin.reduce(below), np.fmax.reduce(below)
         least, most = np.fmin.reduce(low), np.fmax.reduce(high)
         gaps = np.maximum(least - heads, heads - most)
