@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from thali.sparse import is_sparse
+from thali.data.sparse import is_sparse
 
 from .arrays import read_npy, read_npz, read_parquet
 from .text import Sheet, names_rows, numbers, read_text, refusal

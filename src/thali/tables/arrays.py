@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from thali.data import by_rows
+from thali.data.checks import by_rows
 
 from .text import Sheet
 
