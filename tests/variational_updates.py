@@ -195,9 +195,9 @@ def random_problems(rng, count):
 
 
 # ---- broken copies ------------------------------------------------------------------------------
-def install(patch, module, changes, folder):
+def install(patch, module, changes):
     """Let every module of the library, and these tests, use a broken copy of one."""
-    original, broken = importlib.import_module(module), mutate(module, changes, folder)
+    original, broken = importlib.import_module(module), mutate(module, changes)
     if module.startswith("thali.kernels."):
         folder_of, name = module.rsplit(".", 1)
         patch.setitem(sys.modules, module, broken)

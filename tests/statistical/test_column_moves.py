@@ -134,8 +134,8 @@ def test_moves_alone_give_back_the_prior_under_a_flat_likelihood(name, seed):
     ["the places of a newborn column"]
     + [pytest.param(name, marks=pytest.mark.slow) for name in list(MUTANTS)[1:]],
 )
-def test_a_factor_left_out_is_noticed(name, tmp_path, seed):
-    mutant = mutate(KERNEL, [MUTANTS[name]], tmp_path)
+def test_a_factor_left_out_is_noticed(name, seed):
+    mutant = mutate(KERNEL, [MUTANTS[name]])
     # a finite prior where K would otherwise grow without end
     case = "N=2 ibp α=3" if name == "the seed's choice among members" else "N=2 finite α=3"
     assert alarms(alone(case, seed, 5000, kernel=mutant))

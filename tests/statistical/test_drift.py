@@ -103,8 +103,8 @@ def test_maintained_arrays_equal_recomputed_ones(name, sweeps, seed):
         assert chain.drift < TOLERANCE
 
 
-def test_without_refreshing_the_check_fails(monkeypatch, tmp_path, seed):
-    install_kernel(monkeypatch, mutate(KERNEL, NEVER_REFRESHED, tmp_path))
+def test_without_refreshing_the_check_fails(monkeypatch, seed):
+    install_kernel(monkeypatch, mutate(KERNEL, NEVER_REFRESHED))
     monkeypatch.setattr(collapsed_gibbs, "SUMS_AFRESH", 10**9)
     # moves on columns leave S to be made afresh, which is what this mutant does not do
     chain = Chain(nearly_equal_columns(np.random.default_rng(seed)), seed, moves=0)

@@ -433,31 +433,31 @@ MUTANTS = {  # engine -> where, what is wrong, and the way and size that must no
 USERS = {"thali.kernels.bit_prior": ["thali.kernels.given_features"]}  # compiled together with it
 
 
-def install(patch, module, changes, folder):
+def install(patch, module, changes):
     """Put a broken copy of a kernel in its place, and of the kernels compiled against it."""
     import thali.kernels
 
-    broken = mutate(module, changes, folder)
+    broken = mutate(module, changes)
     patch.setitem(sys.modules, module, broken)
     patch.setattr(thali.kernels, module.rsplit(".", 1)[1], broken, raising=False)
     for user in USERS.get(module, []):
-        copy = mutate(user, [], folder)
+        copy = mutate(user, [])
         patch.setitem(sys.modules, user, copy)
         patch.setattr(thali.kernels, user.rsplit(".", 1)[1], copy, raising=False)
 
 
 @pytest.mark.parametrize("engine", SAMPLERS)
-def test_a_mutant_of_each_engine_is_caught(engine, tmp_path, monkeypatch, seed):
+def test_a_mutant_of_each_engine_is_caught(engine, monkeypatch, seed):
     module, changes, way, size = MUTANTS[engine]
-    install(monkeypatch, module, changes, tmp_path)
+    install(monkeypatch, module, changes)
     story = STORIES["linear_gaussian"][""]
     assert alarms(check_enumeration(WAYS[engine][way], story, "ibp", seed, size))
 
 
-def test_a_slice_without_its_weight_is_caught(tmp_path, monkeypatch, seed):
+def test_a_slice_without_its_weight_is_caught(monkeypatch, seed):
     """The factor 1/π* of the slice level left out."""
     old = "value += np.log(smallest) - np.log(min(smallest, pi))"
-    install(monkeypatch, "thali.kernels.bit_prior", [(old, "value += 0.0")], tmp_path)
+    install(monkeypatch, "thali.kernels.bit_prior", [(old, "value += 0.0")])
     story = STORIES["linear_gaussian"][""]
     way = WAYS["uncollapsed_gibbs"]["slice"]
     assert alarms(check_enumeration(way, story, "ibp", seed, size=3000))

@@ -120,24 +120,24 @@ ENTRIES_WITHOUT_NOISE = [("sigma * rng.standard_normal() - x[c]", "0.0 * sigma -
 ENTRIES_AS_OBSERVED = [("project(rows, x * mask[n], z, k, b, y)", "project(rows, x, z, k, b, y)")]
 
 
-def break_sweep(changes, folder, monkeypatch):
+def break_sweep(changes, monkeypatch):
     import thali.kernels
 
-    broken = mutate(SWEEP, changes, folder)
+    broken = mutate(SWEEP, changes)
     monkeypatch.setitem(sys.modules, SWEEP, broken)
     monkeypatch.setattr(thali.kernels, "masked_rows", broken, raising=False)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ALL_COLUMNS", "ENTRIES_WITHOUT_NOISE", "ENTRIES_AS_OBSERVED"])
-def test_enumeration_catches_a_broken_sweep(name, tmp_path, monkeypatch, seed):
-    break_sweep(globals()[name], tmp_path, monkeypatch)
+def test_enumeration_catches_a_broken_sweep(name, monkeypatch, seed):
+    break_sweep(globals()[name], monkeypatch)
     assert alarms(check(CASES["N=2 ibp α=3"], seed, sweeps=4000))
 
 
 @pytest.mark.slow
-def test_an_unchanged_copy_of_the_sweep_raises_no_alarm(tmp_path, monkeypatch, seed):
-    break_sweep([], tmp_path, monkeypatch)
+def test_an_unchanged_copy_of_the_sweep_raises_no_alarm(monkeypatch, seed):
+    break_sweep([], monkeypatch)
     assert not alarms(check(CASES["N=2 ibp α=3"], seed, sweeps=4000))
 
 

@@ -248,24 +248,24 @@ def install(monkeypatch, kernel):
     monkeypatch.setattr(thali.kernels, "noisy_or", kernel)
 
 
-def test_enumeration_catches_at_most_one_new_cause(tmp_path, monkeypatch, seed):
-    install(monkeypatch, mutate(KERNEL, AT_MOST_ONE, tmp_path))
+def test_enumeration_catches_at_most_one_new_cause(monkeypatch, seed):
+    install(monkeypatch, mutate(KERNEL, AT_MOST_ONE))
     assert alarms(check(CASES["N=2 ibp α=3"], seed, sweeps=1500))
 
 
 @pytest.mark.slow
-def test_enumeration_catches_new_causes_taken_as_active(tmp_path, monkeypatch, seed):
-    install(monkeypatch, mutate(KERNEL, ALWAYS_ACTIVE, tmp_path))
+def test_enumeration_catches_new_causes_taken_as_active(monkeypatch, seed):
+    install(monkeypatch, mutate(KERNEL, ALWAYS_ACTIVE))
     assert alarms(check(CASES["N=2 ibp α=3"], seed, sweeps=2500))
 
 
-def test_causes_drawn_from_their_prior_are_noticed(tmp_path, rng):
-    assert alarms(own_causes_p_values(rng, mutate(KERNEL, FROM_THE_PRIOR, tmp_path)))
+def test_causes_drawn_from_their_prior_are_noticed(rng):
+    assert alarms(own_causes_p_values(rng, mutate(KERNEL, FROM_THE_PRIOR)))
 
 
 @pytest.mark.slow
-def test_an_unchanged_copy_raises_no_alarm(tmp_path, monkeypatch, seed):
-    install(monkeypatch, mutate(KERNEL, [], tmp_path))
+def test_an_unchanged_copy_raises_no_alarm(monkeypatch, seed):
+    install(monkeypatch, mutate(KERNEL, []))
     judge("noisy_or", check(CASES["N=2 ibp α=3"], seed, sweeps=1500))
 
 

@@ -168,8 +168,8 @@ MUTANTS = {
     "name",
     [pytest.param(name, marks=pytest.mark.slow if i else ()) for i, name in enumerate(MUTANTS)],
 )
-def test_enumeration_catches_a_broken_kernel(name, tmp_path, monkeypatch, seed):
-    monkeypatch.setitem(sys.modules, KERNEL, mutate(KERNEL, [MUTANTS[name]], tmp_path))
+def test_enumeration_catches_a_broken_kernel(name, monkeypatch, seed):
+    monkeypatch.setitem(sys.modules, KERNEL, mutate(KERNEL, [MUTANTS[name]]))
     assert alarms(check_enumeration(CASES["N=2 ibp α=3"], "integrated", seed, sweeps=2500))
 
 

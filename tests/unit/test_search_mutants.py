@@ -233,11 +233,11 @@ CASES = [
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_mutant_is_caught(name, tmp_path, monkeypatch, rng):
+def test_a_mutant_is_caught(name, monkeypatch, rng):
     module, old, new, check = MUTANTS[name]
     with monkeypatch.context() as plain:  # data are tiny: Python is faster than a compiler
         plain.setattr(numba.config, "DISABLE_JIT", True)
-        install(monkeypatch, module, [(old, new)], tmp_path)
+        install(monkeypatch, module, [(old, new)])
     assert noticed(lambda: CHECKS[check](rng))
 
 

@@ -160,7 +160,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("name", "check"), PAIRS)
-def test_a_mutant_is_caught(name, check, tmp_path, monkeypatch, rng):
+def test_a_mutant_is_caught(name, check, monkeypatch, rng):
     module, old, new, _ = MUTANTS[name]
-    install(monkeypatch, module, [(old, new)], tmp_path)
+    install(monkeypatch, module, [(old, new)])
     assert CHECKS[check](rng)
