@@ -33,6 +33,11 @@ def library_prior(spec: PriorSpec):
     return thali.IBP(alpha=alpha)
 
 
+def kept_matrices(model):
+    """Z of every kept draw; ``draws()`` would draw an A for each, which takes twice the fit."""
+    return [recorded[0] for recorded in model._trace.matrices()]
+
+
 def simulate_alpha(rng, spec):
     return rng.gamma(spec.alpha[0]) / spec.alpha[1] if isinstance(spec.alpha, tuple) else spec.alpha
 

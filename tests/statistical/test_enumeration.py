@@ -18,7 +18,7 @@ import oracles
 import pytest
 from oracles import PriorSpec
 from statistical.budget import TESTS, judge, p_value_of_mean, pooled
-from statistical.stories import library_prior
+from statistical.stories import kept_matrices, library_prior
 
 import thali
 
@@ -115,10 +115,11 @@ def walked(case, seed, sweeps, chains=2, prior=None, engine=None):
         progress=False,
     ).fit(case.X)
     kept = {name: values[:, 200:] for name, values in model.history_.items()}
-    matrices = [draw.Z.astype(float) for draw in model.draws()]
+    matrices = [Z.astype(float) for Z in kept_matrices(model)]
     gram = np.array([Z @ Z.T for Z in matrices]).reshape(chains, sweeps, case.n, case.n)
     K = np.array([Z.shape[1] for Z in matrices]).reshape(chains, sweeps)
     assert np.array_equal(K, kept["n_features"])  # draws and history tell one story
+    assert all(np.array_equal(d.Z, Z) for d, Z in zip(model.draws(), matrices[:20], strict=False))
     return model, kept, gram
 
 

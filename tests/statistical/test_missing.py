@@ -18,6 +18,7 @@ from oracles import PriorSpec
 from statistical import test_enumeration
 from statistical.budget import TESTS, alarms, judge, p_value_of_mean
 from statistical.mutants import mutate
+from statistical.stories import kept_matrices
 from statistical.test_enumeration import SIGMA_A, SIGMA_X, exact_answer
 
 import thali
@@ -57,7 +58,7 @@ def moments_of_entries(case, model, within):
     """E[x] and E[x²] of every missing entry, over the draws with K ≤ cap, against the oracle's."""
     exact = exact_answer(case)
     likelihood = thali.LinearGaussian(sigma_x=SIGMA_X, sigma_a=SIGMA_A)
-    laws = [likelihood.missing_entries(case.X, draw.Z) for draw in model.draws()]
+    laws = [likelihood.missing_entries(case.X, Z) for Z in kept_matrices(model)]
     means, variances = (np.array([getattr(law, k) for law in laws]) for k in ("mean", "variance"))
     found = {}
     for i, (n, d) in enumerate(np.argwhere(np.isnan(case.X))):

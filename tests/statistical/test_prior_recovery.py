@@ -19,7 +19,7 @@ from oracles import PriorSpec
 from scipy import stats
 from scipy.special import gammaln, logsumexp
 from statistical.budget import TESTS, judge, p_value_of_mean, pooled
-from statistical.stories import library_prior
+from statistical.stories import kept_matrices, library_prior
 
 import thali
 
@@ -86,7 +86,7 @@ def walk(spec, seed, sweeps, chains=2, engine=None):
         progress=False,
     ).fit(X)
     takers = np.array(
-        [np.bincount(d.Z.sum(axis=0), minlength=N + 1)[1:] for d in model.draws()]
+        [np.bincount(Z.sum(axis=0), minlength=N + 1)[1:] for Z in kept_matrices(model)]
     ).reshape(chains, sweeps, N)
     return model.history_["n_features"], takers, model.history_["alpha"]
 
