@@ -69,6 +69,14 @@ CASES = {
     for label, alpha in ALPHAS.items()
     for kind, spec in specs(alpha).items()
 }
+# a third of them, in which every two of N, prior and α meet
+QUICK = {
+    f"N={n} {kind} {label}"
+    for i, n in enumerate(DATA)
+    for j, (label, alpha) in enumerate(ALPHAS.items())
+    for k, kind in enumerate(specs(alpha))
+    if (i + j + k) % 3 == 2
+}
 CASES |= {
     f"N={n} {kind} σ inferred": Case(n, specs((1.0, 1.0))[kind], infer_sigmas=True)
     for n in (2, 3)
@@ -76,6 +84,8 @@ CASES |= {
 }
 # steps of ±0.05 go a long way when everything is this small
 CASES["N=2 ibp σ by metropolis"] = Case(2, PriorSpec("ibp", (1.0, 1.0)), True, "metropolis", 0.07)
+QUICK |= {name for name, case in CASES.items() if case.infer_sigmas}
+QUICK.add("N=4 ibp α=1")  # which a mutant must not pass
 
 
 def library_likelihood(case):
@@ -155,7 +165,9 @@ def check(case, seed, sweeps, prior=None, engine=None):
     return p_values(case, *sampled(case, seed, sweeps, prior=prior, engine=engine))
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in CASES]
+)
 def test_sampler_agrees_with_enumeration(name, seed):
     judge("enumeration", check(CASES[name], seed, sweeps=2000))
 
