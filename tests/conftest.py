@@ -48,6 +48,7 @@ def rng(seed: int) -> np.random.Generator:
 @pytest.fixture(scope="session", autouse=True)
 def one_blas_thread() -> Iterator[None]:
     """Tests run side by side and their matrices are tiny: BLAS threads would only wait in line."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # of processes that tests start
     with threadpool_limits(limits=1, user_api="blas"):
         yield
 

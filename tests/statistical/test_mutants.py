@@ -30,7 +30,7 @@ def ibp_mutant(changes, alpha):
 def test_enumeration_and_geweke_catch_a_broken_kernel(name, monkeypatch, seed):
     install_kernel(monkeypatch, mutate(KERNEL, getattr(mutants, name)))
     assert alarms(test_enumeration.check(TIGHT, seed, sweeps=2000))
-    assert alarms(test_geweke.geweke_p_values(seed, JOINT, draws=8000))
+    assert alarms(test_geweke.geweke_p_values(seed, JOINT, test_geweke.DRAWS))
 
 
 def test_enumeration_catches_odds_off_by_one(seed):
@@ -41,7 +41,7 @@ def test_enumeration_catches_odds_off_by_one(seed):
 
 def test_geweke_catches_odds_off_by_one(seed):
     prior = ibp_mutant(mutants.ODDS_OFF_BY_ONE, test_geweke.ALPHA)
-    assert alarms(test_geweke.geweke_p_values(seed, JOINT, draws=8000, prior=prior))
+    assert alarms(test_geweke.geweke_p_values(seed, JOINT, test_geweke.DRAWS, prior=prior))
 
 
 def test_enumeration_catches_alpha_drawn_from_sums(seed):
@@ -72,7 +72,7 @@ def test_enumeration_catches_a_forgotten_jacobian(monkeypatch, seed):
 
 def test_geweke_catches_a_forgotten_jacobian(monkeypatch, seed):
     forget_the_jacobian(monkeypatch)
-    assert alarms(test_geweke.geweke_p_values(seed, JOINT, draws=8000))
+    assert alarms(test_geweke.geweke_p_values(seed, JOINT, test_geweke.DRAWS))
 
 
 def test_an_unchanged_copy_of_the_prior_raises_no_alarm(seed):
@@ -84,4 +84,4 @@ def test_an_unchanged_copy_of_the_prior_raises_no_alarm(seed):
 def test_an_unchanged_copy_of_the_kernel_raises_no_alarm(monkeypatch, seed):
     install_kernel(monkeypatch, mutate(KERNEL, []))
     assert not alarms(test_enumeration.check(TIGHT, seed, sweeps=2000))
-    assert not alarms(test_geweke.geweke_p_values(seed, JOINT, draws=8000))
+    assert not alarms(test_geweke.geweke_p_values(seed, JOINT, test_geweke.DRAWS))

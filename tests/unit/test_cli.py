@@ -22,6 +22,7 @@ import thali
 from thali import datasets
 from thali.cli import run
 from thali.cli.outputs import FILES
+from thali.engines import chain_settings
 from thali.starts.base import NAMES
 from thali.tables import read_table
 
@@ -211,10 +212,12 @@ def test_a_run_can_start_from_a_model_or_a_table(fitted, plates):
         assert run(["fit", str(plates), *SHORT, *arguments]) == 0
 
 
-def test_what_is_not_given_is_left_to_the_library(plates):
+def test_what_is_not_given_is_left_to_the_library(plates, monkeypatch):
+    assert chain_settings.MOST == 1000
+    monkeypatch.setattr(chain_settings, "MOST", 130)
     assert run(["fit", str(plates), "--quiet", "--out", "out"]) == 0
     model = thali.load("out/model.thali")
-    assert model.engine_ == thali.CollapsedGibbs(sweeps=1000)
+    assert model.engine_ == thali.CollapsedGibbs(sweeps=130)
     assert model.prior_ == thali.IBP()
 
 

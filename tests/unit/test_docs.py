@@ -12,6 +12,7 @@ import pytest
 
 import thali
 from thali.choices import ENGINES, LIKELIHOODS, PRIORS
+from thali.engines import chain_settings
 from thali.starts.base import NAMES
 
 ROOT = Path(__file__).parents[2]
@@ -28,7 +29,11 @@ def blocks(page: Path) -> list[str]:
     "page", [page for page in PAGES if blocks(page)], ids=lambda page: page.stem
 )
 def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page's Python blocks run one after the other, as a reader would type them."""
+    """A page's Python blocks run one after the other, as a reader would type them.
+
+    Where they leave the number of sweeps open there are few: that they run is what is asked here.
+    """
+    monkeypatch.setattr(chain_settings, "MOST", chain_settings.FEWEST)
     monkeypatch.chdir(tmp_path)  # examples write their files here
     reader = ModuleType("reader")
     monkeypatch.setitem(sys.modules, "reader", reader)  # dataclasses ask for their module
