@@ -71,7 +71,7 @@ FLAT = {  # cases of test_prior_recovery
 JOINT = {
     "ibp": PriorSpec("ibp", ALPHA),
     "two_parameter_ibp": PriorSpec("two_parameter", ALPHA, beta=2.5),
-    "beta_bernoulli": PriorSpec("finite", ALPHA, n_features=3),
+    "beta_bernoulli": PriorSpec("finite", ALPHA, n_components=3),
 }
 GAPS = ((0, 0), (1, 1), (2, 0))
 
