@@ -27,9 +27,9 @@ from threadpoolctl import threadpool_limits
 
 import thali
 from thali.data import Data
+from thali.engines.search.candidates import Candidate, Problem
+from thali.engines.search.heuristics import heuristic
 from thali.model import Model
-from thali.search.candidates import Candidate, Problem
-from thali.search.heuristics import heuristic
 
 ALONE: dict[str, Any] = {"init": "empty", "order": "given", "restarts": 1, "polish": False}
 

@@ -47,13 +47,13 @@ from tables import markdown
 from threadpoolctl import threadpool_limits
 
 import thali
-from thali.baselines import BayesianNMF
 from thali.data import Data
+from thali.engines.ascent.hard_rows import SOLVERS
+from thali.engines.ascent.state import State, iterate
+from thali.evaluation import BayesianNMF
 from thali.kernels.row_solvers import combined, row
 from thali.model import Model
 from thali.starts import Start
-from thali.variational.hard_rows import SOLVERS
-from thali.variational.state import State, iterate
 
 HELD_OUT = 200  # rows
 Case = tuple[np.ndarray, np.ndarray]

@@ -29,9 +29,9 @@ from threadpoolctl import threadpool_limits
 
 import thali
 from thali.data import Data
+from thali.engines.ascent.state import iterate
 from thali.model import Model
 from thali.starts import Start
-from thali.variational.state import iterate
 
 PAPER_SECONDS = 19061.0
 
@@ -174,7 +174,7 @@ def stream(quick: bool) -> None:
 
 def score_of_fit(model: thali.LatentFeatures, test: np.ndarray) -> float:
     """The bound of new rows' density that a stream's ``score`` is, of a fit."""
-    from thali.streaming import mean_bound
+    from thali.estimators.streaming import mean_bound
 
     return mean_bound(model._stream(), test, model.engine_.dtype)
 

@@ -13,9 +13,9 @@ from rai_daume_2011_fits import (
 )
 
 from thali.data import Data
-from thali.search.best_first import BestFirst
-from thali.search.candidates import Candidate, Problem
-from thali.search.heuristics import heuristic
+from thali.engines.search.best_first import BestFirst
+from thali.engines.search.candidates import Candidate, Problem
+from thali.engines.search.heuristics import heuristic
 
 
 class Loss(NamedTuple):

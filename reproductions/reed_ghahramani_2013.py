@@ -57,11 +57,11 @@ from threadpoolctl import threadpool_limits
 
 import thali
 from thali.data import Data
+from thali.engines.ascent.state import iterate
 from thali.evaluation import holdout
 from thali.model import Model
 from thali.plots import style
 from thali.starts import Start
-from thali.variational.state import iterate
 
 # Table 1: the order of an iteration.
 PAPER_ORDERS = {

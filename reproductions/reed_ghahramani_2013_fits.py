@@ -17,8 +17,7 @@ from sklearn.decomposition import NMF
 from sklearn.exceptions import ConvergenceWarning
 
 import thali
-from thali.baselines import BayesianNMF
-from thali.evaluation import Holdout, holdout
+from thali.evaluation import BayesianNMF, Holdout, holdout
 from thali.plots import style
 
 ALPHA = 3.0  # section 5

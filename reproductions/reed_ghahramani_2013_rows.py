@@ -20,10 +20,10 @@ from reed_ghahramani_2013_fits import (
 )
 from scipy.special import gammaln
 
+from thali.engines.ascent.hard_rows import SOLVERS
 from thali.kernels.row_solvers import combined, row
 from thali.kernels.row_solvers.row import added, begin, flip, removed
 from thali.plots import style
-from thali.variational.hard_rows import SOLVERS
 
 SHOWN = ("local_search", "double_greedy", "randomised_double_greedy", "best")
 WORDS = {name: name.replace("_", " ") for name in (*SHOWN, "random")}

@@ -6,7 +6,7 @@ import signal
 
 import numpy as np
 
-import thali.run as run_module
+import thali.run.loop as run_module
 
 
 def check_resuming(make, X, path, monkeypatch, at):

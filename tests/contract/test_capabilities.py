@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 import thali
-from thali.choices import ENGINES, LIKELIHOODS, PRIORS, check_engine
 from thali.data import Data
 from thali.engines.base import missing_capabilities
 from thali.likelihoods.base import Collapsed, FeatureLikelihood, Place
 from thali.model import Model
 from thali.priors.base import FeaturePrior
+from thali.run.choices import ENGINES, LIKELIHOODS, PRIORS, check_engine
 from thali.settings import Settings
 
 SMALL = {  # settings of a short run

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from oracles import PriorSpec
+from oracles.features import PriorSpec
 from statistical import test_enumeration as enumeration
 from statistical import test_prior_recovery as recovery
 from statistical.budget import TESTS, alarms, judge

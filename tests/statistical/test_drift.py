@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-import oracles
 import pytest
+from oracles import features as oracles
 from statistical.mutants import KERNEL, NEVER_REFRESHED, install_kernel, mutate
 
 import thali

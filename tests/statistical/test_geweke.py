@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import oracles
 import pytest
+from oracles import features as oracles
 from statistical.budget import TESTS, judge, p_value_of_difference
 
 import thali

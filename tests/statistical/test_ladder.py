@@ -7,7 +7,7 @@
     agreement    with CollapsedGibbs where it runs the same model
     mutant       one broken variant an engine, which enumeration must catch
 
-The grid is made from ``thali.choices`` and the capabilities that its parts declare: a new engine
+The grid is made from the registered parts and the capabilities that its parts declare: a new engine
 whose draws, weighted or not, follow the posterior, a new prior or likelihood is on it at once, and
 fails here until ``WAYS``, ``JOINT`` or ``stories`` tell how to test it. A variational law is no
 posterior; its tests are ``unit/test_variational_*.py``. Every statistic of the enumeration is a
@@ -21,7 +21,7 @@ import sys
 
 import numpy as np
 import pytest
-from oracles import PriorSpec
+from oracles.features import PriorSpec
 from scipy import stats
 from statistical import test_prior_recovery
 from statistical.budget import (
@@ -44,10 +44,10 @@ from statistical.stories import (
 )
 
 import thali
-from thali.choices import ENGINES, LIKELIHOODS, PRIORS
 from thali.data import Data
 from thali.engines.base import missing_capabilities, takes_missing
 from thali.model import Model
+from thali.run.choices import ENGINES, LIKELIHOODS, PRIORS
 from thali.starts import Start
 
 WAYS = {  # the settings under which an engine is another algorithm

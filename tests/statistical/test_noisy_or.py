@@ -12,9 +12,9 @@ from functools import cache
 from itertools import product
 
 import numpy as np
-import oracles
 import pytest
-from oracles import PriorSpec
+from oracles import features as oracles
+from oracles.features import PriorSpec
 from statistical.budget import (
     TESTS,
     alarms,

@@ -11,10 +11,10 @@ import sys
 from dataclasses import dataclass
 from functools import cache
 
-import nonnegative_oracles
 import numpy as np
 import pytest
-from oracles import PriorSpec
+from oracles import nonnegative as nonnegative_oracles
+from oracles.features import PriorSpec
 from statistical.budget import (
     TESTS,
     alarms,

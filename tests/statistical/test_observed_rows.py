@@ -13,8 +13,8 @@ from math import factorial
 
 import numpy as np
 import pytest
+from oracles.sparse import half_nodes
 from scipy import stats
-from sparse_oracle import half_nodes
 from statistical.budget import TESTS, alarms, judge, p_value_of_counts, p_value_of_mean
 
 import thali
@@ -23,7 +23,7 @@ from thali.kernels.bit_prior import BitPrior
 from thali.likelihoods.base import Place
 from thali.model import Model
 from thali.starts import Start
-from thali.structures import FeatureTables
+from thali.structures.features import FeatureTables
 
 SIGMA_X, SIGMA_A = 0.8, 1.1
 HYPER = {"alpha": 1.0, "sigma_x": SIGMA_X, "sigma_a": SIGMA_A}

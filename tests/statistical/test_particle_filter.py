@@ -16,7 +16,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from oracles import PriorSpec
+from oracles.features import PriorSpec
 from scipy import stats
 from statistical import test_enumeration
 from statistical.budget import TESTS, alarms, judge, pooled
@@ -193,7 +193,7 @@ def test_enumeration_catches_weights_that_outlive_resampling(folder, monkeypatch
     from thali.engines import particle_filter
 
     old = "    state.log_weights = np.full(len(weights), -np.log(len(weights)))\n"
-    broken = mutate("thali.engines.particles", [(old, "")], folder)
+    broken = mutate("thali.engines.filtering.particles", [(old, "")], folder)
     monkeypatch.setattr(particle_filter, "resample", broken.resample)
     assert alarms(check(CASES["N=3 ibp prior α=1"], seed))
 

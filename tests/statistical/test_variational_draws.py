@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import variational_oracle as oracle
+from oracles.variational_problems import problem
 from statistical.budget import TESTS, judge, p_value_of_mean
-from variational_problems import problem
 
-from thali.variational.rows import draw_rows, local_step
+from thali.backends.rows import draw_rows, local_step
 
 CASES = [("gaussian", False), ("gaussian", True), ("nonnegative", False)]
 DRAWS = 2000

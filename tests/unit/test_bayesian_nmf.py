@@ -7,8 +7,8 @@ import pytest
 from scipy import optimize, stats
 from sklearn.base import clone
 
-from thali.baselines import BayesianNMF
-from thali.baselines.bayesian_nmf import improve
+from thali.evaluation import BayesianNMF
+from thali.evaluation.bayesian_nmf import improve
 
 
 def log_posterior(X, W, A, variance, rate, shape, scale):

@@ -22,8 +22,8 @@ import thali
 from thali import datasets
 from thali.cli import run
 from thali.cli.outputs import FILES
+from thali.data.tables import read_table
 from thali.starts.base import NAMES
-from thali.tables import read_table
 
 SHORT = ["--sweeps", "20", "--chains", "2"]
 SUMMARY = ["n_features", "log_joint", "missing", "engine", "prior", "likelihood", "seed", "seconds"]

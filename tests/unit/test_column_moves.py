@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import combinations, product
 
 import numpy as np
-import oracles
 import pytest
+from oracles import features as oracles
 
 import thali
 from thali.data import Data

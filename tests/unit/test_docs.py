@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 import thali
-from thali.choices import ENGINES, LIKELIHOODS, PRIORS
+from thali.run.choices import ENGINES, LIKELIHOODS, PRIORS
 from thali.starts.base import NAMES
 
 ROOT = Path(__file__).parents[2]

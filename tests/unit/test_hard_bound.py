@@ -5,11 +5,11 @@ from __future__ import annotations
 import hard_oracle as oracle
 import numpy as np
 import pytest
-from hard_problems import PRIORS, problem, random_problems, without_empty
+from oracles.hard_problems import PRIORS, problem, random_problems, without_empty
 
+from thali.engines.ascent.hard_rows import SOLVERS, guarantee
+from thali.engines.ascent.point_state import PointState
 from thali.variational import bound, features, hard_rows, moves, state
-from thali.variational.hard_rows import SOLVERS, guarantee
-from thali.variational.point_state import PointState
 
 ROUNDING = 1e-9  # of the bound, that an update may lower it by
 

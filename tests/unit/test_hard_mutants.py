@@ -4,9 +4,9 @@ passes."""
 from __future__ import annotations
 
 import pytest
+from oracles.variational_updates import install
 from statistical.budget import alarms
 from unit import test_hard_bound, test_row_solvers
-from variational_updates import install
 
 LAWS, KERNELS = "thali.variational.", "thali.kernels."
 SOLVERS = KERNELS + "row_solvers."

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import oracles
 import pytest
+from oracles import features as oracles
 from scipy import stats
 from statistical.budget import TESTS, judge
 

@@ -7,9 +7,9 @@ import pytest
 from resuming import check_resuming
 
 import thali
-from thali import run as run_module
+from thali.engines.ascent.hard_rows import SOLVERS
 from thali.model import Model
-from thali.variational.hard_rows import SOLVERS
+from thali.run.loop import loop as run_module
 
 NONNEGATIVE = "nonnegative_linear_gaussian"
 QUICK = thali.MaximizationExpectation(truncation=6, max_iterations=40)

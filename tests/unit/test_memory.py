@@ -9,7 +9,7 @@ import pytest
 
 import thali
 from thali.engines.base import Info
-from thali.trace import ChainTrace
+from thali.results.trace import ChainTrace
 
 N, K = 100_000, 30
 BUDGET = 500e6 / 1000  # bytes a draw
@@ -64,8 +64,12 @@ def large(rng):
 
 @pytest.mark.parametrize("start", ["prior", "given"])
 def test_maximization_expectation_makes_no_second_X(rng, monkeypatch, start):
-    monkeypatch.setattr("thali.data.BLOCK", 2**16)  # as small beside this X as 2²⁰ beside a large
-    monkeypatch.setattr("thali.accepting.LARGE", 1e6)  # and this X as one that is not copied
+    monkeypatch.setattr(
+        "thali.data.matrix.BLOCK", 2**16
+    )  # as small beside this X as 2²⁰ beside a large
+    monkeypatch.setattr(
+        "thali.estimators.validation.LARGE", 1e6
+    )  # and this X as one that is not copied
     X, Z = large(rng)
     likelihood = "nonnegative_linear_gaussian"
 

@@ -3,19 +3,19 @@
 import itertools
 
 import numpy as np
-import oracles
 import pandas as pd
 import pytest
+from oracles import features as oracles
 from scipy import stats
 from scipy.special import logsumexp
 from unit.test_predictive import brute_force
 
 import thali
-from thali import predictive
 from thali.data import Data
+from thali.data.missing import first_guess, patterns
 from thali.likelihoods.base import Place
-from thali.missing import first_guess, patterns
 from thali.model import Model
+from thali.results import prediction as predictive
 
 SIGMA_X, SIGMA_A = 0.7, 1.1
 LIKELIHOOD = thali.LinearGaussian(sigma_x=SIGMA_X, sigma_a=SIGMA_A)

@@ -7,8 +7,8 @@ import time
 from itertools import product
 
 import numpy as np
-import oracles
 import pytest
+from oracles import features as oracles
 
 import thali
 import thali.plots

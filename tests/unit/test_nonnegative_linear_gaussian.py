@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import nonnegative_oracles
 import numpy as np
-import oracles
 import pytest
+from oracles import features as oracles
+from oracles import nonnegative as nonnegative_oracles
 from scipy import integrate, stats
 from statistical.budget import judge
 
@@ -16,7 +16,7 @@ from thali.data import Data
 from thali.evaluation import match_assignments
 from thali.kernels import nonnegative_features as kernel
 from thali.likelihoods.base import Place
-from thali.structures import FeatureTables
+from thali.structures.features import FeatureTables
 
 SCALES = [(0.6, 0.9), (0.05, 2.0), (3.0, 0.1)]
 BY_SCALE = pytest.mark.parametrize(("sigma_x", "sigma_a"), SCALES)
@@ -211,8 +211,8 @@ def test_auto_takes_an_engine_that_can_and_the_rest_works(tmp_path):
     gap = np.where(np.eye(1, data.X.size).reshape(data.X.shape), np.nan, data.X)
     assert np.mean(model.transform(gap) == model.transform(data.X)) > 0.95
     assert np.isfinite(model.score(gap))
-    from thali.choices import choose_engine
     from thali.model import Model
+    from thali.run.choices import choose_engine
 
     parts = Model(thali.IBP(), thali.NonnegativeLinearGaussian())
     assert isinstance(choose_engine("auto", parts), thali.UncollapsedGibbs)

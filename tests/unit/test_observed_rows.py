@@ -16,7 +16,7 @@ from thali.kernels.observed_rows import (
 )
 from thali.likelihoods.base import Place
 from thali.likelihoods.observed_rows import observed_products
-from thali.structures import FeatureTables
+from thali.structures.features import FeatureTables
 
 HYPER = {"alpha": 1.0, "sigma_x": 0.4, "sigma_a": 1.0}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import comb
 
 import numpy as np
-import oracles
 import pytest
-from oracles import PriorSpec
+from oracles import features as oracles
+from oracles.features import PriorSpec
 from scipy import integrate, stats
 from statistical import test_enumeration
 from statistical.budget import TESTS, judge

@@ -16,8 +16,8 @@ from thali.cli import run as thali_command
 from thali.data import Data
 from thali.engines import particle_filter as engine_module
 from thali.engines import particles as particles_module
-from thali.engines.genealogy import Genealogy, settle, systematic
-from thali.engines.particles import make_room, no_proposals, row_laws
+from thali.engines.filtering.genealogy import Genealogy, settle, systematic
+from thali.engines.filtering.particles import make_room, no_proposals, row_laws
 from thali.kernels import particle_rows as kernel
 from thali.likelihoods.gaussian_scales import LEAST
 from thali.model import Model
@@ -262,7 +262,7 @@ def test_the_number_of_threads_changes_nothing(X, monkeypatch):
 
 def stop_at(monkeypatch, step):
     """Let the filter's step number ``step`` ask the loop to stop, as Ctrl-C does."""
-    from thali import run
+    from thali.run.loop import loop as run
 
     loops, taken = [], []
     begin, advance = run._Loop.begin, thali.ParticleFilter.step

@@ -247,9 +247,9 @@ def test_an_unfitted_model_says_so(name: str) -> None:
 
 
 def test_every_hyperparameter_of_every_part_has_a_symbol():
-    from thali.choices import LIKELIHOODS, PRIORS
     from thali.data import Data
     from thali.plots.reading import SCALARS
+    from thali.run.choices import LIKELIHOODS, PRIORS
 
     data = Data.validate([[0.0, 1.0], [1.0, 0.0]])
     for part in PRIORS.values():

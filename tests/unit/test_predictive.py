@@ -7,9 +7,9 @@ import pytest
 from scipy.special import gammaln, logsumexp
 
 import thali
-from thali import predictive
 from thali.data import Data
 from thali.model import Model
+from thali.results import prediction as predictive
 
 
 def brute_force(model, X, Z, x, most_new=12):

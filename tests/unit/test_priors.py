@@ -6,12 +6,12 @@ from collections import Counter
 from math import comb, factorial
 
 import numpy as np
-import oracles
 import pytest
+from oracles import features as oracles
 from statistical.budget import TESTS, judge, p_value_of_counts, p_value_of_mean
 
 import thali
-from thali.structures import feature_counts
+from thali.structures.features import feature_counts
 
 PRIORS = {
     "ibp": (thali.IBP(alpha=1.3), oracles.PriorSpec("ibp", 1.3)),

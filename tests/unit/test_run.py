@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import thali
-from thali import run as run_module
-from thali.trace import ChainTrace, Kept, Trace
+from thali.results.trace import ChainTrace, Kept, Trace
+from thali.run.loop import loop as run_module
 
 
 @pytest.fixture(scope="module")
@@ -257,7 +257,7 @@ def test_nothing_is_shown_otherwise(X, capfd):
 
 def test_sweeps_left_open_suit_the_size_of_data_and_features(X):
     """A chain gets at most so much work, and never fewer than a hundred sweeps."""
-    small, large = thali.data.Data(X), thali.data.Data(np.zeros((4000, 1000)))
+    small, large = thali.data.matrix.Data(X), thali.data.matrix.Data(np.zeros((4000, 1000)))
     engine = thali.CollapsedGibbs()
     assert engine.planned(small, 4).sweeps == 1000
     assert engine.planned(large, 10).sweeps == 1000

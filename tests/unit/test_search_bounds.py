@@ -8,12 +8,12 @@ from math import comb, lgamma
 import numpy as np
 import pytest
 import search_oracle as oracle
-from search_problems import KINDS, Case
+from oracles.search_problems import KINDS, Case
 
 import thali
+from thali.engines.search import prior_bounds
 from thali.kernels import search_rows
-from thali.search import prior_bounds
-from thali.structures import FeatureCounts, FeatureTables
+from thali.structures.features import FeatureCounts, FeatureTables
 
 CLOSE = 1e-9
 SIZES = ((1, 6), (2, 4), (3, 3), (4, 2))  # rows, and columns at most

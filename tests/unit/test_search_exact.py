@@ -8,13 +8,19 @@ import time
 import numpy as np
 import pytest
 import search_oracle as oracle
-from oracles import classes, histories, log_prior_finite, log_prior_ibp, log_prior_two_parameter
-from search_problems import KINDS, Case, larger, tiny
+from oracles.features import (
+    classes,
+    histories,
+    log_prior_finite,
+    log_prior_ibp,
+    log_prior_two_parameter,
+)
+from oracles.search_problems import KINDS, Case, larger, tiny
 
 import thali
 from thali.data import Data
-from thali.search.best_first import BestFirst
-from thali.search.heuristics import heuristic
+from thali.engines.search.best_first import BestFirst
+from thali.engines.search.heuristics import heuristic
 
 CLOSE = 1e-8
 EXACT = {"width": None, "heuristic": "admissible", "expansion": "all"}

@@ -5,19 +5,25 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
-import oracles
 import pytest
+from oracles import features as oracles
 
 import thali
 from thali.data import Data
+from thali.engines.search.best_first import search
+from thali.engines.search.heuristics import heuristic
+from thali.engines.search.kept_candidates import MOST_DISHES, MOST_NEW, KeptProblem
+from thali.engines.search.kept_polish import (
+    best_parameters,
+    climb,
+    improve,
+    log_joint,
+    settle_hyper,
+)
 from thali.kernels import climb_causes
 from thali.model import Model
-from thali.search.best_first import search
-from thali.search.heuristics import heuristic
-from thali.search.kept_candidates import MOST_DISHES, MOST_NEW, KeptProblem
-from thali.search.kept_polish import best_parameters, climb, improve, log_joint, settle_hyper
 from thali.starts import Start
-from thali.structures import potentials
+from thali.structures.features import potentials
 
 RARE = {"epsilon": 0.05, "lam": 0.8, "p": 0.3}
 OFTEN = {"epsilon": 0.02, "lam": 0.7, "p": 0.6}  # an active cause is the likelier one
@@ -394,7 +400,7 @@ def test_what_cannot_be_searched_is_refused():
 
 def test_an_unlimited_queue_does_not_make_the_beam_within_a_row_unlimited():
     """Of 2^11 rows with their new dishes it would otherwise look at every one."""
-    from thali.search.candidates import WIDE
+    from thali.engines.search.candidates import WIDE
 
     X = np.kron(np.eye(12), np.ones((1, 4))).astype(np.uint8)
     problem = problem_of(X, "ibp", RARE)

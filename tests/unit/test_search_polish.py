@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import search_oracle as oracle
+from oracles.search_problems import KINDS, Case
+from oracles.variational import log_density_of_scale
 from scipy.optimize import minimize
-from search_problems import KINDS, Case
-from variational_oracle import log_density_of_scale
 
 import thali
 from thali.data import Data
+from thali.engines.search import polish
 from thali.model import Model
-from thali.search import polish
 
 CLOSE = 1e-8
 

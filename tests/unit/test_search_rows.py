@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import search_oracle as oracle
-from search_problems import KINDS, larger
+from oracles.search_problems import KINDS, larger
 
-from thali.search.best_first import BestFirst
-from thali.search.heuristics import heuristic
+from thali.engines.search.best_first import BestFirst
+from thali.engines.search.heuristics import heuristic
 
 CLOSE = 1e-8
 

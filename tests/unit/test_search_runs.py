@@ -9,14 +9,14 @@ import time
 import numpy as np
 import pytest
 import search_oracle as oracle
-from search_problems import KINDS, Case, larger
+from oracles.search_problems import KINDS, Case, larger
 
 import thali
-import thali.run as run_module
+import thali.run.loop as run_module
 from thali.data import Data
-from thali.search.heuristics import NAMES as HEURISTICS
-from thali.search.orders import NAMES as ORDERS
-from thali.search.orders import row_order
+from thali.engines.search.heuristics import NAMES as HEURISTICS
+from thali.engines.search.orders import NAMES as ORDERS
+from thali.engines.search.orders import row_order
 from thali.starts import empty_start, given_start
 
 WRONG = [

@@ -9,13 +9,12 @@ import scipy.sparse as sp
 from resuming import check_resuming
 
 import thali
-from thali import sparse
-from thali.choices import ENGINES, LIKELIHOODS, PRIORS
 from thali.cli.commands import run
-from thali.data import Data
+from thali.data import Data, sparse
 from thali.engines.base import missing_capabilities, takes_sparse
 from thali.model import Model
 from thali.report.fit import fit_of
+from thali.run.choices import ENGINES, LIKELIHOODS, PRIORS
 
 LINEAR = ("linear_gaussian", "nonnegative_linear_gaussian")
 FORMATS = (sp.csr_matrix, sp.csc_array, sp.coo_array)
@@ -124,7 +123,7 @@ def test_scores_and_probabilities_of_sparse_rows(likelihood):
 
 
 def test_probabilities_of_rows_with_more_features_than_can_be_summed(monkeypatch):
-    from thali import rows_given_features
+    from thali.results import prediction_given_features as rows_given_features
 
     model = fitted(sp.csr_array(X))
     exact = model.predict_probabilities(sp.csr_array(X))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from oracles.sparse import log_ratio_by_quadrature
 from scipy import stats
 from scipy.special import log_ndtr, logsumexp
-from sparse_oracle import log_ratio_by_quadrature
 from statistical.budget import TESTS, judge
 
 import thali

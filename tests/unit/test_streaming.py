@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import thali
+from thali.backends.rows import row_bounds
 from thali.data import Data
 from thali.engines.variational import observe
+from thali.estimators.streaming import rows_given_law
 from thali.evaluation import match_features
-from thali.streaming import rows_given_law
-from thali.variational.rows import row_bounds
 
 A = np.random.default_rng(5).standard_normal((4, 12))
 
@@ -89,7 +89,7 @@ def test_the_rows_parts_of_the_bound_add_up_to_it():
     ):
         law = rows_given_law(stream, data)
         each = row_bounds(data, law, state.features, state.frequencies, state.hyper["sigma_x"])
-        from thali.variational.rows import local_step
+        from thali.backends.rows import local_step
 
         found = local_step(
             data, law, state.features, np.zeros(state.k), state.hyper["sigma_x"], passes=0

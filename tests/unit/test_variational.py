@@ -7,8 +7,8 @@ import pytest
 from resuming import check_resuming
 
 import thali
-from thali import run as run_module
 from thali.engines.variational import stream_from
+from thali.run.loop import loop as run_module
 from thali.variational import moves
 
 QUICK = thali.Variational(truncation=6, restarts=2, max_iterations=40)

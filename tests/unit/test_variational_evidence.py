@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 
-import nonnegative_oracles
 import numpy as np
-import oracles
 import pytest
-import sparse_oracle
 import variational_oracle as oracle
+from oracles import features as oracles
+from oracles import nonnegative as nonnegative_oracles
+from oracles import sparse as sparse_oracle
+from oracles.variational_problems import LIKELIHOODS, problem
+from oracles.variational_updates import whole_iterations
 from scipy import stats
-from variational_problems import LIKELIHOODS, problem
-from variational_updates import whole_iterations
 
 
 def log_marginal_gaussian(X, Z, sigma_x, sigma_a):

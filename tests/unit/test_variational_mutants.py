@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from oracles.variational_problems import problem
+from oracles.variational_updates import install
 from unit import test_variational_bound, test_variational_evidence, test_variational_optima
 from unit.test_variational_updates import ROUNDING, falls
-from variational_problems import problem
-from variational_updates import install
 
 LAWS = "thali.variational."
 MUTANTS = {  # what is wrong -> where, old, new, and which checks must notice

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from variational_updates import every_update, random_problems, whole_iterations
+from oracles.variational_updates import every_update, random_problems, whole_iterations
 
 ROUNDING = 1e-9  # of the bound, that an update may lower it by
 

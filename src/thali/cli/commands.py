@@ -39,7 +39,7 @@ from thali.cli.options import (
 from thali.starts.base import NAMES
 
 if TYPE_CHECKING:
-    from thali.tables import Table
+    from thali.data.tables import Table
 
 __all__ = ["app", "main"]
 
@@ -255,8 +255,8 @@ def fit(
     import thali
     from thali.cli.console import describe_answer, describe_table, with_places
     from thali.cli.outputs import IMPUTED, claim_folder, missing_in
+    from thali.data.tables import read_table
     from thali.model import Model
-    from thali.tables import read_table
 
     say = _silence if quiet else print
     chosen_prior = read_prior(prior, alpha, beta, features)

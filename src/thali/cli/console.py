@@ -9,10 +9,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from thali import tables
 from thali.cli.outputs import summary_of
+from thali.data import tables
+from thali.data.sparse import count_missing, is_sparse
 from thali.evaluation import match_features
-from thali.sparse import count_missing, is_sparse
 
 __all__ = ["describe_answer", "describe_table", "print_matching", "print_summary", "with_places"]
 

@@ -152,7 +152,7 @@ def read_prior(name: Prior, alpha: float | None, beta: float | None, features: i
 
 def read_likelihood(name: Likelihood, **options: float | str | None) -> Any:
     """The likelihood with those of its settings that were given; others' are refused."""
-    from thali.choices import LIKELIHOODS, named
+    from thali.run.choices import LIKELIHOODS, named
 
     likelihood = named("likelihood", name.value, LIKELIHOODS)
     settings = given(**options)
@@ -170,7 +170,7 @@ def given(**options: Any) -> dict[str, Any]:
 def read_engine(
     name: Engine, settings: dict[str, Any], model: Any, say: Callable[[str], None]
 ) -> Any:
-    from thali.choices import choose_engine
+    from thali.run.choices import choose_engine
 
     engine = choose_engine(name.value, model).replace(**settings)
     if name is Engine.auto:
@@ -186,7 +186,7 @@ def read_init(text: str | None) -> Any:
     if suffix == ".thali":
         return load_model(Path(text))
     if suffix in {".csv", ".tsv", ".npy", ".npz", ".parquet"} or ".npz:" in text:
-        from thali.tables import read_table
+        from thali.data.tables import read_table
 
         return read_table(text).values
     return text
@@ -216,7 +216,7 @@ def read_time_budget(seconds: float | None) -> float | None:
 
 def load_model(path: Path) -> Any:
     import thali
-    from thali.tables import check_file
+    from thali.data.tables import check_file
 
     check_file(path, "a saved model")
     return thali.load(path)

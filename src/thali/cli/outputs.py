@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from thali.sparse import count_missing
+from thali.data.sparse import count_missing
 
 __all__ = [
     "CHECKPOINT",

@@ -1,7 +1,7 @@
 r"""Search for the matrix of highest posterior probability (Rai and Daumé III 2011).
 
 Candidates are matrices of the first rows in a queue with the best first, A integrated out (or, if
-it cannot be, binary and at its best: section 8, ``thali.search.forms``):
+it cannot be, binary and at its best: section 8, ``thali.engines.search.forms``):
 
     score(Z⁰) = log P(X⁰ | Z⁰) + bound of log P([Z]) + what the rows to come may add
 
@@ -20,18 +20,18 @@ import numpy as np
 
 from thali.data import Data
 from thali.engines.base import Engine, Info, Population
+from thali.engines.search import orders, prior_bounds
+from thali.engines.search.best_first import BestFirst
+from thali.engines.search.forms import form_of, heuristic_for, log_target
+from thali.engines.search.heuristics import NAMES as HEURISTICS
+from thali.engines.search.heuristics import heuristic
+from thali.engines.search.polish import laws_of
 from thali.likelihoods.base import Parameters, SearchRows
 from thali.model import Model
 from thali.priors.base import PredictsRow, Sequential
-from thali.search import orders, prior_bounds
-from thali.search.best_first import BestFirst
-from thali.search.forms import form_of, heuristic_for, log_target
-from thali.search.heuristics import NAMES as HEURISTICS
-from thali.search.heuristics import heuristic
-from thali.search.polish import laws_of
 from thali.settings import Settings, whole_number
 from thali.starts import Start, check_init
-from thali.structures import feature_counts
+from thali.structures.features import feature_counts
 
 EXPANSIONS = ("auto", "all", "within")
 CHUNK = 64  # candidates taken from the queue in one step, at most

@@ -32,7 +32,7 @@ from thali.model import Model
 from thali.priors.base import PredictsRow
 from thali.settings import whole_number
 from thali.starts import Start
-from thali.structures import FeatureTables, counts_from_gram, potentials
+from thali.structures.features import FeatureTables, counts_from_gram, potentials
 
 SUMS_AFRESH = 64  # sweeps after which T = ZᵀX is summed again from the data
 ANNEALED = ("prior", "empty", "race")  # starts that know nothing of the data, or try such

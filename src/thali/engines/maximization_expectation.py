@@ -9,7 +9,7 @@ q(A), the scales and the prior's hyperparameters are at their best given Z.
 
 What is maximised has the probability of Z with its columns in one order. What is reported,
 ``elbo_``, has the left-ordered one, as every log joint here, which is never lower
-(``thali/variational/counts.py``).
+(``thali/engines/ascent/counts.py``).
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from thali.backends.rows import Rows
 from thali.data import Data
-from thali.engines.optimiser import (
+from thali.engines.ascent.counts import Counts
+from thali.engines.ascent.hard_rows import SOLVERS, guarantee
+from thali.engines.ascent.optimizer import (
     PROGRESS,
     Optimiser,
     by_frequency,
@@ -29,6 +32,8 @@ from thali.engines.optimiser import (
     observe,
     thaw_features,
 )
+from thali.engines.ascent.point_state import PointState
+from thali.engines.ascent.state import State, iterate
 from thali.likelihoods.base import ExpectedBits
 from thali.likelihoods.gaussian_scales import LEAST
 from thali.machine import refuse_beyond_memory
@@ -36,11 +41,6 @@ from thali.model import Model
 from thali.priors.base import PredictsRow
 from thali.settings import Settings
 from thali.starts import Start
-from thali.variational.counts import Counts
-from thali.variational.hard_rows import SOLVERS, guarantee
-from thali.variational.point_state import PointState
-from thali.variational.rows import Rows
-from thali.variational.state import State, iterate
 
 EXACT = 16  # features for which looking at every set of them is a matter of milliseconds
 

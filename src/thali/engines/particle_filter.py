@@ -27,8 +27,8 @@ import numpy as np
 from thali.data import Data
 from thali.engines.base import Engine, Info, Population
 from thali.engines.collapsed_gibbs import CollapsedGibbs
-from thali.engines.genealogy import Genealogy, effective_size
-from thali.engines.particles import (
+from thali.engines.filtering.genealogy import Genealogy, effective_size
+from thali.engines.filtering.particles import (
     Draws,
     State,
     describe,
@@ -50,7 +50,7 @@ from thali.model import Model
 from thali.priors.base import Sequential
 from thali.settings import Settings, whole_number
 from thali.starts import Start
-from thali.structures import FeatureCounts
+from thali.structures.features import FeatureCounts
 
 PROPOSALS = ("conditional", "prior")
 BLOCK = 64  # particles that share a generator; fixed, so that threads change nothing

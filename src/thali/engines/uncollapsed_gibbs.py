@@ -43,7 +43,7 @@ from thali.likelihoods.base import Collapsed, GibbsUpdates, JudgesMatrix, Place
 from thali.model import Model
 from thali.priors.base import HasFrequencies, PredictsRow
 from thali.starts import Start
-from thali.structures import FeatureCounts, FeatureTables
+from thali.structures.features import FeatureCounts, FeatureTables
 
 
 class FixedPrior(NamedTuple):

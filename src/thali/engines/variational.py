@@ -9,7 +9,7 @@ Indian buffet process the infinite one, its sticks cut off at ``truncation``.
 
 No step lowers the bound. It has many local maxima, so that where it begins matters: starts are
 raced as for samplers, and features that the bound does not want are dropped, joined or born when
-nothing else moves (``thali/variational/moves.py``).
+nothing else moves (``thali/engines/ascent/moves.py``).
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from thali.backends.rows import Rows
 from thali.data import Data
-from thali.engines.optimiser import (
+from thali.engines.ascent.optimizer import (
     PROGRESS,
     Optimiser,
     by_frequency,
@@ -30,19 +31,18 @@ from thali.engines.optimiser import (
     observe,
     thaw_features,
 )
+from thali.engines.ascent.state import State, iterate
+from thali.engines.ascent.stream import Stream
 from thali.hyperparameters import Law
 from thali.likelihoods.base import Expected
+from thali.likelihoods.feature_posteriors import GaussianFeatures
 from thali.likelihoods.gaussian_scales import LEAST
 from thali.machine import refuse_beyond_memory
 from thali.model import Model
 from thali.priors.base import Truncates
 from thali.settings import Settings, positive_number, whole_number
 from thali.starts import Start, melting_scale
-from thali.variational.features import GaussianFeatures
-from thali.variational.rows import Rows
-from thali.variational.state import State, iterate
-from thali.variational.statistics import Statistics
-from thali.variational.stream import Stream
+from thali.structures.statistics import Statistics
 
 BOUNDS = ("multinomial", "taylor")
 FEATURES = ("joint", "factorised")

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from thali.data import as_matrix
+from thali.data.matrix import as_matrix
 from thali.model import Model
 
 if TYPE_CHECKING:
-    from thali.estimators import LatentFeatures
+    from thali.estimators.latent_features import LatentFeatures
 
 __all__ = ["Holdout", "holdout"]
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from thali.data import Data
 from thali.likelihoods.entries import EntryLaw
-from thali.structures import FeatureTables
-from thali.variational.features import FeatureLaw
+from thali.likelihoods.feature_posteriors import FeatureLaw
+from thali.structures.features import FeatureTables
 
 
 class FeatureLikelihood(ABC):

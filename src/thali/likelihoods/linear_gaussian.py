@@ -19,7 +19,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
-from thali.data import Data, blocks
+from thali.data.matrix import Data, blocks
+from thali.data.sparse import cross as sparse_cross
+from thali.data.sparse import is_sparse, size_of, squared_residual, sum_of_squares
 from thali.hyperparameters import Law, as_number
 from thali.likelihoods.base import (
     ExpectedBits,
@@ -32,6 +34,7 @@ from thali.likelihoods.base import (
     TakesSparse,
 )
 from thali.likelihoods.entries import NormalEntries
+from thali.likelihoods.feature_posteriors import GaussianFeatures
 from thali.likelihoods.gaussian_scales import (
     check_scales,
     resolve_scales,
@@ -46,10 +49,7 @@ from thali.likelihoods.observed_rows import (
     own_features,
 )
 from thali.settings import Settings
-from thali.sparse import cross as sparse_cross
-from thali.sparse import is_sparse, size_of, squared_residual, sum_of_squares
-from thali.structures import FeatureTables, as_binary_matrix
-from thali.variational.features import GaussianFeatures
+from thali.structures.features import FeatureTables, as_binary_matrix
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from thali.missing import Patterns, patterns
+from thali.data.missing import Patterns, patterns
 
 
 class MaskedColumns:

@@ -44,7 +44,7 @@ from thali.likelihoods.base import (
 )
 from thali.likelihoods.entries import BinaryEntries
 from thali.settings import Settings
-from thali.structures import FeatureTables
+from thali.structures.features import FeatureTables
 
 NAMES = ("epsilon", "lam", "p")
 ALL_SEEN = np.zeros((0, 0), bool)

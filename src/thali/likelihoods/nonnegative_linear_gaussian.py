@@ -27,6 +27,7 @@ from thali.likelihoods.base import (
     TakesSparse,
 )
 from thali.likelihoods.entries import NormalEntries
+from thali.likelihoods.feature_posteriors import NonnegativeFeatures
 from thali.likelihoods.gaussian_scales import (
     check_scales,
     resolve_scales,
@@ -40,8 +41,7 @@ from thali.likelihoods.linear_gaussian import (
     turn_bits_given_features,
 )
 from thali.settings import Settings
-from thali.structures import FeatureTables
-from thali.variational.features import NonnegativeFeatures
+from thali.structures.features import FeatureTables
 
 PASSES = 3  # over A in a step: a pass costs K²D, the rows NKD
 TRIES = 4  # births or deaths a row in a step

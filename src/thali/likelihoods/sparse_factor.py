@@ -21,9 +21,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from thali.data import Data
+from thali.data.missing import patterns
 from thali.hyperparameters import Law, as_number, slice_step
 from thali.likelihoods.base import Expected, GibbsUpdates, Masked, Parameters, Place
 from thali.likelihoods.entries import NormalEntries
+from thali.likelihoods.feature_posteriors import GaussianFeatures
 from thali.likelihoods.gaussian_scales import check_scales, resolve_scales, start_scales
 from thali.likelihoods.linear_gaussian import (
     log_noise,
@@ -39,10 +41,8 @@ from thali.likelihoods.observed_rows import (
     observed_residual,
     own_features,
 )
-from thali.missing import patterns
 from thali.settings import Settings
-from thali.structures import FeatureTables
-from thali.variational.features import GaussianFeatures
+from thali.structures.features import FeatureTables
 
 SLABS = ("laplace", "gaussian")
 

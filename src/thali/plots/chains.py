@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from thali.estimators import LatentFeatures
+    from thali.estimators.latent_features import LatentFeatures
 
 
 STEPS = {  # what a step of the walk was

@@ -12,7 +12,7 @@ from .reading import check_fitted, column_names, image_shape_of, shares
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from thali.estimators import LatentFeatures
+    from thali.estimators.latent_features import LatentFeatures
 
 
 def frequencies(model: LatentFeatures, ax: Axes | None = None, *, max_features: int = 20) -> Axes:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from thali import sparse
+from thali.data import sparse
 
 if TYPE_CHECKING:
-    from thali.estimators import LatentFeatures
+    from thali.estimators.latent_features import LatentFeatures
 
 # key in `history_` and `diagnostics_` -> (symbol, words)
 SCALARS = {

@@ -22,7 +22,7 @@ from .reading import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from thali.estimators import LatentFeatures
+    from thali.estimators.latent_features import LatentFeatures
 
 MOST_LINES = 500  # rows of the drawn matrix; more rows of Z are averaged in their sorted order
 MOST_ROW_NAMES = 30

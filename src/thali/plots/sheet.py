@@ -13,7 +13,7 @@ from .rows import assignments, reconstructions
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from thali.estimators import LatentFeatures
+    from thali.estimators.latent_features import LatentFeatures
 
 
 def overview(model: LatentFeatures, *, image_shape: tuple[int, int] | None = None) -> Figure:

@@ -15,8 +15,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from thali.structures import FeatureCounts, FeatureTables, NextRow
-from thali.variational.frequencies import Frequencies
+from thali.priors.frequencies import Frequencies
+from thali.structures.features import FeatureCounts, FeatureTables, NextRow
 
 
 class FeaturePrior(ABC):

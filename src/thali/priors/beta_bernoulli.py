@@ -18,10 +18,10 @@ from scipy.special import gammaln
 
 from thali.hyperparameters import Gamma, Law, as_number, check_hyperparameter, slice_step
 from thali.priors.base import HasFrequencies, PredictsRow, Sequential, Truncates
+from thali.priors.frequencies import Frequencies
 from thali.priors.seating import seat
 from thali.settings import Settings, whole_number
-from thali.structures import FeatureCounts, FeatureTables, NextRow, feature_counts
-from thali.variational.frequencies import Frequencies
+from thali.structures.features import FeatureCounts, FeatureTables, NextRow, feature_counts
 
 
 @dataclass(frozen=True)

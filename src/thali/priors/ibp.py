@@ -18,13 +18,13 @@ from scipy.special import gammaln
 
 from thali.hyperparameters import SMALLEST, Gamma, Law, as_number, check_hyperparameter, slice_step
 from thali.priors.base import HasFrequencies, PredictsRow, Sequential, Truncates
+from thali.priors.frequencies import Frequencies
 from thali.priors.seating import seat
+from thali.priors.stick_frequencies import Sticks, TaylorSticks
 from thali.priors.sticks import unused_sticks
 from thali.priors.truncation import least_truncation, truncation_bound, truncation_error
 from thali.settings import Settings, whole_number
-from thali.structures import FeatureCounts, FeatureTables, NextRow, feature_counts
-from thali.variational.frequencies import Frequencies
-from thali.variational.sticks import Sticks, TaylorSticks
+from thali.structures.features import FeatureCounts, FeatureTables, NextRow, feature_counts
 
 
 @dataclass(frozen=True)

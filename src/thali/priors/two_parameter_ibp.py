@@ -19,7 +19,7 @@ from thali.priors.base import HasFrequencies, PredictsRow, Sequential
 from thali.priors.ibp import buffet, harmonic, resample_mass
 from thali.priors.sticks import unused_sticks
 from thali.settings import Settings, whole_number
-from thali.structures import FeatureCounts, FeatureTables, NextRow, feature_counts
+from thali.structures.features import FeatureCounts, FeatureTables, NextRow, feature_counts
 
 
 @dataclass(frozen=True)

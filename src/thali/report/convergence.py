@@ -18,7 +18,7 @@ from thali.plots.reading import SCALARS, kept, scalars_of
 from .markup import plural
 
 if TYPE_CHECKING:
-    from thali.estimators import LatentFeatures
+    from thali.estimators.latent_features import LatentFeatures
 
 GOOD_RHAT, FAIR_RHAT = 1.01, 1.05
 ESS_PER_CHAIN, FAIR_ESS_PER_CHAIN = 100, 20

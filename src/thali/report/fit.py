@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from thali.data.sparse import is_sparse, row_squares, size_of
 from thali.plots.reading import reconstruct
-from thali.sparse import is_sparse, row_squares, size_of
 
 if TYPE_CHECKING:
-    from thali.estimators import LatentFeatures
+    from thali.estimators.latent_features import LatentFeatures
 
 BLOCK = 2**22  # entries of X looked at in one go
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from thali import plots
+from thali.data.sparse import count_missing
 from thali.plots import tiles
 from thali.plots.reading import (
     SCALARS,
@@ -19,7 +20,6 @@ from thali.plots.reading import (
     shares,
     telling_rows,
 )
-from thali.sparse import count_missing
 
 from .convergence import Scalar, scalars, verdict
 from .fit import fit_of
@@ -28,7 +28,7 @@ from .pictures import VARIABLES, panel, png, svg
 from .words import words_of
 
 if TYPE_CHECKING:
-    from thali.estimators import LatentFeatures
+    from thali.estimators.latent_features import LatentFeatures
 
 Shape = tuple[int, int] | None
 MOST_CARDS = 24

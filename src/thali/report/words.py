@@ -10,7 +10,7 @@ from .convergence import GOOD_RHAT
 from .markup import Markup, facts, section
 
 if TYPE_CHECKING:
-    from thali.estimators import LatentFeatures
+    from thali.estimators.latent_features import LatentFeatures
 
 SCALES = ("α, σₓ, σₐ", "the size of the noise, and the size of the features’ weights")
 

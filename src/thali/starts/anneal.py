@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from thali import sparse
-from thali.data import Data
+from thali.data import Data, sparse
 from thali.model import Model
 from thali.starts.base import Start
 

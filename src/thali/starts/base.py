@@ -10,7 +10,7 @@ import numpy as np
 
 from thali.machine import refuse_beyond_memory
 from thali.model import Model
-from thali.structures import as_binary_matrix
+from thali.structures.features import as_binary_matrix
 
 NAMES = ("race", "ica", "sparse_ica", "columns", "patterns", "prior", "empty")
 

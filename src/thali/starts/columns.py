@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from thali import sparse
-from thali.data import Data
+from thali.data import Data, sparse
 from thali.model import Model
 from thali.starts.base import Start
 from thali.starts.ica import (

@@ -12,7 +12,7 @@ from thali.machine import refuse_beyond_memory
 from thali.model import Model
 from thali.starts.base import Start
 from thali.starts.ica import fitted_scales, noise_scale
-from thali.structures import as_binary_matrix
+from thali.structures.features import as_binary_matrix
 
 
 def given_start(init: Any, model: Model, data: Data) -> Start:

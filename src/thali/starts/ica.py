@@ -17,12 +17,11 @@ import numpy as np
 from scipy.integrate import quad
 from scipy.optimize import brentq
 
-from thali import sparse
-from thali.data import Data
+from thali.data import Data, sparse
 from thali.hyperparameters import Law
 from thali.model import Model
 from thali.starts.base import Start
-from thali.structures import counts_from_gram
+from thali.structures.features import counts_from_gram
 
 LARGEST_RANK = 100
 ROUNDS = 50  # of least squares and flips; a handful suffices

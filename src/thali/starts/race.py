@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from thali.starts.base import Start
-from thali.structures import left_order
+from thali.structures.features import left_order
 
 BEHIND = 0.002  # a contender further behind than this share of the best log joint drops out
 ROUND = 12  # sweeps before a change, or none, is judged

@@ -1,0 +1,1 @@
+"""The local step on blocks of rows, and where it runs."""

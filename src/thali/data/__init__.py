@@ -1,0 +1,5 @@
+"""What was observed: the matrix, its missing entries, sparse forms, and the files it comes in."""
+
+from thali.data.matrix import Data
+
+__all__ = ["Data"]

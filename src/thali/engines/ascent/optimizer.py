@@ -1,0 +1,189 @@
+"""What engines share that raise a lower bound of the evidence, restart by restart.
+
+An iteration is a local step over blocks of rows, the statistics it leaves, and a global step on
+these; where that gains no more, features are dropped, joined or born (``thali/variational``). The
+settings they share are ``truncation``, ``restarts``, ``tolerance``, ``max_iterations``, ``init``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from thali.backends.rows import Observed, draw_rows
+from thali.data import Data
+from thali.data.sparse import size_of
+from thali.engines.ascent.moves import bear_feature, drop_features, join_features
+from thali.engines.ascent.state import State, iterate
+from thali.engines.base import Engine, Info, Population
+from thali.hyperparameters import Law
+from thali.likelihoods.feature_posteriors import FeatureLaw
+from thali.machine import cores
+from thali.model import Model
+from thali.settings import positive_number, whole_number
+from thali.starts import check_init
+
+DROP = 5  # iterations between looks at features that might go
+QUIET = 2  # iterations in a row with little gain after which nothing moves
+RACING = 150  # iterations that a race may think of, at most: few are needed
+DRAWS = 100  # of the law, for what is averaged over it
+DRAWN = 2e8  # bytes of all of them together
+DRAWN_SPARSE = 2e7  # where X is sparse, and so small beside them
+
+
+class Optimiser(Engine):
+    """The loop's questions, a step, and draws of the law that is found."""
+
+    truncation: int | str
+    restarts: int
+    tolerance: float
+    max_iterations: int
+    init: Any
+
+    masked: ClassVar[bool] = True
+    sparse: ClassVar[bool] = True
+    kind: ClassVar[str] = "variational"
+    unit: ClassVar[str] = "iteration"
+    measure: ClassVar[str] = "elbo"
+    burned: ClassVar[int] = 0
+
+    def check_limits(self) -> None:
+        """Refuse settings that make no sense, with words."""
+        owner = type(self).__name__
+        if self.truncation != "auto":
+            if isinstance(self.truncation, str):
+                raise ValueError(
+                    f"{owner}: truncation must be a number of features or 'auto', "
+                    f"not {self.truncation!r}."
+                )
+            whole_number(owner, "truncation", self.truncation, 1)
+        whole_number(owner, "restarts", self.restarts, 1)
+        whole_number(owner, "max_iterations", self.max_iterations, 1)
+        positive_number(owner, "tolerance", self.tolerance)
+        object.__setattr__(self, "init", check_init(owner, self.init))
+
+    # what the loop reads of every engine
+
+    @property
+    def chains(self) -> int:
+        return self.restarts
+
+    @property
+    def searches(self) -> bool:
+        return False
+
+    def steps(self, data: Data) -> int:
+        return self.max_iterations
+
+    def racing_sweeps(self, data: Data, n_features: int) -> int:
+        work = data.n * data.d * max(n_features, 10)
+        return int(min(RACING, self.max_iterations, max(10.0, 1e10 / work)))
+
+    # an iteration
+
+    def step(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> Info:
+        """Rows given the rest, then the rest given the rows; moves where that gains no more."""
+        if not state.finished:
+            before = state.bound
+            iterate(state, self._threads)
+            if state.iteration % DROP == 0:
+                drop_features(state)
+            little = state.bound - before <= self._negligible(state)
+            state.quiet = state.quiet + 1 if little else 0
+            still = state.quiet >= QUIET and state.iteration > state.hold_sigma
+            if still or state.k == 0:
+                state.quiet = 0
+                state.finished = not self._move(rng, state)
+        used = int((state.rows.nu > 0.5).any(axis=0).sum())
+        return Info(used, self.reported(state), dict(state.hyper), 0.0)
+
+    def reported(self, state: State) -> float:
+        """The bound as people are told it."""
+        return state.bound
+
+    def _move(self, rng: np.random.Generator, state: State) -> bool:
+        """Try changes of whole features; whether one was kept that is worth going on from."""
+        before = state.bound
+        drop_features(state)
+        join_features(state, self._threads)
+        bear_feature(state, rng, self._threads)
+        return state.bound - before > self._negligible(state)
+
+    def _negligible(self, state: State) -> float:
+        """A gain that does not count; a bound near zero is measured by the entries of X."""
+        return self.tolerance * max(abs(state.bound), float(size_of(state.data.X)))
+
+    def finished(self, state: State) -> bool:
+        """Whether another step would change nothing."""
+        return state.finished
+
+    @property
+    def _threads(self) -> int:
+        """Restarts run side by side; a single one has the cores to itself."""
+        return cores() if self.restarts == 1 else 1
+
+    # ending
+
+    def population(
+        self, rng: np.random.Generator, model: Model, data: Data, state: State
+    ) -> Population:
+        """Draws of the law, with equal weights."""
+        n, k = state.rows.nu.shape
+        size = n * k * (8 if state.rows.slab else 1 / 8) + 8 * k * data.d
+        room = DRAWN_SPARSE if data.sparse else DRAWN
+        count = int(np.clip(room / max(size, 1.0), 1, DRAWS))
+        Z: list[np.ndarray] = []
+        parameters, scalars = [], []
+        point = state.rows.point  # then all draws share one Z
+        bits, S = state.rows.nu > 0.5, None
+        for _ in range(count):
+            if not point:
+                bits, S = draw_rows(
+                    rng, state.data, state.rows, state.features, state.hyper["sigma_x"]
+                )
+            used = np.flatnonzero(bits.any(axis=0))
+            kept = {"A": state.features.draw(rng)[used]}
+            if S is not None:
+                kept["S"] = np.ascontiguousarray(S[:, used].T)
+            Z.append(Z[0] if point and Z else np.packbits(bits[:, used], axis=0))
+            parameters.append(kept)
+            scalars.append((float(len(used)), float("nan"), *state.hyper.values()))
+        weights = np.full(count, 1.0 / count)
+        return Population(weights, np.array(scalars), Z, float("nan"), parameters)
+
+
+def by_frequency(weights: np.ndarray) -> np.ndarray:
+    """The columns that are not empty, the most frequent first."""
+    sums = weights.sum(axis=0)
+    return np.argsort(-sums, kind="stable")[: int((sums > 0).sum())]
+
+
+PROGRESS = ("hold_sigma", "iteration", "bound", "quiet", "finished")  # of a state, plain values
+
+
+def freeze_common(state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """What every optimiser's state has: the features' law, hyperparameters, and how far it is."""
+    arrays = {f"features_{name}": value for name, value in state.features.arrays().items()}
+    return arrays, {"hyper": dict(state.hyper)} | {name: getattr(state, name) for name in PROGRESS}
+
+
+def thaw_features(law: FeatureLaw, arrays: dict[str, np.ndarray]) -> FeatureLaw:
+    """The features' law that ``freeze_common`` saved, of the kind of ``law``."""
+    mark = "features_"
+    return law.of_arrays({k.removeprefix(mark): v for k, v in arrays.items() if mark in k})
+
+
+def observe(data: Data, dtype: str) -> Observed:
+    """The data as the local step reads them."""
+    X = data.X if data.mask is None else np.where(data.mask, data.X, 0.0)
+    X = X.astype(dtype, copy=False)
+    squares = data.squares if data.sparse else np.einsum("nd,nd->n", X, X, dtype=float)
+    return Observed(X, data.mask, squares)
+
+
+def laws_of(model: Model) -> dict[str, Law]:
+    """The laws of the hyperparameters that have one."""
+    found = {name: getattr(model.prior, name, None) for name in ("alpha", "beta")}
+    found |= {name: getattr(model.likelihood, name, None) for name in ("sigma_x", "sigma_a")}
+    return {name: law for name, law in found.items() if isinstance(law, Law)}

@@ -1,0 +1,66 @@
+r"""The law of each missing entry given what was observed: a mixture over the draws.
+
+Where A is integrated out an entry is x_nd ~ N(z_n E[a_d], σ_x²(1 + z_n M_d z_nᵀ)) given a draw's Z
+and scales; where parameters are kept its law is that given Z and the parameters. Of the mixture
+
+    E = mean of means,  Var = mean of variances + variance of means,
+
+and quantiles are those of the mixture too. Nothing is drawn: the same fit gives the same numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from thali.data import Data
+from thali.likelihoods.entries import EntryLaw
+from thali.model import Model
+from thali.results.point_estimate import spaced
+from thali.results.trace import Trace
+
+DRAWS = 400  # evenly spaced draws that are averaged
+
+
+@dataclass(frozen=True)
+class MissingLaw:
+    """The law of each missing entry given each draw, (draws, entries)."""
+
+    given: EntryLaw
+
+    def mean(self) -> np.ndarray:
+        """The posterior mean of each entry."""
+        return np.asarray(self.given.mean.mean(axis=0))
+
+    def std(self) -> np.ndarray:
+        """The posterior standard deviation of each entry, noise included."""
+        return np.sqrt(self.given.variance.mean(axis=0) + self.given.mean.var(axis=0))
+
+    def interval(self, mass: float) -> tuple[np.ndarray, np.ndarray]:
+        """The central interval that holds ``mass`` of each entry's law."""
+        if isinstance(mass, bool) or not 0.0 < mass < 1.0:
+            raise ValueError(f"interval must be a share between 0 and 1, such as 0.9; not {mass}.")
+        tail = 0.5 * (1.0 - mass)
+        return self.given.mixed_quantile(tail), self.given.mixed_quantile(1.0 - tail)
+
+
+def law_of_missing(
+    model: Model, data: Data, trace: Trace, hyper: dict[str, float], most: int = DRAWS
+) -> MissingLaw:
+    """The law of the missing entries of ``data``, in the order of ``np.nonzero(~data.mask)``.
+
+    ``hyper`` names the hyperparameters among the trace's scalars.
+    """
+    where = np.nonzero(np.isnan(data.X))
+    laws: list[EntryLaw] = []
+    for Z, scalars, kept in trace.pick(spaced(len(trace), most)):
+        likelihood: Any = model.at({name: scalars[name] for name in hyper}).likelihood
+        if kept:
+            axes = likelihood.axes
+            parameters = {name: np.moveaxis(kept[name], 0, axes[name]) for name in kept}
+            laws.append(likelihood.entries(Z, parameters, where))
+        else:
+            laws.append(likelihood.missing_entries(data.X, Z))
+    return MissingLaw(type(laws[0]).stack(laws))
