@@ -251,7 +251,7 @@ def quality(quick: bool) -> None:
             model.set_params(progress=False).fit(data.X)
             took = time.perf_counter() - began
             short = shortfall(data, at, model.Z_)
-            k_found = model.n_features_
+            k_found = model.n_components_
             table.append([seed, likelihood, k_found, f"{short:+.4f}", f"{took:.1f}"])
     print("\n## 500×500, 20 planted features, told truncation = 40\n")
     print(markdown(["seed", "likelihood", "K found", "shortfall %", "s"], table), flush=True)
@@ -276,7 +276,7 @@ def sparse(quick: bool) -> None:
             model.fit(X)
         took = time.perf_counter() - began
         numbers = f"{model.elbo_:,.0f}", f"{took:.0f}", f"{grown[0]:.0f}", f"{dense:.0f}"
-        table.append([likelihood, model.n_features_, *numbers])
+        table.append([likelihood, model.n_components_, *numbers])
     n, d = X.shape
     print(f"\n## {n:,} × {d:,}, {X.nnz:,} entries, truncation = {truncation}\n")
     head = ["likelihood", "K found", "bound", "s", "MB added", "MB dense"]
@@ -302,7 +302,7 @@ def large(quick: bool) -> None:
     most = k + k // 5
 
     def ours(init: Any, seed: int) -> thali.LatentFeatures:
-        engine = thali.MaximizationExpectation(truncation=most, init=init, restarts=1)
+        engine = thali.MaximizationExpectation(truncation=most, init=init, n_init=1)
         likelihood = "nonnegative_linear_gaussian"
         return thali.LatentFeatures("ibp", likelihood, engine, random_state=seed, progress=False)
 
@@ -327,7 +327,7 @@ def large(quick: bool) -> None:
 
     for seed in range(1 if quick else 2):
         measure(f"coins, seed {seed}", ours(coins(n, seed), seed))
-    measure("BayesianNMF", BayesianNMF(k, max_iterations=50, random_state=0))  # seconds each
+    measure("BayesianNMF", BayesianNMF(k, max_iter=50, random_state=0))  # seconds each
     if quick:
         measure("ica", ours("ica", 0))
     score = mean_log_normal(Z[n:] @ A, 1.0, shown, truth)

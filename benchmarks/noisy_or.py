@@ -100,7 +100,7 @@ def planted_networks(quick: bool) -> None:
                 random_state=seed,
                 progress=False,
             ).fit(X)
-            row += [model.n_features_, match_assignments(Z, model.Z_).distance]
+            row += [model.n_components_, match_assignments(Z, model.Z_).distance]
         rows.append(row)
     print("\n## Planted networks, 10 nodes, 4 causes, 200 trials\n")
     head = ["seed", "K, rates fixed", "entries wrong", "K, rates inferred", "entries wrong"]
@@ -122,7 +122,7 @@ def memory_of_k(quick: bool) -> None:
                 random_state=0,
                 progress=False,
             ).fit(X)
-            K = model.history_["n_features"][:, model.burn_in_ :]
+            K = model.history_["n_components"][:, model.burn_in_ :]
             rho = autocorrelation(K, max(LAGS))
             name = f"N = {n}, K = {k}, α = {alpha:g}, T = {t}, {way}"
             rows.append([name, f"{K.mean():.1f}", *(f"{rho[lag]:.2f}" for lag in LAGS)])

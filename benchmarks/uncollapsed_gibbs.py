@@ -46,7 +46,7 @@ def main() -> None:
             step = smallest(lambda e=engine, s=state: e.step(rng, model, data, s), times)
             again = smallest(lambda: (data.X @ A.T, Z.T @ data.X), times)
             ratio = step / min(products, again)
-            name = f'a sweep, new features by "{way}", K {state.n_features}'
+            name = f'a sweep, new features by "{way}", K {state.n_components}'
             rows.append([name, f"{1e3 * step:.1f}", f"{ratio:.2f}"])
     print(f"\n{n}×{d}, {k} features\n")
     print(markdown(["work", "ms", "times the products"], rows))

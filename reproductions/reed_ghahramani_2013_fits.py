@@ -32,7 +32,7 @@ class Method(NamedTuple):
 
     engine: type
     likelihood: Any
-    colour: str
+    color: str
     finite: bool = False
     raced: bool = False
 
@@ -66,7 +66,7 @@ class Point(NamedTuple):
 
     seconds: float
     value: float
-    n_features: int
+    n_components: int
     ended: bool
 
 
@@ -99,7 +99,7 @@ def evolution(task: Task, name: str, k: int, seed: int, budgets: Sequence[float]
 
 
 def engine_of(method: Method, k: int, start: Any) -> Any:
-    own: dict[str, Any] = {"restarts": 1, "tolerance": 1e-5}
+    own: dict[str, Any] = {"n_init": 1, "tol": 1e-5}
     if method.engine not in (thali.MaximizationExpectation, thali.Variational):
         own = {"sweeps": FOREVER, "chains": 1}
     elif not method.finite:
@@ -138,7 +138,7 @@ def by_resuming(
                 value = task.density(np.asarray(model.impute(), float)[task.test.where_hidden])
             else:
                 value = task.test.log_predictive(model)
-            yield Point(spent, value, model.n_features_, model.stopped_ == "finished")
+            yield Point(spent, value, model.n_components_, model.stopped_ == "finished")
 
 
 def shifted(task: Task) -> tuple[np.ndarray, float]:
@@ -154,7 +154,7 @@ def by_modes(
     """Fits of 1, 4, 16, … iterations with the same seed, each the beginning of the next."""
     X, least = shifted(task)
     for power in range(8):
-        model = BayesianNMF(k + 1, max_iterations=4**power, random_state=seed)
+        model = BayesianNMF(k + 1, max_iter=4**power, random_state=seed)
         began = time.perf_counter()
         model.fit(X)
         took = time.perf_counter() - began

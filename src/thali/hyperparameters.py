@@ -30,7 +30,7 @@ LARGEST = 1.0 - 2.0**-53  # the largest probability below one
 class Gamma(Settings):
     """A gamma law of a positive parameter, by shape and rate (mean shape / rate).
 
-    >>> round(Gamma(2.0, 4.0).centre(), 3)
+    >>> round(Gamma(2.0, 4.0).center(), 3)
     0.5
     """
 
@@ -41,7 +41,7 @@ class Gamma(Settings):
         positive_number("Gamma", "shape", self.shape)
         positive_number("Gamma", "rate", self.rate)
 
-    def centre(self) -> float:
+    def center(self) -> float:
         """A value in the middle of the law: its mean."""
         return self.shape / self.rate
 
@@ -77,7 +77,7 @@ class InverseGamma(Settings):
         positive_number("InverseGamma", "shape", self.shape)
         positive_number("InverseGamma", "scale", self.scale)
 
-    def centre(self) -> float:
+    def center(self) -> float:
         """A scale σ in the middle of the law: √(scale / shape)."""
         return float(np.sqrt(self.scale / self.shape))
 
@@ -101,7 +101,7 @@ class InverseGamma(Settings):
 class Beta(Settings):
     """A beta law of a probability, a parameter between 0 and 1 (mean a / (a + b)).
 
-    >>> Beta(1.0, 4.0).centre()
+    >>> Beta(1.0, 4.0).center()
     0.2
     """
 
@@ -112,7 +112,7 @@ class Beta(Settings):
         positive_number("Beta", "a", self.a)
         positive_number("Beta", "b", self.b)
 
-    def centre(self) -> float:
+    def center(self) -> float:
         """A value in the middle of the law: its mean."""
         return min(max(self.a / (self.a + self.b), SMALLEST), LARGEST)
 
@@ -132,7 +132,7 @@ class Beta(Settings):
         )
 
 
-Law = Gamma | InverseGamma | Beta
+Hyperprior = Gamma | InverseGamma | Beta
 
 
 def check_hyperparameter(owner: str, name: str, value: Any) -> None:
@@ -142,7 +142,7 @@ def check_hyperparameter(owner: str, name: str, value: Any) -> None:
             f"{owner}: {name}={value} is a law of a probability; use a law of a positive number, "
             "such as thali.Gamma(1, 1)."
         )
-    if isinstance(value, Law):
+    if isinstance(value, Hyperprior):
         return
     if isinstance(value, (str, bool)) or value is None:
         raise TypeError(
@@ -156,7 +156,7 @@ def check_probability(owner: str, name: str, value: Any) -> None:
     """Refuse anything but a number between 0 and 1 or a beta law."""
     if isinstance(value, Beta):
         return
-    if isinstance(value, (str, bool, Law)) or value is None or np.ndim(value):
+    if isinstance(value, (str, bool, Hyperprior)) or value is None or np.ndim(value):
         raise TypeError(
             f"{owner}: {name} must be a number between 0 and 1 (fixed) or a law such as "
             f"thali.Beta(1, 1) (inferred), not {value!r}."
@@ -167,7 +167,7 @@ def check_probability(owner: str, name: str, value: Any) -> None:
 
 def as_number(owner: str, name: str, value: Any) -> float:
     """Return a fixed hyperparameter, or say how to fix it."""
-    if isinstance(value, Law):
+    if isinstance(value, Hyperprior):
         raise ValueError(
             f"{owner}: {name} is {value}, a law; this needs a number. "
             f"Fix it first with .at({name}=...)."

@@ -101,19 +101,19 @@ def log_prior_two_parameter(counts: NDArray, n: int, alpha: float, beta: float) 
     )
 
 
-def log_prior_finite(counts: NDArray, n: int, alpha: float, n_features: int) -> Floats:
-    """log P([Z]) of n_features columns with π ~ Beta(α/K, 1): a multinomial over histories.
+def log_prior_finite(counts: NDArray, n: int, alpha: float, n_components: int) -> Floats:
+    """log P([Z]) of n_components columns with π ~ Beta(α/K, 1): a multinomial over histories.
 
     One column is the history h with probability p_m = (α/K) Γ(m+α/K) Γ(N−m+1)/Γ(N+1+α/K), m = |h|,
     and empty with p_0; the class counts the K!/(K_0! ∏ K_h!) orders of its columns.
     """
     counts = np.asarray(counts)
-    a = alpha / n_features
+    a = alpha / n_components
     m = histories(n).sum(axis=1)
     log_p = np.log(a) + gammaln(m + a) + gammaln(n - m + 1) - gammaln(n + 1 + a)
     log_p0 = np.log(a) + gammaln(a) + gammaln(n + 1) - gammaln(n + 1 + a)
-    empty = n_features - counts.sum(axis=-1)
-    orders = gammaln(n_features + 1) - gammaln(empty + 1.0) - gammaln(counts + 1.0).sum(axis=-1)
+    empty = n_components - counts.sum(axis=-1)
+    orders = gammaln(n_components + 1) - gammaln(empty + 1.0) - gammaln(counts + 1.0).sum(axis=-1)
     return orders + counts @ log_p + empty * log_p0
 
 
@@ -129,10 +129,10 @@ def simulate_buffet(rng: Rng, n: int, alpha: float, beta: float = 1.0) -> NDArra
     return np.array(dishes, dtype=np.int64).reshape(len(dishes), n).T
 
 
-def simulate_finite(rng: Rng, n: int, alpha: float, n_features: int) -> NDArray[np.int64]:
+def simulate_finite(rng: Rng, n: int, alpha: float, n_components: int) -> NDArray[np.int64]:
     """π_k ~ Beta(α/K, 1), z_nk ~ Bernoulli(π_k); empty columns kept."""
-    pi = rng.beta(alpha / n_features, 1.0, size=n_features)
-    return (rng.uniform(size=(n, n_features)) < pi).astype(np.int64)
+    pi = rng.beta(alpha / n_components, 1.0, size=n_components)
+    return (rng.uniform(size=(n, n_components)) < pi).astype(np.int64)
 
 
 # ---- likelihood -------------------------------------------------------------------------------
@@ -321,7 +321,7 @@ class PriorSpec:
     kind: str  # "ibp", "two_parameter" or "finite"
     alpha: float | tuple[float, float]
     beta: float = 1.0
-    n_features: int = 0
+    n_components: int = 0
 
     def log_classes(self, counts: NDArray, n: int) -> tuple[Floats, Floats]:
         """log P([Z]) of each class with α integrated out, and E[α | Z] of each class.
@@ -343,12 +343,12 @@ class PriorSpec:
 
     def _log_classes_finite(self, counts: NDArray, n: int) -> tuple[Floats, Floats]:
         if not isinstance(self.alpha, tuple):
-            log_p = log_prior_finite(counts, n, self.alpha, self.n_features)
+            log_p = log_prior_finite(counts, n, self.alpha, self.n_components)
             return log_p, np.full(len(counts), self.alpha)
         nodes, log_weights = gamma_nodes(*self.alpha)
         per_node = np.stack(
             [
-                log_prior_finite(counts, n, a, self.n_features) + w
+                log_prior_finite(counts, n, a, self.n_components) + w
                 for a, w in zip(nodes, log_weights, strict=True)
             ]
         )
@@ -411,7 +411,7 @@ def enumerate_posterior(
     prior: PriorSpec, X: NDArray, sigma_x: float, sigma_a: float, cap: int
 ) -> Exact:
     """P(K|X), E[ZZ'|X], E[α|X] with the σ's fixed, by summing over all classes with K ≤ cap."""
-    cap = min(cap, prior.n_features) if prior.kind == "finite" else cap
+    cap = min(cap, prior.n_components) if prior.kind == "finite" else cap
     counts = classes(len(X), cap)
     log_prior, alpha_of_class = prior.log_classes(counts, len(X))
     s = spectrum_of(X, cap)
@@ -453,7 +453,7 @@ def enumerate_posterior_with_sigmas(
     points: int = 60,
 ) -> Exact:
     """As `enumerate_posterior`, with σ_x² and σ_a² ~ InverseGamma(shape, scale) on a grid."""
-    cap = min(cap, prior.n_features) if prior.kind == "finite" else cap
+    cap = min(cap, prior.n_components) if prior.kind == "finite" else cap
     counts = classes(len(X), cap)
     K = counts.sum(axis=1)
     log_prior, alpha_of_class = prior.log_classes(counts, len(X))
@@ -565,7 +565,7 @@ def enumerate_noisy_or(
     The likelihood is a polynomial in each rate, smooth enough for a few points to give seven digits
     on the tiny data that this is for.
     """
-    cap = min(cap, prior.n_features) if prior.kind == "finite" else cap
+    cap = min(cap, prior.n_components) if prior.kind == "finite" else cap
     counts = classes(len(X), cap)
     log_prior, alpha_of_class = prior.log_classes(counts, len(X))
     weight = np.zeros(len(counts))

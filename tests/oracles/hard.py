@@ -32,7 +32,7 @@ class Point:
     sigma_x: float
     sigma_a: float
     beta: float = 1.0
-    n_features: int = 0
+    n_components: int = 0
 
     def but(self, **changes) -> Point:
         return replace(self, **changes)
@@ -59,10 +59,10 @@ def log_prior(p: Point, left_ordered: bool = False) -> float:
             total += log(p.alpha * p.beta) + lgamma(m) + lgamma(n - m + p.beta)
             total -= lgamma(n + p.beta)
         else:
-            total += log_finite(m, n, p.alpha / p.n_features)
+            total += log_finite(m, n, p.alpha / p.n_components)
     if p.prior == "beta_bernoulli":
-        total += (p.n_features - k) * log_finite(0, n, p.alpha / p.n_features)
-        total += log(comb(p.n_features, k))
+        total += (p.n_components - k) * log_finite(0, n, p.alpha / p.n_components)
+        total += log(comb(p.n_components, k))
     else:
         beta = p.beta if p.prior == "two_parameter_ibp" else 1.0
         total -= p.alpha * sum(beta / (beta + i) for i in range(n)) + lgamma(k + 1)

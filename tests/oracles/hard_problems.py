@@ -12,7 +12,7 @@ from oracles.variational import log_density_of_scale
 from thali.backends.rows import Rows
 from thali.data import Data
 from thali.engines.ascent.counts import Counts
-from thali.engines.ascent.optimizer import laws_of, observe
+from thali.engines.ascent.optimizer import hyperpriors_of, observe
 from thali.engines.ascent.point_state import PointState
 from thali.likelihoods.feature_posteriors import GaussianFeatures, NonnegativeFeatures
 from thali.model import Model
@@ -42,7 +42,7 @@ class Problem(PointState):
         else:
             v = np.broadcast_to(np.diagonal(law.V, axis1=-2, axis2=-1), law.phi.T.shape)
             mu, s = law.phi, np.sqrt(v.T)
-        of_prior = {"n_features": getattr(self.frequencies.prior, "n_features", 0)}
+        of_prior = {"n_components": getattr(self.frequencies.prior, "n_components", 0)}
         return oracle.Point(
             self.X, self.rows.nu.copy(), mu, s, isinstance(law, NonnegativeFeatures), self.prior,
             **self.hyper, **of_prior,
@@ -63,7 +63,7 @@ def problem(
 ):
     """Z and q(A) drawn at random, everything far from its best."""
     laws = {name: KINDS[law[0]](*law[1:]) for name, law in LAWS.items()}
-    own = {"n_features": k + room} if prior == "beta_bernoulli" else {}
+    own = {"n_components": k + room} if prior == "beta_bernoulli" else {}
     if prior == "two_parameter_ibp":
         own = {"beta": laws["beta"]}
     of = {"ibp": thali.IBP, "two_parameter_ibp": thali.TwoParameterIBP}
@@ -93,7 +93,7 @@ def problem(
         random_features(rng, nonnegative, d, k, gaps),
         Counts(fixed, k + room),
         hyper,
-        laws_of(model),
+        hyperpriors_of(model),
         solver=solver,
         rng=rng,
         X=X,

@@ -36,7 +36,7 @@ class Prior:
     kind: str
     alpha: float
     beta: float = 1.0
-    n_features: int = 0
+    n_components: int = 0
 
     @property
     def finite(self) -> bool:
@@ -46,29 +46,29 @@ class Prior:
         """λ_m: log of α ∫ π^{m−1}(1−π)^{N−m} dπ or, in a finite prior, of a column with one
         history of m takers against an empty one."""
         if self.finite:
-            a = self.alpha / self.n_features
+            a = self.alpha / self.n_components
             return betaln(m + a, n - m + 1.0) - betaln(a, n + 1.0)
         return np.log(self.alpha * self.beta) + betaln(m, n - m + self.beta)
 
     def none(self, n: int) -> float:
         """log P of no dish at all."""
         if self.finite:
-            a = self.alpha / self.n_features
-            return self.n_features * float(betaln(a, n + 1.0) - betaln(a, 1.0))
+            a = self.alpha / self.n_components
+            return self.n_components * float(betaln(a, n + 1.0) - betaln(a, 1.0))
         return -self.alpha * sum(self.beta / (self.beta + i) for i in range(n))
 
     def choices(self, k: int) -> float:
         """log of the ways to pick k columns one after the other, where they are counted."""
         if not self.finite:
             return 0.0
-        if k > self.n_features:
+        if k > self.n_components:
             return -np.inf
-        return sum(log(self.n_features - i) for i in range(k))
+        return sum(log(self.n_components - i) for i in range(k))
 
     def taken(self, m: float, n: int) -> float:
         """The probability that row n takes a dish which m of the n − 1 before it have."""
         if self.finite:
-            a = self.alpha / self.n_features
+            a = self.alpha / self.n_components
             return (m + a) / (n + a)
         return m / (self.beta + n - 1.0)
 
@@ -145,17 +145,17 @@ def most_probable(
         joint = prior_part + log_densities(X, G, sigma_x, sigma_a)
         if joint.max() > best:
             best, which = float(joint.max()), counts[joint.argmax()]
-        if prior.finite and k == prior.n_features:
+        if prior.finite and k == prior.n_components:
             break
         # every class with one column more, columns in the order of histories
         rows = np.repeat(np.arange(len(counts)), len(h) - last)
         column = np.concatenate([np.arange(i, len(h)) for i in last])
-        choice = log(prior.n_features - k) if prior.finite else 0.0
+        choice = log(prior.n_components - k) if prior.finite else 0.0
         prior_part = prior_part[rows] + weights[column] + choice
         prior_part -= np.log(counts[rows, column] + 1.0)
         counts, last, k = counts[rows], column, k + 1
         counts[np.arange(len(rows)), last] += 1
-        free = prior.n_features - k if prior.finite else None
+        free = prior.n_components - k if prior.finite else None
         able = prior_part + top + still_to_gain(counts, last, weights, free) > best
         counts, last, prior_part = counts[able], last[able], prior_part[able]
     return best, np.repeat(h, which, axis=0).T.astype(bool)
@@ -230,7 +230,7 @@ def bound_of_prior(Z: NDArray, n: int, prior: Prior, bound: str) -> float:
             most = c * log(sum(ways)) - lgamma(c + 1.0)
             loss = max(loss, c * best_worth(prior, m, left, n, bound) - most)
         tied += loss
-    free = prior.n_features - k if prior.finite else None
+    free = prior.n_components - k if prior.finite else None
     return prior.none(n) + prior.choices(k) + worth - tied + best_future(prior, left, n, free)
 
 
@@ -291,7 +291,7 @@ def greedy(X: NDArray, prior: Prior, sigma_x: float, sigma_a: float, most_new: i
             next_rows(Z, most_new),
             key=lambda longer: (
                 log_joint(X[:n], longer, prior, sigma_x, sigma_a)
-                if not prior.finite or longer.shape[1] <= prior.n_features
+                if not prior.finite or longer.shape[1] <= prior.n_components
                 else -np.inf
             ),
         )

@@ -47,7 +47,7 @@ class Case:
             return thali.IBP(alpha=prior.alpha)
         if prior.kind == "two_parameter_ibp":
             return thali.TwoParameterIBP(alpha=prior.alpha, beta=prior.beta)
-        return thali.BetaBernoulli(alpha=prior.alpha, n_features=prior.n_features)
+        return thali.BetaBernoulli(alpha=prior.alpha, n_components=prior.n_components)
 
     @property
     def likelihood(self):
@@ -63,7 +63,7 @@ class Case:
         )
 
     def fit(self, seed=0, **settings):
-        engine = thali.BeamSearch(**{"restarts": 1, "init": "empty", **settings})
+        engine = thali.BeamSearch(**{"n_init": 1, "init": "empty", **settings})
         return thali.LatentFeatures(
             self.of_library, self.likelihood, engine, random_state=seed, progress=False
         ).fit(self.X)
@@ -76,7 +76,7 @@ def tiny(rng, i=0, most=5):
     alpha = float(np.exp(rng.uniform(-1.5, (5.0, 1.6, 1.4, 1.0, 0.5)[n - 1])))
     own = {}
     if kind == "beta_bernoulli":
-        own = {"n_features": int(rng.integers(1, 7))}
+        own = {"n_components": int(rng.integers(1, 7))}
     elif kind == "two_parameter_ibp":
         own = {"beta": float(np.exp(rng.uniform(-1.0, 1.0)))}
         alpha = min(alpha, alpha / own["beta"])
@@ -86,8 +86,8 @@ def tiny(rng, i=0, most=5):
     return Case(X, oracle.Prior(kind, alpha, **own), sigma_x, sigma_a)
 
 
-def larger(rng, kind, n=40, d=6, k=5, sigma_x=0.5, n_features=12):
+def larger(rng, kind, n=40, d=6, k=5, sigma_x=0.5, n_components=12):
     """Data with planted features."""
-    own = {"beta_bernoulli": {"n_features": n_features}, "two_parameter_ibp": {"beta": 1.7}}
+    own = {"beta_bernoulli": {"n_components": n_components}, "two_parameter_ibp": {"beta": 1.7}}
     X = (rng.random((n, k)) < 0.4) @ rng.normal(size=(k, d)) + sigma_x * rng.normal(size=(n, d))
     return Case(X, oracle.Prior(kind, 1.5, **own.get(kind, {})), sigma_x, 1.0)

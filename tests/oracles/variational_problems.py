@@ -11,7 +11,7 @@ import thali
 from thali.backends.rows import Rows, local_step
 from thali.data import Data
 from thali.engines.ascent.state import State
-from thali.engines.variational import laws_of, observe
+from thali.engines.variational import hyperpriors_of, observe
 from thali.likelihoods.feature_posteriors import GaussianFeatures, NonnegativeFeatures
 from thali.model import Model
 
@@ -102,7 +102,7 @@ def problem(
     """A q drawn at random, everything far from its best."""
     kind, settings = LIKELIHOODS[likelihood]
     priors = {"ibp": thali.IBP, "beta_bernoulli": thali.BetaBernoulli}
-    own = {"n_features": k + room} if prior == "beta_bernoulli" else {}
+    own = {"n_components": k + room} if prior == "beta_bernoulli" else {}
     of_alpha, of_x, of_a = (law[1:] for law in (ALPHA, SIGMA_X, SIGMA_A))
     model = Model(
         priors[prior](alpha=thali.Gamma(*of_alpha), **own),
@@ -132,7 +132,7 @@ def problem(
         random_features(rng, likelihood, d, k, joint, gaps),
         type(frequencies)(tau),
         hyper,
-        laws_of(model),
+        hyperpriors_of(model),
         model=model,
         X=X,
         taylor=bound == "taylor" and prior == "ibp",

@@ -71,8 +71,8 @@ def whole_iterations(given, count):
         state.iterate(given, 1)
         watch.after("iteration")
         watch.told("iteration")
-    for move in (moves.drop_features, moves.join_features, moves.bear_feature):
-        last = {"join_features": (1,), "bear_feature": (rng, 1)}.get(move.__name__, ())
+    for move in (moves.drop_features, moves.join_features, moves.add_feature):
+        last = {"join_features": (1,), "add_feature": (rng, 1)}.get(move.__name__, ())
         move(given, *last)
         watch.after(move.__name__)
         watch.told(move.__name__)

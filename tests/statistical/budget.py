@@ -60,7 +60,7 @@ def alarms(p_values: Mapping[str, float]) -> dict[str, float]:
     return {name: p for name, p in p_values.items() if p < threshold(len(p_values))}
 
 
-def judge(family: str, p_values: Mapping[str, float]) -> None:
+def estimate_evidence(family: str, p_values: Mapping[str, float]) -> None:
     """Fail, with the offending p-values, when a test's share of the budget is overspent."""
     assert family in TESTS
     assert p_values
@@ -81,7 +81,7 @@ def batch_means(series: NDArray, n_batches: int) -> NDArray[np.float64]:
 def standard_error(means: NDArray) -> float:
     """Of the grand mean; batches too short to be independent are allowed for, as an AR(1) series.
 
-    A positive correlation ρ of neighbours multiplies the variance of their mean by (1+ρ)/(1−ρ).
+    A positive correlation ρ of neighbors multiplies the variance of their mean by (1+ρ)/(1−ρ).
     """
     left = means - means.mean()
     total = float(left @ left)

@@ -82,7 +82,7 @@ def alone(name, seed, draws, **settings):
     prior = enumeration.library_prior(case.prior)
     sigmas = (enumeration.SIGMA_X, enumeration.SIGMA_A)
     K, gram, _ = walk(prior, case.X, sigmas, seed, draws, **settings)
-    kept = {"n_features": K, "alpha": np.full(K.shape, case.prior.alpha)}
+    kept = {"n_components": K, "alpha": np.full(K.shape, case.prior.alpha)}
     return enumeration.p_values(case, kept, gram)
 
 

@@ -69,7 +69,7 @@ class Chain:
 
     def errors(self):
         """Largest relative error of each maintained array."""
-        k, rows = self.state.n_features, self.state.rows
+        k, rows = self.state.n_components, self.state.rows
         Z = self.state.Z.astype(float)
         r = (self.state.hyper["sigma_x"] / self.state.hyper["sigma_a"]) ** 2
         S = np.linalg.inv(Z.T @ Z + r * np.eye(k))

@@ -52,14 +52,14 @@ class Case:
 
     @property
     def cap(self):
-        return self.prior.n_features or CAPS[self.n]
+        return self.prior.n_components or CAPS[self.n]
 
 
 def specs(alpha):
     return {
         "ibp": PriorSpec("ibp", alpha),
         "two_parameter": PriorSpec("two_parameter", alpha, beta=2.5 if alpha == 1.0 else 0.4),
-        "finite": PriorSpec("finite", alpha, n_features=3),
+        "finite": PriorSpec("finite", alpha, n_components=3),
     }
 
 
@@ -118,7 +118,7 @@ def walked(case, seed, sweeps, chains=2, prior=None, engine=None):
     matrices = [draw.Z.astype(float) for draw in model.draws()]
     gram = np.array([Z @ Z.T for Z in matrices]).reshape(chains, sweeps, case.n, case.n)
     K = np.array([Z.shape[1] for Z in matrices]).reshape(chains, sweeps)
-    assert np.array_equal(K, kept["n_features"])  # draws and history tell one story
+    assert np.array_equal(K, kept["n_components"])  # draws and history tell one story
     return model, kept, gram
 
 
@@ -126,7 +126,7 @@ def p_values(case, kept, gram):
     """One p-value for each cell of K, each entry of E[ZZ'], E[α], and E[log σ]."""
     exact = exact_answer(case)
     cap = len(exact.k_probabilities) - 1
-    K = kept["n_features"]
+    K = kept["n_components"]
     within = cap >= K
 
     def compare(values, truth):

@@ -38,7 +38,7 @@ class Case:
     def library_prior(self):
         law = thali.Gamma(*ALPHA)
         if self.prior.kind == "finite":
-            return thali.BetaBernoulli(alpha=law, n_features=self.prior.n_features)
+            return thali.BetaBernoulli(alpha=law, n_components=self.prior.n_components)
         if self.prior.kind == "two_parameter":
             return thali.TwoParameterIBP(alpha=law, beta=self.prior.beta)
         return thali.IBP(alpha=law)
@@ -47,7 +47,7 @@ class Case:
 CASES = {
     "ibp": Case(oracles.PriorSpec("ibp", ALPHA), n=4, d=2),
     "two_parameter": Case(oracles.PriorSpec("two_parameter", ALPHA, beta=2.5), n=3, d=2),
-    "finite": Case(oracles.PriorSpec("finite", ALPHA, n_features=3), n=4, d=2),
+    "finite": Case(oracles.PriorSpec("finite", ALPHA, n_components=3), n=4, d=2),
     "ibp with moves": Case(oracles.PriorSpec("ibp", ALPHA), n=3, d=2, moves=5),
     # D > N, and scales so small that steps of ±0.05 carry the chain through them quickly
     "wide_metropolis": Case(
@@ -87,7 +87,7 @@ def collect(draws):
 def simulate_prior(rng, spec, n):
     alpha = rng.gamma(ALPHA[0]) / ALPHA[1]
     if spec.kind == "finite":
-        return alpha, oracles.simulate_finite(rng, n, alpha, spec.n_features)
+        return alpha, oracles.simulate_finite(rng, n, alpha, spec.n_components)
     return alpha, oracles.simulate_buffet(rng, n, alpha, spec.beta)
 
 

@@ -71,7 +71,7 @@ FLAT = {  # cases of test_prior_recovery
 JOINT = {
     "ibp": PriorSpec("ibp", ALPHA),
     "two_parameter_ibp": PriorSpec("two_parameter", ALPHA, beta=2.5),
-    "beta_bernoulli": PriorSpec("finite", ALPHA, n_features=3),
+    "beta_bernoulli": PriorSpec("finite", ALPHA, n_components=3),
 }
 GAPS = ((0, 0), (1, 1), (2, 0))
 
@@ -306,7 +306,7 @@ def check_joint(engine, story, prior, seed, size=1200, gaps=()):
 
 
 def check_joint_weighted(engine, story, spec, rng, seed, size):
-    engine = engine.replace(particles=40)
+    engine = engine.replace(n_particles=40)
     ahead = of_joint(story, forward(rng, story, spec, 4 * size, FEW))
     model = Model(library_prior(spec), story.inferred())
     rows = []

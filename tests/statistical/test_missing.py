@@ -46,7 +46,7 @@ CASES = {
     "N=2 ibp α=3": Masked(2, PriorSpec("ibp", 3.0)),
     "N=3 ibp α~Gamma": Masked(3, PriorSpec("ibp", LAW)),
     "N=3 two_parameter": Masked(3, PriorSpec("two_parameter", 1.0, beta=2.5)),
-    "N=3 finite": Masked(3, PriorSpec("finite", 1.0, n_features=3)),
+    "N=3 finite": Masked(3, PriorSpec("finite", 1.0, n_components=3)),
     "N=3 ibp, a row": Masked(3, IBP, gaps="a row"),
     "N=3 ibp, a column": Masked(3, IBP, gaps="a column"),
     "N=2 ibp σ inferred": Masked(2, PriorSpec("ibp", LAW), infer_sigmas=True),
@@ -76,7 +76,7 @@ def check(case, seed, sweeps, engine=None):
     model, kept, gram = test_enumeration.walked(case, seed, sweeps, engine=engine)
     found = test_enumeration.p_values(case, kept, gram)
     if not case.infer_sigmas:
-        within = kept["n_features"] <= len(exact_answer(case).k_probabilities) - 1
+        within = kept["n_components"] <= len(exact_answer(case).k_probabilities) - 1
         found |= moments_of_entries(case, model, within)
     return found
 

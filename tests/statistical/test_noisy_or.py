@@ -58,7 +58,7 @@ class Case:
 
     @property
     def cap(self):
-        return self.prior.n_features or CAPS[self.n]
+        return self.prior.n_components or CAPS[self.n]
 
     def model(self, prior=None):
         rates = {k: thali.Beta(*LAWS[k]) if self.inferred else FIXED[k] for k in NAMES}
@@ -66,7 +66,7 @@ class Case:
 
 
 IBP3, INFERRED = PriorSpec("ibp", 3.0), PriorSpec("ibp", (1.0, 1.0))
-FINITE = PriorSpec("finite", 3.0, n_features=3)
+FINITE = PriorSpec("finite", 3.0, n_components=3)
 CASES = {  # beyond those of the ladder: three rows, and inferred rates
     "N=2 ibp α=3": Case(2, IBP3),
     "N=3 ibp α~Gamma": Case(3, INFERRED),

@@ -56,7 +56,7 @@ class Case:
 CASES = {  # beyond those of the ladder
     "N=2 ibp α=1": Case(2, PriorSpec("ibp", 1.0)),
     "N=2 ibp α=3": Case(2, PriorSpec("ibp", 3.0)),
-    "N=3 finite": Case(3, PriorSpec("finite", 3.0, n_features=2), 2),
+    "N=3 finite": Case(3, PriorSpec("finite", 3.0, n_components=2), 2),
 }
 QUICK = ("N=2 ibp α=3", "N=3 finite")
 

@@ -20,7 +20,7 @@ from statistical.budget import TESTS, alarms, judge, p_value_of_counts, p_value_
 import thali
 from thali.data import Data
 from thali.kernels.bit_prior import BitPrior
-from thali.likelihoods.base import Place
+from thali.likelihoods.base import GibbsState
 from thali.model import Model
 from thali.starts import Start
 from thali.structures.features import FeatureTables
@@ -70,7 +70,7 @@ def test_bits_have_their_law_given_what_was_observed(name, rng):
     parameters = {"A": A.copy()}
     if name == "sparse_factor":
         parameters["S"] = np.zeros((data.n, 3))
-    place = Place(data, bits, parameters, dict(HYPER), mask)
+    place = GibbsState(data, bits, parameters, dict(HYPER), mask)
     counts = np.full(3, 2 * data.n, np.int64)  # in use whatever these rows do
     for _ in range(40):
         likelihood.update_bits(rng, place, BitPrior(np.zeros(0), counts, PI))
@@ -145,7 +145,7 @@ def own_p_values(likelihood, density, passes, rng):
     parameters = {"A": A.copy()}
     if isinstance(likelihood, thali.SparseFactor):
         parameters["S"] = np.ones((data.n, 1))
-    place = Place(data, np.ones((data.n, 1), np.uint8), parameters, dict(HYPER), mask)
+    place = GibbsState(data, np.ones((data.n, 1), np.uint8), parameters, dict(HYPER), mask)
     tables = FeatureTables(np.zeros(data.n), np.log(WEIGHT), -1)
     for _ in range(passes):
         m = place.bits.sum(axis=0, dtype=np.int64)
@@ -256,7 +256,7 @@ def coverage(engine, seed, planted=False, tables=12):
     The chain begins where the race of starts leads, or where the table was made, but for these
     rows, which have no features there: one that leaves them so does not know them.
     """
-    prior, likelihood = thali.BetaBernoulli(2.0, n_features=4), thali.LinearGaussian(0.1, 1.0)
+    prior, likelihood = thali.BetaBernoulli(2.0, n_components=4), thali.LinearGaussian(0.1, 1.0)
     shares = []
     for which in np.random.SeedSequence(seed).generate_state(tables):
         data = thali.datasets.draw(prior, likelihood, n=40, d=60, random_state=int(which))

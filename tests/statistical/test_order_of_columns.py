@@ -20,7 +20,7 @@ from thali.starts import Start
 
 PRIORS = {
     "ibp": thali.IBP(alpha=1.5),
-    "finite": thali.BetaBernoulli(alpha=2.0, n_features=3),
+    "finite": thali.BetaBernoulli(alpha=2.0, n_components=3),
 }
 APPENDED_AT_THE_END = [
     ("place = int(rng.random() * k)", "place = k - 1"),
@@ -55,7 +55,7 @@ def smallest_p_value(kernel, prior, sweeps, seed):
     def drive(rng, X, squares, rows, k, law, counts):
         for i in range(len(counts)):
             rows, report = sweep(rng, X, squares, rows, k, law, 512, False)
-            k = report.n_features
+            k = report.n_components
             counts[i] = k
 
     numbers = {"alpha": 1.0, "sigma_x": SIGMA_X, "sigma_a": SIGMA_A}

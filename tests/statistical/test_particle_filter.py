@@ -168,7 +168,7 @@ KERNELS = {
             "return new, top + np.log(total)",
         )
     ],
-    "a new dish that nothing is learnt of": [
+    "a new dish that nothing is learned of": [
         ("S[a, a] = (r * V_old + new - 1.0) / (r * rV)", "S[a, a] = 1.0 / r")
     ],
 }

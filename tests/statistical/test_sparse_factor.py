@@ -52,7 +52,7 @@ class Case:
 
 CASES = {  # beyond those of the ladder
     "ibp laplace": Case(PriorSpec("ibp", 0.8), "laplace", "integrated"),
-    "three rows": Case(PriorSpec("finite", 1.5, n_features=1), "laplace", "integrated", 1, 3),
+    "three rows": Case(PriorSpec("finite", 1.5, n_components=1), "laplace", "integrated", 1, 3),
 }
 
 
@@ -279,7 +279,7 @@ def test_five_known_sources_are_separated_without_being_counted(which, seed):
         random_state=which,
         progress=False,
     ).fit(X)
-    assert model.n_features_ == 5
+    assert model.n_components_ == 5
     correlations = np.abs(np.corrcoef(W.T, model.amounts_.T)[:5, 5:])
     rows, columns = linear_sum_assignment(correlations, maximize=True)
     assert (correlations[rows, columns] > 0.95).all()

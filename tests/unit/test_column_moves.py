@@ -73,7 +73,7 @@ def test_the_law_of_a_column_is_that_of_the_buffet():
 
 
 @pytest.mark.parametrize(
-    "prior", [thali.IBP(alpha=3.0), thali.BetaBernoulli(alpha=3.0, n_features=5)], ids=str
+    "prior", [thali.IBP(alpha=3.0), thali.BetaBernoulli(alpha=3.0, n_components=5)], ids=str
 )
 def test_arrays_stay_right_through_thousands_of_attempts(prior, rng):
     from thali.kernels.column_moves import SHARES, column_moves
@@ -82,7 +82,7 @@ def test_arrays_stay_right_through_thousands_of_attempts(prior, rng):
     data = Data.validate(0.7 * rng.normal(size=(6, 2)))
     law = law_of(prior, 6, 2)
     state = thali.CollapsedGibbs().begin(rng, MODEL, data, Start("given", Z, {}))
-    rows, k = state.rows, state.n_features
+    rows, k = state.rows, state.n_components
     total = np.zeros(4, int)
     for _ in range(300):
         rows, k, taken = column_moves(rng, data.reduced, rows, k, law, 10, SHARES)
@@ -189,8 +189,8 @@ def test_a_column_split_at_random_is_joined_again(seed):
         engine = thali.CollapsedGibbs(sweeps=60, burn_in=59, chains=1, init=split, moves=moves)
         return thali.LatentFeatures(engine=engine, random_state=seed, progress=False).fit(planted.X)
 
-    assert features_after(0).n_features_ == 4
-    assert features_after(5).n_features_ == 3
+    assert features_after(0).n_components_ == 4
+    assert features_after(5).n_components_ == 3
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_annealing_leaves_no_trace(init, seed):
     model = thali.LatentFeatures(engine=engine, random_state=seed, progress=False).fit(planted.X)
     assert model.history_["sigma_x"].shape == (2, 20)
     assert (model.history_["sigma_x"] < 1.0).all()
-    assert model.history_["n_features"].min() > 0
+    assert model.history_["n_components"].min() > 0
 
 
 def test_the_melting_scale_is_that_of_the_main_direction(rng):

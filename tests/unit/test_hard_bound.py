@@ -223,7 +223,7 @@ def falls(rng, count):
         watch.after("drop", told=True)
         moves.join_features(given, 1)
         watch.after("join", told=True)
-        moves.bear_feature(given, given.rng, 1)
+        moves.add_feature(given, given.rng, 1)
         watch.after("birth", told=True)
         yield from watch.falls.items()
 

@@ -23,10 +23,10 @@ MUTANTS = {  # what is wrong -> where, old, new, and which check must notice
         "return float(gammaln(len(gram) + 1.0))",
         "bound",
     ),
-    "α at the centre of its law": (
+    "α at the center of its law": (
         LAWS + "counts",
         "found[name] = best_positive(target, found[name])",
-        "found[name] = law.centre()",
+        "found[name] = law.center()",
         "falls",
     ),
     "a new feature's law for nothing": (

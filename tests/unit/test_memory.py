@@ -1,5 +1,5 @@
 """Draws are kept eight bits to a byte and read one by one: 1,000 of 10⁵×30 are to fit in 500 MB.
-Optimisers, which are for large data, need no second X."""
+Optimizers, which are for large data, need no second X."""
 
 import gc
 import tracemalloc
@@ -37,7 +37,7 @@ def test_draws_are_read_one_by_one(rng):
     Z = rng.random((n, K)) < 0.3
     X = Z @ rng.standard_normal((K, 2)) + rng.standard_normal((n, 2))
     engine = thali.CollapsedGibbs(sweeps=draws, burn_in=0, chains=1, init=Z, moves=0)
-    prior, likelihood = thali.BetaBernoulli(2.0, n_features=K), thali.LinearGaussian(1.0, 1.0)
+    prior, likelihood = thali.BetaBernoulli(2.0, n_components=K), thali.LinearGaussian(1.0, 1.0)
     model = thali.LatentFeatures(prior, likelihood, engine, random_state=0).fit(X)
     gc.collect()
     tracemalloc.start()
@@ -75,7 +75,7 @@ def test_maximization_expectation_makes_no_second_X(rng, monkeypatch, start):
 
     def fitted(X, init):
         engine = thali.MaximizationExpectation(
-            truncation=5, restarts=1, max_iterations=15, init="prior" if start == "prior" else init
+            truncation=5, n_init=1, max_iter=15, init="prior" if start == "prior" else init
         )
         model = thali.LatentFeatures("ibp", likelihood, engine, random_state=0, progress=False)
         return model.fit(X)
@@ -97,9 +97,9 @@ def test_a_fit_leaves_X_as_it_was_and_its_X_cannot_be_written_to(rng):
     for engine in (
         thali.CollapsedGibbs(sweeps=5, chains=1, init=Z),
         thali.UncollapsedGibbs(sweeps=5, chains=1, init=Z),
-        thali.ParticleFilter(particles=5),
-        thali.Variational(truncation=5, restarts=1),
-        thali.MaximizationExpectation(truncation=5, restarts=1),
+        thali.ParticleFilter(n_particles=5),
+        thali.Variational(truncation=5, n_init=1),
+        thali.MaximizationExpectation(truncation=5, n_init=1),
     ):
         for center in (False, True):
             model = thali.LatentFeatures(engine=engine, center=center, random_state=0).fit(X)

@@ -13,7 +13,7 @@ from unit.test_predictive import brute_force
 import thali
 from thali.data import Data
 from thali.data.missing import first_guess, patterns
-from thali.likelihoods.base import Place
+from thali.likelihoods.base import GibbsState
 from thali.model import Model
 from thali.results import prediction as predictive
 
@@ -180,7 +180,7 @@ def test_the_sweep_keeps_observed_entries_and_its_sums(rng):
     state = engine.begin(rng, model, data, Start("given", Z, hyper))
     for _ in range(5):
         report = engine._sweep(rng, data, state, model.prior.tables(40))
-        state.n_features = k = int(report.n_features)
+        state.n_components = k = int(report.n_components)
         bits = state.Z.astype(float)
         assert np.array_equal(state.X[data.mask], X[data.mask])
         assert np.isfinite(state.X).all()
@@ -244,7 +244,7 @@ def test_new_rows_against_brute_force(k, gaps, rng):
 
 
 def test_a_finite_prior_with_gaps_against_brute_force(rng):
-    model = Model(thali.BetaBernoulli(alpha=1.5, n_features=6), LIKELIHOOD)
+    model = Model(thali.BetaBernoulli(alpha=1.5, n_components=6), LIKELIHOOD)
     X, Z = problem(rng, n=9, k=4, d=4)
     new = rng.standard_normal((3, 4))
     marginals, logs = predictive.rows(model, Data.validate(X), Z, new)
@@ -338,7 +338,7 @@ def test_wrong_wishes_of_impute_are_refused(options, words):
         model.impute(**options)
 
 
-# ------------------------------------------------------------------- saving, centring, refusals
+# ------------------------------------------------------------------- saving, centering, refusals
 
 
 def test_a_saved_model_with_missing_entries_comes_back(rng, tmp_path):
@@ -354,7 +354,7 @@ def test_a_saved_model_with_missing_entries_comes_back(rng, tmp_path):
     assert np.array_equal(np.isnan(loaded.X_), np.isnan(X))
 
 
-def test_centring_uses_observed_entries(rng):
+def test_centering_uses_observed_entries(rng):
     X, _ = problem(rng, n=14)
     model = thali.LatentFeatures(
         engine=thali.CollapsedGibbs(sweeps=4, chains=1), center=True, random_state=0
@@ -453,7 +453,7 @@ def test_the_log_joint_is_that_of_what_was_observed(likelihood):
             else:
                 law = fixed.likelihood.entries(draw.Z, parameters, np.nonzero(~hidden))
                 given = law.log_density(X[~hidden]).sum()
-            place = Place(Data.validate(X), draw.Z, parameters, draw.hyper)
+            place = GibbsState(Data.validate(X), draw.Z, parameters, draw.hyper)
             prior = fixed.likelihood.log_density(place) - given
             assert prior == pytest.approx(log_prior_of(fixed.likelihood, draw), rel=1e-9)
             wanted = fixed.likelihood.log_density(place) + fixed.prior.log_prob(draw.Z)
@@ -520,7 +520,7 @@ def test_a_new_row_of_which_nothing_was_observed_has_the_prior(likelihood):
     model.fit(full)
     nothing = np.full((1, full.shape[1]), np.nan)
     m = model.Z_.sum(axis=0)
-    alone, beside = (model.predict_probabilities(X)[0] for X in (nothing, [*nothing, full[0]]))
+    alone, beside = (model.predict_proba(X)[0] for X in (nothing, [*nothing, full[0]]))
     assert np.allclose(alone, m / (len(full) + 1), atol=1e-12)
     assert np.allclose(beside, alone)
 
@@ -532,7 +532,7 @@ def test_bits_of_new_rows_with_gaps_are_those_of_what_they_show(rng):
     likelihood = thali.NonnegativeLinearGaussian(0.1, 1.0)
     engine = thali.UncollapsedGibbs(sweeps=60, chains=1, init=Z)
     model = thali.LatentFeatures(thali.IBP(1.0), likelihood, engine, random_state=0).fit(X)
-    assert model.n_features_ == 3
+    assert model.n_components_ == 3
     new = np.full((6, 12), np.nan)
     new[:, 3:5] = X[:6, 3:5]
     odds = thali.IBP(1.0).tables(61).log_odds[model.Z_.sum(axis=0)]
@@ -540,5 +540,5 @@ def test_bits_of_new_rows_with_gaps_are_those_of_what_they_show(rng):
     left = new[:, None, 3:5] - bits @ model.components_[:, 3:5]
     logs = bits @ odds - 0.5 * np.square(left / 0.1).sum(axis=2)
     weights = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
-    found = model.predict_probabilities(new)
+    found = model.predict_proba(new)
     assert np.allclose(found, weights @ bits, atol=1e-6)

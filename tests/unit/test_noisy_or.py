@@ -16,7 +16,7 @@ from thali.data import Data
 from thali.evaluation import autocorrelation, match_assignments
 from thali.kernels import noisy_or as kernel
 from thali.kernels.bit_prior import BitPrior
-from thali.likelihoods.base import Place
+from thali.likelihoods.base import GibbsState
 from thali.model import Model
 from thali.starts import NAMED
 
@@ -72,10 +72,10 @@ def test_densities_are_those_of_the_definition(small):
     X, Z, Y = small
     likelihood = thali.NoisyOr(**RATES)
     data = Data.validate(X)
-    value = likelihood.log_density(Place(data, Z, {"A": Y}, RATES))
+    value = likelihood.log_density(GibbsState(data, Z, {"A": Y}, RATES))
     assert value == pytest.approx(log_joint(X, Z, Y), abs=1e-10)
     drawn = Data(np.where(np.isnan(X), 1.0, X))  # which must not count
-    value = likelihood.log_density(Place(drawn, Z, {"A": Y}, RATES, data.mask))
+    value = likelihood.log_density(GibbsState(drawn, Z, {"A": Y}, RATES, data.mask))
     assert value == pytest.approx(log_joint(X, Z, Y), abs=1e-10)
     C = Z.astype(int) @ Y
     seen = ~np.isnan(X)
@@ -147,7 +147,7 @@ def test_a_step_in_one_call_is_that_in_two(small, seed):
     mask = None if not np.isnan(X).any() else ~np.isnan(X)
     found = []
     for fill in (0.0, 1.0):
-        place = Place(Data(np.where(np.isnan(X), fill, X)), Z.copy(), {"A": Y}, RATES, mask)
+        place = GibbsState(Data(np.where(np.isnan(X), fill, X)), Z.copy(), {"A": Y}, RATES, mask)
         bits = BitPrior(tables.log_odds, Z.sum(axis=0, dtype=np.int64), np.zeros(0))
         rng, likelihood = np.random.default_rng(seed), thali.NoisyOr(**RATES)
         if fill:
@@ -201,7 +201,7 @@ def test_all_doors_open(tmp_path):
     assert 0.0 < model.epsilon_ < 1.0
     assert 0.0 < model.lam_ < 1.0
     assert 0.0 < model.p_ < 1.0
-    assert model.components_.shape == (model.n_features_, 60)
+    assert model.components_.shape == (model.n_components_, 60)
     assert ((model.components_ >= 0) & (model.components_ <= 1)).all()
     assert all(np.isin(draw.A, (0, 1)).all() for draw in model.draws())
     assert model.transform(X).shape == model.Z_.shape
@@ -254,7 +254,7 @@ def test_data_can_be_drawn():
 @pytest.mark.parametrize("X", [np.zeros((3, 4)), np.ones((3, 4)), np.ones((1, 1)), np.eye(5)])
 def test_every_start_is_valid(name, X, rng):
     data = Data.validate(X)
-    for prior, most in ((thali.IBP(), np.inf), (thali.BetaBernoulli(n_features=2), 2)):
+    for prior, most in ((thali.IBP(), np.inf), (thali.BetaBernoulli(n_components=2), 2)):
         start = NAMED[name](rng, Model(prior, thali.NoisyOr()).resolve(data), data)
         assert start.Z.shape[0] == len(X)
         assert start.Z.dtype == bool

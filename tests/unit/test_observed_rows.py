@@ -14,7 +14,7 @@ from thali.kernels.observed_rows import (
     turn_observed_bits,
     turn_observed_entries,
 )
-from thali.likelihoods.base import Place
+from thali.likelihoods.base import GibbsState
 from thali.likelihoods.observed_rows import observed_products
 from thali.structures.features import FeatureTables
 
@@ -31,7 +31,7 @@ def some_place(rng, n=25, k=4, d=9, amounts=False):
     mask = rng.random((n, d)) < rng.choice([0.2, 0.8], n)[:, None]
     mask[0], mask[1] = True, False
     parameters = {"A": A, "S": S} if amounts else {"A": A}
-    return Place(Data(np.where(mask, X, 1e3)), Z, parameters, dict(HYPER), mask)
+    return GibbsState(Data(np.where(mask, X, 1e3)), Z, parameters, dict(HYPER), mask)
 
 
 def slow_log_odds(place, W, n, k, value=1.0):

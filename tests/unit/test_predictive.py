@@ -52,7 +52,7 @@ def brute_force(model, X, Z, x, most_new=12):
 PRIORS = [
     thali.IBP(alpha=1.5),
     thali.TwoParameterIBP(alpha=1.5, beta=2.0),
-    thali.BetaBernoulli(alpha=1.5, n_features=6),
+    thali.BetaBernoulli(alpha=1.5, n_components=6),
 ]
 
 

@@ -203,7 +203,7 @@ def test_nothing_to_resume_is_said(X, tmp_path):
 
 def test_means_are_over_all_draws_of_chains_of_different_length():
     chains = [
-        ChainTrace(["n_features", "log_joint", "alpha"], [(1.0, -1.0, a) for a in values])
+        ChainTrace(["n_components", "log_joint", "alpha"], [(1.0, -1.0, a) for a in values])
         for values in ([1.0], [2.0, 3.0, 6.0])
     ]
     for chain in chains:
@@ -282,10 +282,10 @@ def test_a_run_with_sweeps_left_open_plans_them_from_the_features_it_finds(X, mo
 
     monkeypatch.setattr(chain_settings, "WORK", 4e6)
     fitted = fit()
-    most = fitted.history_["n_features"][:, run_module.LOOK - 1].max()
+    most = fitted.history_["n_components"][:, run_module.LOOK - 1].max()
     planned = fitted.engine.planned(fitted._data, int(most)).sweeps
     assert 100 < planned < 1000
-    assert fitted.history_["n_features"].shape == (2, planned)
+    assert fitted.history_["n_components"].shape == (2, planned)
     assert fitted.burn_in_ == planned // 2
     assert fitted.engine_.sweeps == planned
     assert fitted.posterior_.posterior.sizes["draw"] == planned - planned // 2
@@ -323,7 +323,7 @@ def test_a_run_with_sweeps_left_open_resumes_to_the_same_draws(X, tmp_path, monk
 
 def test_weights_of_some_draws_sum_to_one():
     X = thali.datasets.images(n=20, random_state=0).X
-    for engine in (thali.CollapsedGibbs(sweeps=40, chains=2), thali.ParticleFilter(particles=50)):
+    for engine in (thali.CollapsedGibbs(sweeps=40, chains=2), thali.ParticleFilter(n_particles=50)):
         model = thali.LatentFeatures(engine=engine, random_state=0, progress=False).fit(X)
         for most in (None, 7, 10_000):
             assert sum(draw.weight for draw in model.draws(most)) == pytest.approx(1.0)

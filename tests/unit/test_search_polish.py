@@ -48,7 +48,7 @@ def changes_of_one_bit(Z):
 
 
 def value(case, Z):
-    if case.prior.finite and Z.shape[1] > case.prior.n_features:
+    if case.prior.finite and Z.shape[1] > case.prior.n_components:
         return -np.inf
     return case.log_joint(Z)
 
@@ -116,7 +116,7 @@ def test_hyperparameters_go_to_their_best(kind, rng):
     prior = {
         "ibp": thali.IBP,
         "two_parameter_ibp": lambda alpha, beta: thali.TwoParameterIBP(alpha=alpha, beta=beta),
-        "beta_bernoulli": lambda alpha: thali.BetaBernoulli(alpha=alpha, n_features=8),
+        "beta_bernoulli": lambda alpha: thali.BetaBernoulli(alpha=alpha, n_components=8),
     }[kind](**{name: laws[name] for name in names if name in ("alpha", "beta")})
     model = Model(prior, thali.LinearGaussian(laws["sigma_x"], laws["sigma_a"]))
     for case, Z in matrices(rng, 4, kind, n=25, d=4, k=4):

@@ -22,7 +22,7 @@ from thali.kernels.sparse_factor import (
     propose_weight,
     turn_entries,
 )
-from thali.likelihoods.base import Place
+from thali.likelihoods.base import GibbsState
 from thali.likelihoods.observed_rows import own_features
 from thali.model import Model
 from thali.starts import NAMED, given_start
@@ -173,7 +173,7 @@ def normal_log_density(X, W, sigma_x, sigma_a):
 def test_the_reported_log_density_has_the_features_integrated_out(slab, rng):
     Z, S, A, data = some_state(rng, n=7, k=2, d=3)
     likelihood = thali.SparseFactor(slab, sigma_x=0.5, sigma_a=0.8)
-    place = Place(data, Z, {"A": A, "S": S}, dict(HYPER))
+    place = GibbsState(data, Z, {"A": A, "S": S}, dict(HYPER))
     value = likelihood.update_parameters(rng, place, hold=False)
     found = place.parameters
     on = found["S"][Z == 1]
@@ -188,7 +188,7 @@ def test_the_log_density_of_a_place_is_the_same_whatever_its_features(rng):
     likelihood = thali.SparseFactor(sigma_x=0.5, sigma_a=0.8)
     wanted = normal_log_density(data.X, S, 0.5, 0.8) + stats.laplace.logpdf(S[Z == 1]).sum()
     for features in (A, 2.0 * A):
-        place = Place(data, Z, {"A": features, "S": S}, HYPER)
+        place = GibbsState(data, Z, {"A": features, "S": S}, HYPER)
         assert likelihood.log_density(place) == pytest.approx(wanted, rel=1e-10)
 
 
@@ -295,7 +295,7 @@ def test_sources_are_recovered_and_rows_rebuilt(fitted):
     assert np.mean((rebuilt - X) ** 2) < 2 * 0.2**2
     assert np.mean(model.transform(X) == model.Z_) > 0.9
     with pytest.raises(ValueError, match="matrix"):
-        model.inverse_transform(np.full((2, model.n_features_), np.nan))
+        model.inverse_transform(np.full((2, model.n_components_), np.nan))
 
 
 def test_draws_have_amounts_and_a_consistent_log_joint(fitted):

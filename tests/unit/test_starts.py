@@ -38,7 +38,9 @@ def test_every_start_is_valid_on_every_shape(name, shape, seed):
 def test_starts_respect_a_finite_prior_and_fixed_scales(name, seed):
     rng = np.random.default_rng(seed)
     data = Data.validate(thali.datasets.noisy_nonnegative(60, 50, 8, random_state=0).X)
-    model = Model(thali.BetaBernoulli(n_features=3), thali.LinearGaussian(sigma_x=2.0, sigma_a=3.0))
+    model = Model(
+        thali.BetaBernoulli(n_components=3), thali.LinearGaussian(sigma_x=2.0, sigma_a=3.0)
+    )
     start = NAMED[name](rng, model.resolve(data), data)
     assert start.Z.shape[1] <= 3
     assert (start.hyper["sigma_x"], start.hyper["sigma_a"]) == (2.0, 3.0)
@@ -122,7 +124,7 @@ def test_given_starts(seed):
     assert np.array_equal(given_start(Z, model, data).Z, Z)
     with pytest.raises(ValueError, match="Z has 19 rows but the data have 20"):
         given_start(Z[1:], model, data)
-    data, finite = parts(X, thali.BetaBernoulli(n_features=2))
+    data, finite = parts(X, thali.BetaBernoulli(n_components=2))
     with pytest.raises(ValueError, match="at most 2"):
         given_start(np.ones((20, 3), bool), finite, data)
 

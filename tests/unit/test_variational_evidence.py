@@ -106,7 +106,7 @@ def test_the_evidence_of_the_finite_prior_is_that_of_its_classes(rng):
     given = problem(rng, "gaussian", "beta_bernoulli", n=3, d=2, k=2).fixed()
     hyper = given.hyper
     exact = oracles.enumerate_posterior(
-        oracles.PriorSpec("finite", hyper["alpha"], n_features=2),
+        oracles.PriorSpec("finite", hyper["alpha"], n_components=2),
         given.X, hyper["sigma_x"], hyper["sigma_a"], cap=2,
     )  # fmt: skip
     assert log_evidence(given, "gaussian") == pytest.approx(exact.log_evidence, rel=1e-10)

@@ -1,5 +1,5 @@
 """Broken copies of the variational laws are caught: by falls of the bound, by a bound above the
-evidence, by the optimiser, each with the tolerances that the right ones pass."""
+evidence, by the optimizer, each with the tolerances that the right ones pass."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MUTANTS = {  # what is wrong -> where, old, new, and which checks must notice
         "new = logistic(odds[i] + precision * (r[i] + p[i] * q[i, i]))",
         {"falls", "optima"},
     ),
-    "amounts without their normaliser": (
+    "amounts without their normalizer": (
         "thali.kernels.expected_rows",
         "return m, v + m * m, 0.5 * (math.log(v) + m * b)",
         "return m, v + m * m, 0.5 * m * b",
@@ -68,7 +68,7 @@ MUTANTS = {  # what is wrong -> where, old, new, and which checks must notice
         "quadratic = found.C * (law.phi @ law.phi.T if found.C.ndim == 2 else law.grams())",
         {"bound", "falls", "evidence", "optima"},
     ),
-    "the factorised law's variances from the joint one": (
+    "the factorized law's variances from the joint one": (
         LAWS + "features",
         "        if not self.joint:\n",
         "        if not self.joint and k < 0:\n",

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from thali.data.sparse import is_sparse, size_of
-from thali.likelihoods.feature_posteriors import FeatureLaw
+from thali.likelihoods.feature_posteriors import FeaturePosterior
 from thali.priors.frequencies import Frequencies
 from thali.structures.statistics import Statistics
 
@@ -121,7 +121,7 @@ def blocks_of(n: int, size: int) -> Iterator[slice]:
 def local_step(
     data: Observed,
     rows: Rows,
-    law: FeatureLaw,
+    law: FeaturePosterior,
     odds: np.ndarray,
     sigma_x: float,
     threads: int = 1,
@@ -204,7 +204,7 @@ def scores(x: Any, phi: np.ndarray) -> np.ndarray:
 
 
 def draw_rows(
-    rng: np.random.Generator, data: Observed, rows: Rows, law: FeatureLaw, sigma_x: float
+    rng: np.random.Generator, data: Observed, rows: Rows, law: FeaturePosterior, sigma_x: float
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Bits drawn from q, and amounts, zero where a bit is off (None where rows have none)."""
     from thali.kernels.expected_rows import draw_amounts
@@ -225,7 +225,7 @@ def draw_rows(
     return bits, S
 
 
-def _moments(data: Observed, law: FeatureLaw) -> tuple[np.ndarray, np.ndarray | None, int]:
+def _moments(data: Observed, law: FeaturePosterior) -> tuple[np.ndarray, np.ndarray | None, int]:
     """Q for all rows, what a missing column takes from it, and how many rows to look at at once."""
     Q = np.ascontiguousarray(law.gram())[None]
     if data.mask is None:
@@ -274,7 +274,7 @@ def tally(data: Observed, rows: Rows) -> Statistics:
 
 
 def row_bounds(
-    data: Observed, rows: Rows, law: FeatureLaw, frequencies: Frequencies, sigma_x: float
+    data: Observed, rows: Rows, law: FeaturePosterior, frequencies: Frequencies, sigma_x: float
 ) -> np.ndarray:
     """Each row's own part of the bound, (N,): a lower bound of log p(x) given the other laws."""
     k = rows.nu.shape[1]

@@ -157,7 +157,7 @@ def fit(
         float | None, _model(help="Expected features of a row; inferred if not given.")
     ] = None,
     beta: Annotated[float | None, _model(help="Second parameter of two-parameter-ibp (1).")] = None,
-    features: Annotated[
+    n_components: Annotated[
         int | None, _model(help="Largest number of features, for beta-bernoulli (10).")
     ] = None,
     likelihood: Annotated[
@@ -194,7 +194,7 @@ def fit(
         str | None,
         _inference(help=f"{', '.join(NAMES)}, or a file: .thali or a 0/1 table."),
     ] = None,
-    particles: Annotated[
+    n_particles: Annotated[
         int | None, _inference(min=1, help="Particles of particle-filter (500).")
     ] = None,
     proposal: Annotated[
@@ -204,11 +204,11 @@ def fit(
         int | None, _inference(min=1, help="Passes of particle-filter (1) or beam-search (2).")
     ] = None,
     truncation: Annotated[
-        int | None, _inference(min=1, help="Most features of an optimiser (found from the data).")
+        int | None, _inference(min=1, help="Most features of an optimizer (found from the data).")
     ] = None,
-    restarts: Annotated[
+    n_init: Annotated[
         int | None,
-        _inference(min=1, help="Runs of an optimiser (2) or of beam-search (4), the best kept."),
+        _inference(min=1, help="Runs of an optimizer (2) or of beam-search (4), the best kept."),
     ] = None,
     solver: Annotated[
         Solver | None, _inference(help="How maximization-expectation solves a row (best).")
@@ -259,14 +259,15 @@ def fit(
     from thali.model import Model
 
     say = _silence if quiet else print
-    chosen_prior = read_prior(prior, alpha, beta, features)
+    chosen_prior = read_prior(prior, alpha, beta, n_components)
     chosen_likelihood = read_likelihood(
         likelihood, sigma_x=sigma_x, sigma_a=sigma_a, slab=slab, epsilon=epsilon, lam=lam, p=p
     )
     settings = given(
         sweeps=sweeps, burn_in=burn_in, thin=thin, chains=chains, init=read_init(init),
-        particles=particles, proposal=None if proposal is None else proposal.value, passes=passes,
-        truncation=truncation, restarts=restarts,
+        n_particles=n_particles, passes=passes,
+        proposal=None if proposal is None else proposal.value,
+        truncation=truncation, n_init=n_init,
         **{
             name: choice.value.replace("-", "_")
             for name, choice in (
@@ -317,7 +318,7 @@ def show(
         Path, typer.Argument(metavar="MODEL", help="A saved model, such as model.thali.")
     ],
 ) -> None:
-    """Summarise a saved model."""
+    """Summarize a saved model."""
     from thali.cli.console import print_summary
 
     print_summary(load_model(model))

@@ -47,8 +47,8 @@ def _place(table: tables.Table, i: np.intp, j: np.intp) -> str:
 
 def describe_answer(model: Any) -> str:
     """The answer in one line, and how far to trust it, in the words of the report, in another."""
-    plural = "" if model.n_features_ == 1 else "s"
-    answer = f"{model.n_features_} feature{plural}, log joint {model.log_joint_:,.2f}."
+    plural = "" if model.n_components_ == 1 else "s"
+    answer = f"{model.n_components_} feature{plural}, log joint {model.log_joint_:,.2f}."
     if model.kind_ == "weighted":
         answer += f" Log evidence {model.log_evidence_:,.2f}."
     if model.kind_ == "variational":
@@ -68,7 +68,7 @@ def print_matching(model: Any, truth: np.ndarray, names: Sequence[str]) -> None:
     correlation = dict(zip(matching.pairs[:, 1], matching.correlations, strict=True))
     table = Table("feature", "image", "correlation", "rows having it")
     _right(table, 2)
-    for k in range(model.n_features_):
+    for k in range(model.n_components_):
         table.add_row(
             str(k + 1),
             names[partner[k]] if k in partner else "none of them",
@@ -86,7 +86,7 @@ def print_summary(model: Any) -> None:
     _print(_facts(model))
     if model.kind_ not in ("variational", "point"):
         _print(_diagnostics(model))
-    if model.n_features_:
+    if model.n_components_:
         _print(_frequencies(model))
     print(_verdict(model))
 
@@ -137,10 +137,10 @@ def _diagnostics(model: Any) -> Table:
 
 
 def _frequencies(model: Any, at_most: int = 20) -> Table:
-    title = None if model.n_features_ <= at_most else f"the {at_most} most frequent features"
+    title = None if model.n_components_ <= at_most else f"the {at_most} most frequent features"
     table = Table("feature", "rows having it", "share", "size", title=title)
     _right(table, 0)
-    for k in range(min(at_most, model.n_features_)):
+    for k in range(min(at_most, model.n_components_)):
         count = int(model.Z_[:, k].sum())
         size = float(np.linalg.norm(model.components_[k]))
         table.add_row(str(k + 1), str(count), f"{count / len(model.Z_):.0%}", f"{size:.3g}")

@@ -84,7 +84,7 @@ class Solver(StrEnum):
     best = "best"
     local_search = "local-search"
     double_greedy = "double-greedy"
-    randomised_double_greedy = "randomised-double-greedy"
+    randomized_double_greedy = "randomized-double-greedy"
     exact = "exact"
 
 
@@ -133,21 +133,23 @@ def with_hyphens(arguments: Sequence[str]) -> list[str]:
     return found
 
 
-def read_prior(name: Prior, alpha: float | None, beta: float | None, features: int | None) -> Any:
+def read_prior(
+    name: Prior, alpha: float | None, beta: float | None, n_components: int | None
+) -> Any:
     import thali
 
     if beta is not None and name is not Prior.two_parameter_ibp:
         raise ValueError(f"--beta belongs to --prior two-parameter-ibp; {name.value} has none.")
-    if features is not None and name is not Prior.beta_bernoulli:
+    if n_components is not None and name is not Prior.beta_bernoulli:
         raise ValueError(
-            f"--features belongs to --prior beta-bernoulli; {name.value} infers the number."
+            f"--n-components belongs to --prior beta-bernoulli; {name.value} infers the number."
         )
     classes = {
         Prior.ibp: thali.IBP,
         Prior.two_parameter_ibp: thali.TwoParameterIBP,
         Prior.beta_bernoulli: thali.BetaBernoulli,
     }
-    return classes[name](**given(alpha=alpha, beta=beta, n_features=features))
+    return classes[name](**given(alpha=alpha, beta=beta, n_components=n_components))
 
 
 def read_likelihood(name: Likelihood, **options: float | str | None) -> Any:

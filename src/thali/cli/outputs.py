@@ -3,7 +3,7 @@
     model.thali       the fitted model
     features.csv      E[A | X, Z], K×D: a row for each feature
     assignments.csv   Z, N×K: a row's name, then 0 or 1 for each feature
-    summary.json      n_features, log_joint, missing, engine, prior, likelihood, seed, seconds,
+    summary.json      n_components, log_joint, missing, engine, prior, likelihood, seed, seconds,
                       rhat, ess
     report.html       the report
     imputed.csv       where entries are missing: the data with their posterior means filled in
@@ -103,11 +103,14 @@ def summary_of(model: Any) -> dict[str, Any]:
     """The run in ten entries; a number that does not exist is None."""
     diagnostics = {} if model.kind_ in ("variational", "point") else model.diagnostics_
     return {
-        "n_features": int(model.n_features_),
+        "n_components": int(model.n_components_),
         "log_joint": _finite(model.log_joint_),
         **({"elbo": _finite(model.elbo_)} if model.kind_ == "variational" else {}),
         **(
-            {"proven_optimal": model.proven_optimal_, "bound": _finite(model.bound_)}
+            {
+                "proven_optimal": model.proven_optimal_,
+                "bound": _finite(model.log_joint_upper_bound_),
+            }
             if model.kind_ == "point"
             else {}
         ),

@@ -3,7 +3,7 @@ r"""Sparse X, whose absent entries are zeros: what is computed of it without mak
     products      X Bᵀ, ZᵀX                    O(nnz K)
     residual      ‖X − WA‖² = Σx² − 2 tr(Aᵀ WᵀX) + tr(WᵀW AAᵀ)
     least squares A = (ZᵀZ)⁺ ZᵀX
-    spectrum      of the centred X, from XᵀX − N x̄x̄ᵀ (or the N×N one) where it is small, and by
+    spectrum      of the centerd X, from XᵀX − N x̄x̄ᵀ (or the N×N one) where it is small, and by
                   random projections where not: X − 1x̄ᵀ is never made
 
 ``X`` is a ``scipy.sparse.csr_array`` of float64 throughout (``thali.data.matrix.as_sparse``).
@@ -100,7 +100,7 @@ def cross(Z: np.ndarray, X: Any) -> np.ndarray:
 
 
 def least_squares(Z: np.ndarray, X: Any) -> np.ndarray:
-    """The A of least length that minimises ‖X − ZA‖²."""
+    """The A of least length that minimizes ‖X − ZA‖²."""
     return np.asarray(linalg.pinvh(gram(Z), rtol=RANK) @ cross(Z, X))
 
 
@@ -115,32 +115,32 @@ def columns(X: Any, which: np.ndarray) -> np.ndarray:
     return _as_table(X[:, which].tocoo())
 
 
-# the spectrum of the centred matrix
+# the spectrum of the centerd matrix
 
 
 def singular_values(X: Any) -> np.ndarray:
-    """Singular values of the centred X, largest first.
+    """Singular values of the centerd X, largest first.
 
     Where both sides are long, those beyond the first hundred are told as all equal, with the sum of
     squares that is left to them.
     """
     if min(X.shape) <= GRAM:
-        return np.sqrt(np.maximum(np.linalg.eigvalsh(_centred_gram(X))[::-1], 0.0))
+        return np.sqrt(np.maximum(np.linalg.eigvalsh(_centered_gram(X))[::-1], 0.0))
     leading = _projected(np.random.default_rng(0), X)[1]
     rest = min(X.shape) - len(leading)
-    centred = sum_of_squares(X) - X.shape[0] * float(np.square(means(X)).sum())
-    left = max(centred - float(np.square(leading).sum()), 0.0)
+    centerd = sum_of_squares(X) - X.shape[0] * float(np.square(means(X)).sum())
+    left = max(centerd - float(np.square(leading).sum()), 0.0)
     return np.append(leading, np.full(rest, min(np.sqrt(left / rest), leading[-1])))
 
 
 def leading_scores(rng: np.random.Generator, X: Any, rank: int) -> np.ndarray:
-    """The first left singular vectors of the centred X times their singular values, (N, rank)."""
+    """The first left singular vectors of the centerd X times their singular values, (N, rank)."""
     n, d = X.shape
     if min(n, d) > GRAM:
         U, s, Q = _projected(rng, X)
         return np.asarray(Q @ (U[:, :rank] * s[:rank]))
     side = min(n, d)
-    values, vectors = linalg.eigh(_centred_gram(X), subset_by_index=[side - rank, side - 1])
+    values, vectors = linalg.eigh(_centered_gram(X), subset_by_index=[side - rank, side - 1])
     values, vectors = values[::-1], vectors[:, ::-1]
     if n < d:
         return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
@@ -159,8 +159,8 @@ def main_length(X: Any) -> float:
     return length
 
 
-def _centred_gram(X: Any) -> np.ndarray:
-    """XᵀX of the centred X, or XXᵀ where X has fewer rows than columns."""
+def _centered_gram(X: Any) -> np.ndarray:
+    """XᵀX of the centerd X, or XXᵀ where X has fewer rows than columns."""
     mean = means(X)
     if X.shape[1] <= X.shape[0]:
         found = _as_table((X.T @ X).tocoo())

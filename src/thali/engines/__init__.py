@@ -1,4 +1,4 @@
-"""Engines: how a model's state is walked or optimised (one file an engine)."""
+"""Engines: how a model's state is walked or optimized (one file an engine)."""
 
 from thali.engines.beam_search import BeamSearch
 from thali.engines.collapsed_gibbs import CollapsedGibbs

@@ -4,8 +4,8 @@ An engine is a frozen dataclass with settings ``sweeps``, ``chains``, ``thin``, 
 
     begin(rng, model, data, start) → state  all that the next step needs
     step(rng, model, data, state) → info    one step, in place, and its diagnostics
-    freeze(state) → arrays, numbers         the state as plain arrays and JSON-able values
-    thaw(model, data, arrays, numbers)      and back
+    to_arrays(state) → arrays, numbers         the state as plain arrays and JSON-able values
+    from_arrays(model, data, arrays, numbers)      and back
 
 and no loop of its own: ``thali.run`` drives every engine. One whose ``kind`` is "weighted" has no
 draws but at its end, and in place of ``sweeps`` and ``thin``
@@ -38,7 +38,7 @@ from thali.starts import Start, anneal
 class Info(NamedTuple):
     """Diagnostics of one step; the scalars are what traces and progress show."""
 
-    n_features: int
+    n_components: int
     log_joint: float
     hyper: dict[str, float]
     drift: float
@@ -71,7 +71,7 @@ class Engine:
         """How many steps the loop makes in each chain."""
         return self.sweeps  # type: ignore[attr-defined,no-any-return]
 
-    def planned(self, data: Data, n_features: int) -> Self:
+    def planned(self, data: Data, n_components: int) -> Self:
         """This engine with a number of sweeps; those that leave it open choose it here."""
         return self
 
@@ -86,9 +86,9 @@ class Engine:
         """Where steps under falling noise lead from a start that knows nothing of the data."""
         return anneal(rng, self, model, data, start, stopped)
 
-    def racing_sweeps(self, data: Data, n_features: int) -> int:
+    def racing_sweeps(self, data: Data, n_components: int) -> int:
         """How many steps a race of starts may think that a chain makes."""
-        return self.planned(data, n_features).steps(data)
+        return self.planned(data, n_components).steps(data)
 
     @property
     def searches(self) -> bool:
@@ -105,7 +105,7 @@ class Engine:
         """What a race compares places by, after the step that ``info`` tells of."""
         return info.log_joint
 
-    def keepsakes(self, model: Model, state: Any) -> dict[str, np.ndarray]:
+    def kept_parameters(self, model: Model, state: Any) -> dict[str, np.ndarray]:
         """Parameters to keep with a draw, features along the first axis.
 
         None where a draw's parameters can be drawn exactly later, given its Z.

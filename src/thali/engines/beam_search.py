@@ -25,7 +25,7 @@ from thali.engines.search.best_first import BestFirst
 from thali.engines.search.forms import form_of, heuristic_for, log_target
 from thali.engines.search.heuristics import NAMES as HEURISTICS
 from thali.engines.search.heuristics import heuristic
-from thali.engines.search.polish import laws_of
+from thali.engines.search.polish import hyperpriors_of
 from thali.likelihoods.base import Parameters, SearchRows
 from thali.model import Model
 from thali.priors.base import PredictsRow, Sequential
@@ -83,7 +83,7 @@ class BeamSearch(Settings, Engine):
     come out true, as it must with ``width=None`` and ``expansion="all"``. ``expansion`` looks at
     "all" 2^K rows that may follow, or those that a beam "within" the row finds; "auto" at all up to
     10 features. A row opens any number of dishes, up to ``most_new`` (8 where features are not
-    integrated out). ``order`` of the rows is "given", "random" or "farthest_first"; of ``restarts``
+    integrated out). ``order`` of the rows is "given", "random" or "farthest_first"; of ``n_init``
     the best answer is kept. ``prior_bound`` is "convex", "paper" or "so_far".
 
     ``init`` is as of ``CollapsedGibbs`` ("race": the first start that suits): its Z, polished, is
@@ -94,7 +94,7 @@ class BeamSearch(Settings, Engine):
     >>> import thali
     >>> X = thali.datasets.images(n=60, random_state=0).X
     >>> model = thali.LatentFeatures(engine=BeamSearch(width=5), random_state=0).fit(X)
-    >>> model.n_features_, model.proven_optimal_
+    >>> model.n_components_, model.proven_optimal_
     (4, False)
     """
 
@@ -107,7 +107,7 @@ class BeamSearch(Settings, Engine):
     neighbors: int = 3
     passes: int = 2
     polish: bool = True
-    restarts: int = 4
+    n_init: int = 4
     init: Any = "race"
 
     needs_prior: ClassVar[tuple[type, ...]] = (PredictsRow, Sequential)
@@ -122,7 +122,7 @@ class BeamSearch(Settings, Engine):
         for name in ("width", "most_new"):
             if getattr(self, name) is not None:
                 whole_number(owner, name, getattr(self, name), 1 if name == "width" else 0)
-        for name in ("neighbors", "passes", "restarts"):
+        for name in ("neighbors", "passes", "n_init"):
             whole_number(owner, name, getattr(self, name), 1)
         for name, known in (
             ("heuristic", ("auto", *HEURISTICS)),
@@ -154,7 +154,7 @@ class BeamSearch(Settings, Engine):
 
     @property
     def chains(self) -> int:
-        return self.restarts
+        return self.n_init
 
     def steps(self, data: Data) -> int:
         """More than there can be: it is finished when it is."""
@@ -271,7 +271,9 @@ class BeamSearch(Settings, Engine):
         """Whether nothing that was dropped, of at most ``bound``, is better than the answer."""
         best = max(state.best.value, found.value)
         exact = search.heuristic.admissible and self.prior_bound != "so_far"
-        fixed = not laws_of(model, state.hyper)  # else it bounds nothing at other hyperparameters
+        fixed = not hyperpriors_of(
+            model, state.hyper
+        )  # else it bounds nothing at other hyperparameters
         state.bound = float(max(bound, best)) if exact and fixed else np.inf
         state.proven = reached(state.bound, best)
 
@@ -350,7 +352,7 @@ class BeamSearch(Settings, Engine):
 
     # files
 
-    def freeze(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def to_arrays(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """The state as arrays and plain values; candidates by their rows."""
         arrays = {"order": state.order}
         numbers: dict[str, Any] = {name: getattr(state, name) for name in PLAIN}
@@ -362,14 +364,14 @@ class BeamSearch(Settings, Engine):
                 arrays |= {f"{name}_with_{at}": kept for at, kept in answer.parameters.items()}
                 numbers[name] = [answer.hyper, answer.value]
         if state.search is not None:
-            queued, numbers["queue"] = state.search.freeze()
+            queued, numbers["queue"] = state.search.to_arrays()
             arrays |= queued
         return arrays, numbers
 
-    def thaw(
+    def from_arrays(
         self, model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
     ) -> State:
-        """The state that ``freeze`` saved."""
+        """The state that ``to_arrays`` saved."""
 
         def answer(name: str) -> Answer:
             Z = np.unpackbits(arrays[name], axis=0, count=data.n).astype(bool)
@@ -386,7 +388,7 @@ class BeamSearch(Settings, Engine):
         if "queue" in numbers:
             self._search(model, data, state)
             assert state.search is not None
-            state.search.thaw(arrays, numbers["queue"])
+            state.search.from_arrays(arrays, numbers["queue"])
         return state
 
 

@@ -37,11 +37,11 @@ class ChainSettings(Settings):
                 )
         object.__setattr__(self, "init", check_init(owner, self.init))
 
-    def planned(self, data: Data, n_features: int) -> Self:
+    def planned(self, data: Data, n_components: int) -> Self:
         """This engine with a number of sweeps: as given, or as many as suit data and features."""
         if self.sweeps is not None:
             return self
-        k = max(1, n_features)
+        k = max(1, n_components)
         width = min(data.n, data.d) if data.mask is None else data.d
         sweep = data.n * (k * width + 8 * k * k) + 2 * k * k * data.missing
         sweeps = int(min(MOST, max(FEWEST, WORK / sweep)))

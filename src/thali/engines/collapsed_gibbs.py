@@ -43,7 +43,7 @@ class State:
     """What the next sweep needs: the maintained arrays, the hyperparameters, and the count."""
 
     rows: Any  # kernels.collapsed_rows.Rows
-    n_features: int
+    n_components: int
     hyper: dict[str, float]
     sweep: int = 0
     hold_sigma: int = 0  # the scales stay put until this sweep, while features are being born
@@ -55,7 +55,7 @@ class State:
     @property
     def Z(self) -> np.ndarray:
         """The N×K matrix of the features in use."""
-        return self.rows.Z[:, : self.n_features].astype(bool)
+        return self.rows.Z[:, : self.n_components].astype(bool)
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class CollapsedGibbs(ChainSettings, Engine):
                 f"small beside sigma_a={hyper['sigma_a']:.3g} that double precision cannot tell "
                 "them apart; give a larger sigma_x, or let both be inferred."
             ) from None
-        state.n_features = k = int(report.n_features)
+        state.n_components = k = int(report.n_components)
         state.sweep += 1
         counts = counts_from_gram(data.n, state.rows.C[:k, :k])
         model.prior.resample(rng, hyper, counts)
@@ -167,15 +167,15 @@ class CollapsedGibbs(ChainSettings, Engine):
             state.hyper["sigma_a"],
             float(data.d),
         )
-        state.rows, state.n_features, _ = kernel.column_moves(
-            rng, state.X, state.rows, state.n_features, law, self.moves, kernel.SHARES
+        state.rows, state.n_components, _ = kernel.column_moves(
+            rng, state.X, state.rows, state.n_components, law, self.moves, kernel.SHARES
         )
 
     def _sweep(self, rng: np.random.Generator, data: Data, state: State, tables: Any) -> Any:
         """One pass of the compiled kernel; returns its report."""
         from thali.kernels import collapsed_rows as kernel
 
-        hyper, k = state.hyper, state.n_features
+        hyper, k = state.hyper, state.n_components
         law = kernel.Law(
             tables.log_odds,
             tables.new_log_weight,
@@ -209,10 +209,10 @@ class CollapsedGibbs(ChainSettings, Engine):
             )
         return report
 
-    def freeze(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def to_arrays(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """The state as arrays and plain values; T goes along, so that a resumed chain is bitwise
         the same (S and G are made afresh at each sweep)."""
-        k = state.n_features
+        k = state.n_components
         arrays = {"Z": np.packbits(state.rows.Z[:, :k], axis=0), "T": state.rows.T[:k].copy()}
         if state.columns is not None:
             arrays["missing"] = state.X[~state.columns.mask]
@@ -224,10 +224,10 @@ class CollapsedGibbs(ChainSettings, Engine):
         }
         return arrays, numbers
 
-    def thaw(
+    def from_arrays(
         self, model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
     ) -> State:
-        """The state that ``freeze`` saved."""
+        """The state that ``to_arrays`` saved."""
         from thali.kernels.maintained_rows import rows_of
 
         Z = np.unpackbits(arrays["Z"], axis=0, count=data.n).astype(bool)

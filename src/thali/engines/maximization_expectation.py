@@ -4,10 +4,10 @@ r"""Maximization-expectation (Reed and Ghahramani 2013).
 
 Assignments are hard, features have a law. Each row in turn takes the set of features that raises
 the bound most, as far as its solver can tell: for features without negative entries this is
-maximising a submodular function, and solvers have guarantees (``thali/kernels/row_solvers``). Then
+maximizing a submodular function, and solvers have guarantees (``thali/kernels/row_solvers``). Then
 q(A), the scales and the prior's hyperparameters are at their best given Z.
 
-What is maximised has the probability of Z with its columns in one order. What is reported,
+What is maximized has the probability of Z with its columns in one order. What is reported,
 ``elbo_``, has the left-ordered one, as every log joint here, which is never lower
 (``thali/engines/ascent/counts.py``).
 """
@@ -25,12 +25,12 @@ from thali.engines.ascent.counts import Counts
 from thali.engines.ascent.hard_rows import SOLVERS, guarantee
 from thali.engines.ascent.optimizer import (
     PROGRESS,
-    Optimiser,
+    Optimizer,
     by_frequency,
-    freeze_common,
-    laws_of,
+    common_arrays,
+    features_from_arrays,
+    hyperpriors_of,
     observe,
-    thaw_features,
 )
 from thali.engines.ascent.point_state import PointState
 from thali.engines.ascent.state import State, iterate
@@ -46,17 +46,17 @@ EXACT = 16  # features for which looking at every set of them is a matter of mil
 
 
 @dataclass(frozen=True)
-class MaximizationExpectation(Settings, Optimiser):
-    """Hard assignments and a law of the features that maximise a lower bound of the evidence.
+class MaximizationExpectation(Settings, Optimizer):
+    """Hard assignments and a law of the features that maximize a lower bound of the evidence.
 
     ``solver`` chooses the features of a row: "local_search", "double_greedy" and
-    "randomised_double_greedy" promise a share of the best (1/3, 1/3, and 1/2 on average) where
+    "randomized_double_greedy" promise a share of the best (1/3, 1/3, and 1/2 on average) where
     features have no negative entries; "exact" looks at all sets of at most 16 features; "best"
     also exchanges one feature for another, from where the row is and, if that moves it, from where
     local search ends. A row never gets worse.
-    ``truncation`` is the most features there can be; "auto" leaves it to the bound. Of ``restarts``
-    optimisations the one with the highest bound is kept; each ends when the bound has gained less
-    than ``tolerance`` of itself, or after ``max_iterations``. A single restart works on blocks of
+    ``truncation`` is the most features there can be; "auto" leaves it to the bound. Of ``n_init``
+    optimizations the one with the highest bound is kept; each ends when the bound has gained less
+    than ``tol`` of itself, or after ``max_iter``. A single restart works on blocks of
     rows side by side. ``init`` is as of ``CollapsedGibbs``.
 
     >>> import thali
@@ -64,15 +64,15 @@ class MaximizationExpectation(Settings, Optimiser):
     >>> engine = MaximizationExpectation(truncation=8)
     >>> likelihood = thali.NonnegativeLinearGaussian()
     >>> model = thali.LatentFeatures("ibp", likelihood, engine, random_state=0).fit(X)
-    >>> bool((model.nu_ == model.Z_).all()), bool(model.elbo_ < 0.0)
+    >>> bool((model.assignment_probabilities_ == model.Z_).all()), bool(model.elbo_ < 0.0)
     (True, True)
     """
 
     solver: str = "best"
     truncation: int | str = "auto"
-    restarts: int = 2
-    tolerance: float = 1e-6
-    max_iterations: int = 500
+    n_init: int = 2
+    tol: float = 1e-6
+    max_iter: int = 500
     init: Any = "race"
 
     needs_prior: ClassVar[tuple[type, ...]] = (PredictsRow,)
@@ -106,14 +106,14 @@ class MaximizationExpectation(Settings, Optimiser):
         state = PointState(
             observe(data, "float64"),
             Rows.hard(start.Z[:, order]),
-            likelihood.feature_law(len(order), data.d, hyper["sigma_a"], False),
+            likelihood.feature_posterior(len(order), data.d, hyper["sigma_a"], False),
             Counts(prior, k),  # type: ignore[arg-type]
             hyper,
-            laws_of(model),
+            hyperpriors_of(model),
             LEAST,
             start.hold_sigma,
             solver=self.solver,
-            side_by_side=self.restarts == 1,
+            side_by_side=self.n_init == 1,
             rng=rng,
         )
         iterate(state, self._threads, passes=0)
@@ -127,7 +127,7 @@ class MaximizationExpectation(Settings, Optimiser):
         return min(*most, capacity if capacity >= 0 else n, EXACT if self.solver == "exact" else n)
 
     def step(self, rng: np.random.Generator, model: Model, data: Data, state: Any) -> Any:
-        """As every optimiser's, with this generator for solvers that need one."""
+        """As every optimizer's, with this generator for solvers that need one."""
         state.rng = rng
         return super().step(rng, model, data, state)
 
@@ -144,32 +144,32 @@ class MaximizationExpectation(Settings, Optimiser):
             share = guarantee(state.features, state.data.mask is not None, self.solver)
         except ValueError:
             share = 0.0
-        return arrays | {"guarantee": np.array(share), "bound_factorised": np.array(state.reported)}
+        return arrays | {"guarantee": np.array(share), "bound_factorized": np.array(state.reported)}
 
     # files
 
-    def freeze(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def to_arrays(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """The state as arrays and plain values."""
-        arrays, numbers = freeze_common(state)
+        arrays, numbers = common_arrays(state)
         return arrays | {"Z": np.packbits(state.rows.nu > 0.5, axis=0)}, numbers
 
-    def thaw(
+    def from_arrays(
         self, model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
     ) -> State:
-        """The state that ``freeze`` saved."""
+        """The state that ``to_arrays`` saved."""
         likelihood: Any = model.likelihood
         hyper = dict(numbers["hyper"])
         prior: Any = model.prior_at(hyper)
-        features = likelihood.feature_law(1, data.d, hyper["sigma_a"], False)
+        features = likelihood.feature_posterior(1, data.d, hyper["sigma_a"], False)
         return PointState(
             observe(data, "float64"),
             Rows.hard(np.unpackbits(arrays["Z"], axis=0, count=data.n)),
-            thaw_features(features, arrays),
+            features_from_arrays(features, arrays),
             Counts(prior, self.most(prior, data.n)),  # type: ignore[arg-type]
             hyper,
-            laws_of(model),
+            hyperpriors_of(model),
             LEAST,
             **{name: numbers[name] for name in PROGRESS},
             solver=self.solver,
-            side_by_side=self.restarts == 1,
+            side_by_side=self.n_init == 1,
         )

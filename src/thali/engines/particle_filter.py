@@ -43,7 +43,7 @@ from thali.engines.filtering.particles import (
     shrink,
     weigh,
 )
-from thali.hyperparameters import Gamma, InverseGamma, Law
+from thali.hyperparameters import Gamma, Hyperprior, InverseGamma
 from thali.likelihoods.base import Collapsed, GaussianRows
 from thali.likelihoods.gaussian_scales import FINEST, LEAST
 from thali.model import Model
@@ -62,7 +62,7 @@ SPREAD = 0.7  # of the bell around the guess of log σ
 class ParticleFilter(Settings, Engine):
     """A filter of weighted particles through the rows, in their order.
 
-    ``particles``, of which each proposes its next row: "conditional", given the row's data, or
+    ``n_particles``, of which each proposes its next row: "conditional", given the row's data, or
     "prior", without looking, as Wood and Griffiths (2007), which needs many more particles.
     They are resampled where their effective size is below ``resample_below`` of their number.
     ``passes`` beyond the first give every particle one collapsed Gibbs sweep over all rows each
@@ -76,13 +76,13 @@ class ParticleFilter(Settings, Engine):
 
     >>> import thali
     >>> X = thali.datasets.images(n=30, random_state=0).X
-    >>> engine = ParticleFilter(particles=100)
+    >>> engine = ParticleFilter(n_particles=100)
     >>> model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
     >>> bool(model.log_evidence_ < 0.0)
     True
     """
 
-    particles: int = 500
+    n_particles: int = 500
     proposal: str = "conditional"
     resample_below: float = 0.5
     passes: int = 1
@@ -97,7 +97,7 @@ class ParticleFilter(Settings, Engine):
     unit: ClassVar[str] = "row"
 
     def __post_init__(self) -> None:
-        whole_number("ParticleFilter", "particles", self.particles, 1)
+        whole_number("ParticleFilter", "n_particles", self.n_particles, 1)
         whole_number("ParticleFilter", "passes", self.passes, 1)
         if self.proposal not in PROPOSALS:
             raise ValueError(
@@ -117,7 +117,7 @@ class ParticleFilter(Settings, Engine):
 
     def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:
         """Particles without rows, their hyperparameters drawn."""
-        count = self.particles
+        count = self.n_particles
         hyper, log_weights = {}, np.zeros(count)
         for name, value in start.hyper.items():
             law = law_of(model, name)
@@ -236,14 +236,14 @@ class ParticleFilter(Settings, Engine):
 
     # files
 
-    def freeze(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def to_arrays(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """The state as arrays and plain values."""
         arrays = {f"hyper_{name}": values.copy() for name, values in state.hyper.items()}
         arrays["log_weights"] = state.log_weights.copy()
         numbers: dict[str, Any] = {"row": state.row, "log_evidence": state.log_evidence}
         if state.draws is None:
             arrays |= {f"particles_{f}": a.copy() for f, a in state.particles._asdict().items()}
-            arrays |= state.genealogy.freeze()
+            arrays |= state.genealogy.to_arrays()
         else:
             arrays |= {f"draws_{name}": v.copy() for name, v in state.draws.hyper.items()}
             arrays["draws_log_joints"] = state.draws.log_joints.copy()
@@ -251,17 +251,17 @@ class ParticleFilter(Settings, Engine):
             arrays["draws_Z"] = np.concatenate(state.draws.Z, axis=1)
         return arrays, numbers
 
-    def thaw(
+    def from_arrays(
         self, model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
     ) -> State:
-        """The state that ``freeze`` saved."""
+        """The state that ``to_arrays`` saved."""
         from thali.kernels.particle_rows import Particles
 
         hyper = {k.removeprefix("hyper_"): v for k, v in arrays.items() if k.startswith("hyper_")}
         whole = (hyper, arrays["log_weights"], numbers["log_evidence"], numbers["row"])
         if "draws_Z" not in arrays:
             particles = Particles(*(arrays[f"particles_{f}"] for f in Particles._fields))
-            return State(particles, *whole, Genealogy.thaw(arrays))
+            return State(particles, *whole, Genealogy.from_arrays(arrays))
         ends = np.cumsum(arrays["draws_k"])
         draws = Draws(
             np.split(arrays["draws_Z"], ends[:-1], axis=1),
@@ -274,15 +274,15 @@ class ParticleFilter(Settings, Engine):
 # ---- hyperparameters --------------------------------------------------------------------------
 
 
-def law_of(model: Model, name: str) -> Law | None:
+def law_of(model: Model, name: str) -> Hyperprior | None:
     """The law of a hyperparameter, or None where it is a number."""
     value = getattr(model.prior, name, None)
     value = getattr(model.likelihood, name, None) if value is None else value
-    return value if isinstance(value, Law) else None
+    return value if isinstance(value, Hyperprior) else None
 
 
 def draw_numbers(
-    rng: np.random.Generator, law: Law, guess: float | None, count: int
+    rng: np.random.Generator, law: Hyperprior, guess: float | None, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draws from a law, half of them from a bell around a guess, and log p/q of each.
 
@@ -336,7 +336,7 @@ def floor_of(model: Model, data: Data) -> Any:
     return Floor(LEAST, float(np.sqrt(data.mean_square)))
 
 
-def scale_law(law: Law | None) -> Any:
+def scale_law(law: Hyperprior | None) -> Any:
     """A law as the kernel reads it."""
     from thali.kernels import particle_scales as kernel
 

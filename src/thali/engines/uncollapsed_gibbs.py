@@ -22,7 +22,7 @@ Where entries of X are missing the state holds draws of them, x_m, beside what w
 which is blocked Gibbs sampling of (Z, x_m), then of the parameters. The order matters: had bits
 been drawn without x_m and the parameters with the old one, no law would be left invariant; had bits
 been drawn given x_m, which was drawn given them, rows of which little was observed would hardly
-move. A likelihood whose bits do look at ``Place.data`` is valid here too, and slow in such rows.
+move. A likelihood whose bits do look at ``GibbsState.data`` is valid too, and slow in such rows.
 The log joint is that of what was observed.
 
 Columns are put in a random order before every step: bits are visited in that order, which must not
@@ -39,7 +39,7 @@ import numpy as np
 from thali.data import Data
 from thali.engines.base import Engine, Info
 from thali.engines.chain_settings import ChainSettings
-from thali.likelihoods.base import Collapsed, GibbsUpdates, JudgesMatrix, Place
+from thali.likelihoods.base import Collapsed, EstimatesEvidence, GibbsState, GibbsUpdates
 from thali.model import Model
 from thali.priors.base import HasFrequencies, PredictsRow
 from thali.starts import Start
@@ -56,7 +56,7 @@ class FixedPrior(NamedTuple):
 
 
 @dataclass
-class State(Place):
+class State(GibbsState):
     """What the next step needs: the place, how many steps led to it, and how long σ is held."""
 
     sweep: int = 0
@@ -114,7 +114,7 @@ class UncollapsedGibbs(ChainSettings, Engine):
             state.data = likelihood.guess(data)
         else:
             complete(rng, model, data, state)
-        for _ in range(1 if start.parameters else likelihood.settling):
+        for _ in range(1 if start.parameters else likelihood.settling_updates):
             likelihood.update_parameters(rng, state, hold=True)
             complete(rng, model, data, state)
         return state
@@ -125,7 +125,7 @@ class UncollapsedGibbs(ChainSettings, Engine):
         hyper = state.hyper
         if data.mask is None:
             state.data = data
-        self._select(model, state, rng.permutation(state.n_features))
+        self._select(model, state, rng.permutation(state.n_components))
         if self.new_features == "slice":
             self._slice(rng, model, state)
         else:
@@ -139,7 +139,7 @@ class UncollapsedGibbs(ChainSettings, Engine):
         model.prior.resample(rng, hyper, counts)
         state.sweep += 1
         log_joint = log_density + state.fixed_prior(model).prior.log_prob_counts(counts)
-        return Info(state.n_features, log_joint, dict(hyper), 0.0)
+        return Info(state.n_components, log_joint, dict(hyper), 0.0)
 
     def level(
         self, rng: np.random.Generator, model: Model, data: Data, state: State, info: Info
@@ -148,12 +148,12 @@ class UncollapsedGibbs(ChainSettings, Engine):
 
         Drawn entries are judged along with the rest, and their own density taken off again.
         """
-        if not isinstance(model.likelihood, JudgesMatrix):
+        if not isinstance(model.likelihood, EstimatesEvidence):
             return info.log_joint
         likelihood: Any = model.likelihood
         counts = counts_of(state.bits)
         log_prior = state.fixed_prior(model).prior.log_prob_counts(counts)
-        judged = likelihood.judge(rng, state)
+        judged = likelihood.estimate_evidence(rng, state)
         if data.mask is not None:
             judged += likelihood.log_density(replace(state, data=data))
             judged -= likelihood.log_density(state)
@@ -200,23 +200,23 @@ class UncollapsedGibbs(ChainSettings, Engine):
             name: state.parameters[name].take(order, axis=axis) for name, axis in axes.items()
         }
 
-    def keepsakes(self, model: Model, state: State) -> dict[str, np.ndarray]:
+    def kept_parameters(self, model: Model, state: State) -> dict[str, np.ndarray]:
         """The parameters, unless they can be drawn again given Z."""
         if isinstance(model.likelihood, Collapsed):
             return {}
         axes: dict[str, int] = model.likelihood.axes  # type: ignore[attr-defined]
         return {name: np.moveaxis(state.parameters[name], axis, 0) for name, axis in axes.items()}
 
-    def freeze(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def to_arrays(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """The state as arrays and plain values."""
         arrays = {"Z": np.packbits(state.bits, axis=0), "X": state.data.X, **state.parameters}
         numbers = {"hyper": dict(state.hyper), "sweep": state.sweep, "hold": state.hold_sigma}
         return arrays, numbers
 
-    def thaw(
+    def from_arrays(
         self, model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
     ) -> State:
-        """The state that ``freeze`` saved."""
+        """The state that ``to_arrays`` saved."""
         bits = np.ascontiguousarray(np.unpackbits(arrays["Z"], axis=0, count=data.n))
         parameters = {name: value for name, value in arrays.items() if name not in ("Z", "X")}
         at = data if data.mask is None else Data(arrays["X"])

@@ -2,7 +2,7 @@ r"""Mean-field variational inference (Doshi-Velez, Miller, Van Gael and Teh 2009
 
     q(Z, A, v) = ∏ Bernoulli(z_nk; ν_nk) · q(A) · ∏ Beta(v_k; τ_k1, τ_k2)
 
-maximises a lower bound of log P(X) by coordinate ascent. An iteration is a local step over blocks
+maximizes a lower bound of log P(X) by coordinate ascent. An iteration is a local step over blocks
 of rows (ν given the rest), the statistics it leaves, and a global step on these (τ, α, q(A), σ's):
 see ``thali/variational``. A prior with a finite number of features gives the finite method, the
 Indian buffet process the infinite one, its sticks cut off at ``truncation``.
@@ -24,16 +24,16 @@ from thali.backends.rows import Rows
 from thali.data import Data
 from thali.engines.ascent.optimizer import (
     PROGRESS,
-    Optimiser,
+    Optimizer,
     by_frequency,
-    freeze_common,
-    laws_of,
+    common_arrays,
+    features_from_arrays,
+    hyperpriors_of,
     observe,
-    thaw_features,
 )
 from thali.engines.ascent.state import State, iterate
 from thali.engines.ascent.stream import Stream
-from thali.hyperparameters import Law
+from thali.hyperparameters import Hyperprior
 from thali.likelihoods.base import Expected
 from thali.likelihoods.feature_posteriors import GaussianFeatures
 from thali.likelihoods.gaussian_scales import LEAST
@@ -45,22 +45,22 @@ from thali.starts import Start, melting_scale
 from thali.structures.statistics import Statistics
 
 BOUNDS = ("multinomial", "taylor")
-FEATURES = ("joint", "factorised")
+FEATURES = ("joint", "factorized")
 ERROR = 0.01  # the chance that rows have features beyond the truncation, where it is "auto"
 AMOUNTS = ("first", "second", "cost")  # what rows with amounts keep of them
 
 
 @dataclass(frozen=True)
-class Variational(Settings, Optimiser):
-    """Soft assignments that maximise a lower bound of the evidence.
+class Variational(Settings, Optimizer):
+    """Soft assignments that maximize a lower bound of the evidence.
 
     ``truncation`` is the most features there can be, or "auto": so many that data like these need
-    more with a probability below 1% (a finite prior has its own number). Of ``restarts``
-    optimisations the one with the highest bound is kept; each ends when the bound has gained less
-    than ``tolerance`` of itself, or after ``max_iterations``. ``temper`` iterations under falling
-    noise come before those that begin knowing nothing of the data. ``bound`` of E[log(1 − π_k)]
-    is "multinomial", or "taylor", tighter and slower. ``features`` have one law jointly, or one
-    each ("factorised", as in the paper, a lower bound). ``dtype="float32"`` halves the time of the
+    more with a probability below 1% (a finite prior has its own number). Of ``n_init``
+    optimizations the one with the highest bound is kept; each ends when the bound has gained less
+    than ``tol`` of itself, or after ``max_iter``. ``anneal`` iterations under falling
+    noise come before those that begin knowing nothing of the data. ``stick_bound`` of
+    E[log(1 − π_k)] is "multinomial", or "taylor", tighter and slower. ``features`` have one law
+    jointly, or one each ("factorized", as in the paper, a lower bound). ``dtype="float32"`` halves the time of the
     products with the data, at seven digits of these: the bound, which has their difference, keeps
     fewer where the noise is far below the data's scale. ``init`` is as of ``CollapsedGibbs``.
     ``forgetting`` and ``delay`` say how fast ``partial_fit`` with a known number of rows in all
@@ -70,16 +70,16 @@ class Variational(Settings, Optimiser):
     >>> X = thali.datasets.images(n=60, random_state=0).X
     >>> engine = Variational(truncation=8)
     >>> model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
-    >>> model.nu_.shape == model.Z_.shape, bool(model.elbo_ < 0.0)
+    >>> model.assignment_probabilities_.shape == model.Z_.shape, bool(model.elbo_ < 0.0)
     (True, True)
     """
 
     truncation: int | str = "auto"
-    restarts: int = 2
-    tolerance: float = 1e-6
-    max_iterations: int = 500
-    temper: int = 0
-    bound: str = "multinomial"
+    n_init: int = 2
+    tol: float = 1e-6
+    max_iter: int = 500
+    anneal: int = 0
+    stick_bound: str = "multinomial"
     features: str = "joint"
     dtype: str = "float64"
     forgetting: float = 0.7
@@ -92,7 +92,7 @@ class Variational(Settings, Optimiser):
     def __post_init__(self) -> None:
         owner = "Variational"
         self.check_limits()
-        whole_number(owner, "temper", self.temper, 0)
+        whole_number(owner, "anneal", self.anneal, 0)
         positive_number(owner, "delay", self.delay)
         if not 0.5 < positive_number(owner, "forgetting", self.forgetting) <= 1.0:
             raise ValueError(
@@ -100,7 +100,7 @@ class Variational(Settings, Optimiser):
                 "otherwise the steps do not settle."
             )
         for name, values in (
-            ("bound", BOUNDS),
+            ("stick_bound", BOUNDS),
             ("features", FEATURES),
             ("dtype", ("float64", "float32")),
         ):
@@ -109,10 +109,6 @@ class Variational(Settings, Optimiser):
                     f"{owner}: {name} must be {' or '.join(map(repr, values))}, "
                     f"not {getattr(self, name)!r}."
                 )
-
-    @property
-    def anneal(self) -> int:
-        return self.temper
 
     # beginning
 
@@ -123,7 +119,7 @@ class Variational(Settings, Optimiser):
         hyper = dict(start.hyper)
         nu = np.asarray(start.parameters.get("nu", start.Z), float)
         order = by_frequency(nu)
-        if isinstance(prior.alpha, Law):
+        if isinstance(prior.alpha, Hyperprior):
             hyper["alpha"] = max(len(order), 1) / float((1.0 / np.arange(1, data.n + 1)).sum())
         k = self.truncation_for(model.at(hyper).prior, data.n, len(order))
         refuse_beyond_memory("The truncation", data.n, k, data.d)
@@ -137,10 +133,12 @@ class Variational(Settings, Optimiser):
         state = State(
             observe(data, self.dtype),
             Rows.of(nu, likelihood.amounts, S),
-            likelihood.feature_law(nu.shape[1], data.d, hyper["sigma_a"], self.features == "joint"),
-            prior.frequencies(k, hyper["alpha"], self.bound),
+            likelihood.feature_posterior(
+                nu.shape[1], data.d, hyper["sigma_a"], self.features == "joint"
+            ),
+            prior.frequencies(k, hyper["alpha"], self.stick_bound),
             hyper,
-            laws_of(model),
+            hyperpriors_of(model),
             LEAST,
             hold_sigma=1,  # the start's scales belong to its rows
         )
@@ -157,19 +155,19 @@ class Variational(Settings, Optimiser):
         start: Start,
         stopped: Callable[[], bool],
     ) -> Start:
-        """Where ``temper`` iterations under falling noise lead from rows that know nothing.
+        """Where ``anneal`` iterations under falling noise lead from rows that know nothing.
 
         All features there may be begin in every row, with probabilities near one half; under much
         noise they are alike, and part from one another as it falls.
         """
         k = self.truncation_for(model.at(start.hyper).prior, data.n, 0)
-        undecided = Start(start.name, np.ones((data.n, k), bool), start.hyper, self.temper + 2)
+        undecided = Start(start.name, np.ones((data.n, k), bool), start.hyper, self.anneal + 2)
         state = self.begin(rng, model, data, undecided)
         state.rows.nu[:] = 0.5 + 0.1 * (rng.random(state.rows.nu.shape) - 0.5)
         cold = start.hyper["sigma_x"]
         hot = max(melting_scale(data), cold)
         iterate(state, self._threads, passes=0)
-        for share in np.linspace(0.0, 1.0, self.temper):
+        for share in np.linspace(0.0, 1.0, self.anneal):
             if stopped():
                 break
             state.hyper["sigma_x"] = hot * (cold / hot) ** float(share)
@@ -182,8 +180,8 @@ class Variational(Settings, Optimiser):
 
     def truncation_for(self, prior: Any, n: int, used: int) -> int:
         """How many features the law has; a finite prior has no more than its own."""
-        if hasattr(prior, "n_features"):
-            return int(prior.n_features)
+        if hasattr(prior, "n_components"):
+            return int(prior.n_components)
         if self.truncation == "auto":
             return max(int(prior.truncation(n, ERROR)), used)
         return int(self.truncation)
@@ -199,44 +197,46 @@ class Variational(Settings, Optimiser):
         return arrays | {f"bound_{name}": np.array(value) for name, value in bounds.items()}
 
     def bounds(self, model: Model, state: State) -> dict[str, float]:
-        """The bound with the features' law joint and factorised, where both can be had."""
+        """The bound with the features' law joint and factorized, where both can be had."""
         if not isinstance(state.features, GaussianFeatures):
-            return {"factorised": state.bound}
+            return {"factorized": state.bound}
         assert state.found is not None  # a law is asked for after a step
         other = replace(state.features, joint=not state.features.joint)
         law = other.updated(state.found, state.hyper["sigma_x"], state.hyper["sigma_a"])
-        name = "joint" if other.joint else "factorised"
+        name = "joint" if other.joint else "factorized"
         beside = replace(state, features=law).value(state.found)
         return {self.features: state.bound, name: beside}
 
     # files
 
-    def freeze(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def to_arrays(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """The state as arrays and plain values."""
-        arrays, numbers = freeze_common(state)
+        arrays, numbers = common_arrays(state)
         arrays |= {"nu": state.rows.nu.copy(), "tau": state.frequencies.tau}
         arrays |= dict(zip(AMOUNTS, (a.copy() for a in state.rows.amounts), strict=False))
         if state.found is not None:
             arrays |= {f"found_{k}": v for k, v in state.found.arrays().items()}
         return arrays, numbers
 
-    def thaw(
+    def from_arrays(
         self, model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
     ) -> State:
-        """The state that ``freeze`` saved."""
+        """The state that ``to_arrays`` saved."""
         likelihood: Any = model.likelihood
         prior: Any = model.prior
         hyper = dict(numbers["hyper"])
         tau = arrays["tau"]
-        features = likelihood.feature_law(1, data.d, hyper["sigma_a"], self.features == "joint")
+        features = likelihood.feature_posterior(
+            1, data.d, hyper["sigma_a"], self.features == "joint"
+        )
         amounts = tuple(arrays[name] for name in AMOUNTS if name in arrays)
         return State(
             observe(data, self.dtype),
             Rows(arrays["nu"], likelihood.amounts, amounts),
-            thaw_features(features, arrays),
-            replace(prior.frequencies(len(tau), hyper["alpha"], self.bound), tau=tau),
+            features_from_arrays(features, arrays),
+            replace(prior.frequencies(len(tau), hyper["alpha"], self.stick_bound), tau=tau),
             hyper,
-            laws_of(model),
+            hyperpriors_of(model),
             LEAST,
             **{name: numbers[name] for name in PROGRESS},
             found=Statistics.of_arrays(arrays, "found_") if "found_n" in arrays else None,
@@ -250,9 +250,9 @@ def stream_from(
     arrays = {k: np.array(v) for k, v in law.items()}
     arrays |= {f"features_{k}": v for k, v in arrays.items() if k in ("phi", "V", "mu", "s")}
     at_rest = dict(zip(PROGRESS, (0, 0, -np.inf, 0, False), strict=True))
-    state = engine.thaw(model, data, arrays, at_rest | {"hyper": hyper})
+    state = engine.from_arrays(model, data, arrays, at_rest | {"hyper": hyper})
     if "stream_n" in law:
-        return Stream.thaw(state, law)
+        return Stream.from_arrays(state, law)
     iterate(state, engine._threads)
     assert state.found is not None
     return Stream(state, state.found, 1, data.n)

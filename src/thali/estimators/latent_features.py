@@ -26,9 +26,9 @@ from thali.results import prediction as predictive
 from thali.results.point_estimate import (
     PointEstimate,
     answer_at,
-    answer_of_law,
     draws_to_use,
     point_estimate,
+    variational_answer,
 )
 from thali.results.posterior import Posterior
 from thali.results.trace import Trace
@@ -76,7 +76,7 @@ class LatentFeatures(
     components_ : (K, D), the features: E[A | X, Z_]; given ``amounts_`` where there are amounts;
         those found with Z_ by a ``BeamSearch`` that cannot integrate them out
     amounts_ : (N, K), the mean amounts Z_ ⊙ S, where the likelihood has them (``SparseFactor``)
-    n_features_ : K of Z_
+    n_components_ : K of Z_
     log_joint_ : left-ordered log P(X, [Z_]) of what was observed, at the posterior means of the
         hyperparameters; log P(X, amounts_, [Z_]) where there are amounts, with A integrated out,
         and log P(X, components_, [Z_]) where A cannot be
@@ -85,12 +85,12 @@ class LatentFeatures(
     kind_ : what the result is, "draws", "weighted", "variational" or "point"
     weights_ : the weight of each of ``draws()``; they sum to one
     log_evidence_ : the estimate of log P(X); ``ParticleFilter`` only
-    elbo_, nu_, law_, bounds_ : the lower bound of log P(X), P(z = 1), all parameters of the law,
-        and the bound with features' laws joint and factorised; ``Variational`` and
+    elbo_, variational_params_, elbos_ : the lower bound of log P(X), all parameters of q,
+        and the bound with features' laws joint and factorized; ``Variational`` and
         ``MaximizationExpectation`` only
-    proven_optimal_, bound_, n_enqueued_, n_dequeued_ : whether no Z has a higher log joint, a bound
-        of the log joint of every Z (infinite where none is known), and the candidates that entered
-        and left the queue; ``BeamSearch`` only
+    proven_optimal_, log_joint_upper_bound_, n_enqueued_, n_dequeued_ : whether no Z has a
+        higher log joint, a bound of the log joint of every Z (infinite where none is known), and
+        the candidates that entered and left the queue; ``BeamSearch`` only
 
     Examples
     --------
@@ -98,7 +98,7 @@ class LatentFeatures(
     >>> X = thali.datasets.images(n=40, random_state=0).X
     >>> engine = thali.CollapsedGibbs(sweeps=40, chains=2)
     >>> model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
-    >>> model.Z_.shape == (40, model.n_features_)
+    >>> model.Z_.shape == (40, model.n_components_)
     True
     """
 
@@ -135,7 +135,7 @@ class LatentFeatures(
         NaN, None, pandas' NA and masked entries are missing: only what was observed is fitted. A
         sparse matrix, array or data frame of SciPy or pandas is fitted as it is by engines with
         ``sparse = True``, and never made dense; entries that it leaves out are zeros. X is never
-        changed. An array of float64 in C order that is not centred and larger than 100 MB is kept
+        changed. An array of float64 in C order that is not centerd and larger than 100 MB is kept
         as it is, not copied: if you change it afterwards, fit to ``X.copy()``.
 
         ``checkpoint`` names a file written every few seconds; ``resume=True`` goes on from it and
@@ -144,7 +144,7 @@ class LatentFeatures(
         stops after so many seconds; Ctrl-C stops at once; both keep what was computed. A fit that
         fails leaves an earlier one as it was.
         """
-        with self._whole_or_as_before():
+        with self._undo_on_failure():
             return self._fit(X, checkpoint, resume, time_budget)
 
     def _fit(
@@ -182,7 +182,7 @@ class LatentFeatures(
             warnings.warn(
                 f"Rounding errors grew to {trace.drift:.1e} of the maintained quantities before "
                 "they were made afresh: the data are far from zero, or sigma_x is far below "
-                "their scale. Centre the data (center=True), or let the scales be inferred.",
+                "their scale. Center the data (center=True), or let the scales be inferred.",
                 RuntimeWarning,
                 stacklevel=3,
             )
@@ -193,7 +193,7 @@ class LatentFeatures(
         return self._settle(data, model, engine, trace)
 
     @contextmanager
-    def _whole_or_as_before(self) -> Iterator[None]:
+    def _undo_on_failure(self) -> Iterator[None]:
         """Undo every change to this estimator if what is done to it fails."""
         before = dict(self.__dict__)
         try:
@@ -234,43 +234,48 @@ class LatentFeatures(
         estimate = self._answer(data, model, trace)
         self.Z_ = estimate.Z
         self.assignment_probabilities_ = estimate.probabilities
-        self.n_features_ = estimate.Z.shape[1]
+        self.n_components_ = estimate.Z.shape[1]
         for name, value in self._hyper.items():
             setattr(self, f"{name}_", value)
         self.components_ = self._parameters["A"]
         if "S" in self._parameters:
             self.amounts_ = self.Z_ * self._parameters["S"]
         self.history_ = trace.history()
-        self.burn_in_ = min(trace.burn_in, self.history_["n_features"].shape[1])
+        self.burn_in_ = min(trace.burn_in, self.history_["n_components"].shape[1])
         self.starts_, self.stopped_ = trace.starts, trace.stopped
         self.seconds_, self.drift_ = trace.seconds, trace.drift
         self.kind_, self.weights_ = trace.kind, trace.weights()
         if trace.kind == "weighted":
             self.log_evidence_ = trace.log_evidence
         if trace.kind == "variational":
-            self.nu_, self.elbo_ = estimate.probabilities, float(self.history_["elbo"][:, -1].max())
-            self.law_ = {k: v for k, v in trace.law.items() if k.split("_")[0] not in HIDDEN}
+            self.elbo_ = float(self.history_["elbo"][:, -1].max())
+            self.variational_params_ = {
+                k: v for k, v in trace.law.items() if k.split("_")[0] not in HIDDEN
+            }
             self.n_rows_seen_ = int(trace.law.get("stream_seen", data.n))
-            self.bounds_ = {
+            self.elbos_ = {
                 k.removeprefix("bound_"): float(v)
                 for k, v in trace.law.items()
                 if k.startswith("bound_")
             }
         if trace.kind == "point":
-            self.proven_optimal_, self.bound_ = bool(trace.law["proven"]), float(trace.law["bound"])
+            self.proven_optimal_, self.log_joint_upper_bound_ = (
+                bool(trace.law["proven"]),
+                float(trace.law["bound"]),
+            )
             self.n_enqueued_ = int(trace.law["enqueued"])
             self.n_dequeued_ = int(trace.law["dequeued"])
-        self._n_features_out = self.n_features_
+        self._n_features_out = self.n_components_
         return self
 
     def _answer(self, data: Data, model: Model, trace: Trace) -> PointEstimate:
         """The point estimate, with its parameters and log joint noted."""
         if trace.kind == "variational":
-            estimate, self._parameters, self.log_joint_ = answer_of_law(
+            estimate, self._parameters, self.log_joint_ = variational_answer(
                 model, data, trace.law, self._hyper
             )
             return estimate
-        most = draws_to_use(data.n, int(trace.kept()["n_features"].max()))
+        most = draws_to_use(data.n, int(trace.kept()["n_components"].max()))
         picked = trace.pick(trace.spread(most))
         estimate = point_estimate(
             [draw.Z for draw in picked],
@@ -289,12 +294,12 @@ class LatentFeatures(
 
         Rows are taken as new ones, independent of each other, given Z_ and the training data.
         """
-        return (self.predict_probabilities(X) > 0.5).astype(float)
+        return (self.predict_proba(X) > 0.5).astype(float)
 
-    def predict_probabilities(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: Any) -> np.ndarray:
         """P(row has feature k) for rows of X taken as new ones, (n, K), given what they show."""
         check_is_fitted(self)
-        X = self._centred(X)
+        X = self._centerd(X)
         if self._is_stream():
             return streaming.probabilities(self._stream(), X, self.engine_.dtype)
         return predictive.probabilities(
@@ -312,9 +317,9 @@ class LatentFeatures(
         """
         check_is_fitted(self)
         Z = as_amounts(Z) if hasattr(self, "amounts_") else as_binary_matrix(Z)
-        if Z.shape[1] != self.n_features_:
+        if Z.shape[1] != self.n_components_:
             raise ValueError(
-                f"Z has {Z.shape[1]} columns but the model {self.n_features_} features."
+                f"Z has {Z.shape[1]} columns but the model {self.n_components_} features."
             )
         likelihood: Any = self._model.at(self._hyper).likelihood
         return likelihood.mean(Z, self.components_) + self.mean_
@@ -333,7 +338,7 @@ class LatentFeatures(
         check_is_fitted(self)
         if hasattr(X, "log_predictive"):
             return X.log_predictive(self)
-        X = self._centred(X)
+        X = self._centerd(X)
         if self._is_stream():
             return streaming.mean_bound(self._stream(), X, self.engine_.dtype)
         picked = self._trace.pick(self._trace.spread(predictive.SCORE_DRAWS))

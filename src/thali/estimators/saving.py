@@ -38,7 +38,7 @@ SPARSE = ("data", "indices", "indptr", "shape")  # the parts of a csr_array
 
 def save(model: LatentFeatures, path: str | os.PathLike[str]) -> None:
     """Write a fitted model, its data and its draws to one file."""
-    arrays, trace = model._trace.freeze()
+    arrays, trace = model._trace.to_arrays()
     arrays |= {**data_arrays(model._data), "mean": model.mean_}
     params = {name: to_json(value) for name, value in model.get_params(deep=False).items()}
     meta = {
@@ -78,7 +78,7 @@ def load(path: str | os.PathLike[str]) -> LatentFeatures:
         model.seed_, model.row_names_ = meta["seed"], meta["row_names"]
         if meta["column_names"] is not None:
             model.feature_names_in_ = np.array(meta["column_names"], dtype=object)
-        trace = Trace.thaw(arrays, meta["trace"])
+        trace = Trace.from_arrays(arrays, meta["trace"])
         parts = Model(fitted["prior"], fitted["likelihood"])
         return model._settle(data, parts, fitted["engine"], trace)
     except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:

@@ -1,7 +1,7 @@
 """Data that arrive in pieces: ``partial_fit``, for engines that keep a law and no draws.
 
 The part of ``LatentFeatures`` that takes in one piece after the other and keeps none of them. What
-it says of rows (``Z_``, ``nu_``, ``draws()``) is of the last piece; features, frequencies and
+it says of rows (``Z_``, ``draws()``) is of the last piece; features, frequencies and
 hyperparameters are of all.
 """
 
@@ -28,7 +28,7 @@ from thali.settings import whole_number
 ROUNDS = 20  # of local steps for new rows
 
 
-def keeps_a_law(estimator: Any) -> bool:
+def is_variational(estimator: Any) -> bool:
     """Whether its engine does; else no ``partial_fit``, and a sentence that says why."""
     if isinstance(choose_engine(estimator.engine), Variational):
         return True
@@ -41,11 +41,11 @@ def keeps_a_law(estimator: Any) -> bool:
 class Streaming:
     """For an estimator whose ``fit`` makes the first piece's law."""
 
-    @available_if(keeps_a_law)
-    def partial_fit(self, X: Any, y: Any = None, *, total_rows: int | None = None) -> Self:
+    @available_if(is_variational)
+    def partial_fit(self, X: Any, y: Any = None, *, total_samples: int | None = None) -> Self:
         """Take in one piece of the data; the first is fitted by itself, and finds the features.
 
-        A model that was fitted, or loaded, goes on from there. ``total_rows`` is how many rows
+        A model that was fitted, or loaded, goes on from there. ``total_samples`` is how many rows
         there will be in all: pieces then count less the earlier they came (``forgetting`` and
         ``delay`` of the engine). Without it all rows count alike.
 
@@ -54,28 +54,28 @@ class Streaming:
         >>> model = thali.LatentFeatures(engine=thali.Variational(truncation=8), random_state=0)
         >>> for piece in (X[:100], X[100:200], X[200:]):
         ...     model = model.partial_fit(piece)
-        >>> model.components_.shape == (model.n_features_, 36), model.n_rows_seen_
+        >>> model.components_.shape == (model.n_components_, 36), model.n_rows_seen_
         (True, 300)
         """
         me: Any = self
-        if total_rows is not None:
-            total_rows = whole_number("partial_fit", "total_rows", total_rows, 1)
+        if total_samples is not None:
+            total_samples = whole_number("partial_fit", "total_samples", total_samples, 1)
         if not isinstance(getattr(me, "engine_", None), Variational):
             return me.fit(X)  # type: ignore[no-any-return]
-        with me._whole_or_as_before():
-            return self._take_in(X, total_rows)
+        with me._undo_on_failure():
+            return self._take_in(X, total_samples)
 
-    def _take_in(self, X: Any, total_rows: int | None) -> Self:
+    def _take_in(self, X: Any, total_samples: int | None) -> Self:
         """Absorb a piece into the law so far, and settle on what it then says."""
         me: Any = self
         stream: Stream = me._stream()
-        data = Data.validate(me._centred(X))
+        data = Data.validate(me._centerd(X))
         engine = me.engine_
         rng = np.random.default_rng(np.random.SeedSequence((me.seed_, stream.pieces)))
         stream.absorb(
             rng,
             observe(data, engine.dtype),
-            total_rows,
+            total_samples,
             engine.forgetting,
             engine.delay,
             cores(),
@@ -107,7 +107,7 @@ def trace_of_piece(
     state = stream.state
     longest = max(before.chains, key=lambda chain: chain.scalars[-1][1])
     chain = ChainTrace(list(longest.names), list(longest.scalars))
-    law = engine.law(model, state) | stream.freeze()
+    law = engine.law(model, state) | stream.to_arrays()
     used = len(features_in_use(law))
     chain.record(Info(used, state.bound, dict(state.hyper), 0.0), engine.measure)
     chain.keep_population(engine.population(rng, model, data, state))
@@ -116,19 +116,19 @@ def trace_of_piece(
 
 def probabilities(stream: Stream, X: Any, dtype: str) -> np.ndarray:
     """P(z_k = 1 | x) of new rows under the law of features and frequencies, those in use."""
-    rows = rows_given_law(stream, observe(Data.validate(X), dtype))
-    return rows.nu[:, features_in_use(stream.freeze())]
+    rows = rows_given_globals(stream, observe(Data.validate(X), dtype))
+    return rows.nu[:, features_in_use(stream.to_arrays())]
 
 
 def mean_bound(stream: Stream, X: Any, dtype: str) -> float:
     """The mean over new rows of a lower bound of log p(x), given the law of all else."""
     state, data = stream.state, observe(Data.validate(X), dtype)
-    rows = rows_given_law(stream, data)
+    rows = rows_given_globals(stream, data)
     each = row_bounds(data, rows, state.features, state.frequencies, state.hyper["sigma_x"])
     return float(each.mean())
 
 
-def rows_given_law(stream: Stream, data: Observed) -> Rows:
+def rows_given_globals(stream: Stream, data: Observed) -> Rows:
     """The law of new rows given features and frequencies."""
     state = stream.state
     nu = np.tile(state.frequencies.mean()[: state.k], (data.n, 1))

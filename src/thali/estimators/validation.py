@@ -44,7 +44,7 @@ class Accepting:
             tags.input_tags.sparse = takes_sparse(engine, parts) and not self.center
         return tags
 
-    def _centred(self, X: Any) -> Any:
+    def _centerd(self, X: Any) -> Any:
         """New rows less the means of the training data; sparse ones, where these are none."""
         X = self._validated(X, reset=False)
         if not is_sparse(X):

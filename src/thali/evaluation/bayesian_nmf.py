@@ -30,7 +30,7 @@ class BayesianNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     """A nonnegative factorization with ``n_components`` factors; NaN is a missing entry.
 
     ``rate`` is that of both exponential laws, ``shape`` and ``scale`` those of σ². It ends when the
-    log posterior gains less than ``tolerance`` of itself, or after ``max_iterations``.
+    log posterior gains less than ``tol`` of itself, or after ``max_iter``.
 
     Attributes
     ----------
@@ -53,16 +53,16 @@ class BayesianNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         rate: float = 1.0,
         shape: float = 1.0,
         scale: float = 1e-6,
-        tolerance: float = 1e-6,
-        max_iterations: int = 500,
+        tol: float = 1e-6,
+        max_iter: int = 500,
         random_state: Any = None,
     ) -> None:
         self.n_components = n_components
         self.rate = rate
         self.shape = shape
         self.scale = scale
-        self.tolerance = tolerance
-        self.max_iterations = max_iterations
+        self.tol = tol
+        self.max_iter = max_iter
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -74,14 +74,14 @@ class BayesianNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         W = rng.exponential(scale, (X.shape[0], k))
         A = rng.exponential(scale, (k, X.shape[1]))
         variance, history = self._variance(X, mask, W, A), []
-        for _ in range(int(self.max_iterations)):
+        for _ in range(int(self.max_iter)):
             improve(W, A, X, mask, self.rate * variance)
             turned = np.ascontiguousarray(A.T)
             improve(turned, W.T, X.T, None if mask is None else mask.T, self.rate * variance)
             A = np.ascontiguousarray(turned.T)
             variance = self._variance(X, mask, W, A)
             history.append(self._log_posterior(X, mask, W, A, variance))
-            if len(history) > 1 and history[-1] - history[-2] <= self.tolerance * abs(history[-1]):
+            if len(history) > 1 and history[-1] - history[-2] <= self.tol * abs(history[-1]):
                 break
         self.weights_, self.components_ = W, A
         self.sigma_x_ = float(np.sqrt(variance))
@@ -124,9 +124,9 @@ class BayesianNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     def _checked(self) -> int:
         owner = "BayesianNMF"
-        for name in ("rate", "shape", "scale", "tolerance"):
+        for name in ("rate", "shape", "scale", "tol"):
             positive_number(owner, name, getattr(self, name))
-        whole_number(owner, "max_iterations", self.max_iterations, 1)
+        whole_number(owner, "max_iter", self.max_iter, 1)
         return whole_number(owner, "n_components", self.n_components, 1)
 
     def _variance(

@@ -30,7 +30,7 @@ CLOSE = 1e-9  # relative: scores that may be of the same row
 TAIL = 25.0  # of log score, below the best number of new dishes, where further ones are left out
 
 
-class RowLaw(NamedTuple):
+class RowDistribution(NamedTuple):
     """What a row adds to a candidate's score, but for its density."""
 
     take: np.ndarray  # (K,) of taking each dish

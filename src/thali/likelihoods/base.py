@@ -13,8 +13,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from thali.data import Data
-from thali.likelihoods.entries import EntryLaw
-from thali.likelihoods.feature_posteriors import FeatureLaw
+from thali.likelihoods.entries import EntryDistribution
+from thali.likelihoods.feature_posteriors import FeaturePosterior
 from thali.structures.features import FeatureTables
 
 
@@ -84,7 +84,7 @@ Parameters = dict[str, np.ndarray]
 
 
 @dataclass
-class Place:
+class GibbsState:
     """Where a chain that keeps its parameters is.
 
     ``data`` are complete: where entries of X are missing they hold draws of them, and ``mask`` is
@@ -104,7 +104,7 @@ class Place:
         return self.bits.astype(bool)
 
     @property
-    def n_features(self) -> int:
+    def n_components(self) -> int:
         return self.bits.shape[1]
 
 
@@ -114,13 +114,13 @@ class GibbsUpdates(Conditional):
     ``axes`` names the parameters that are kept, each with its axis of features: 0, or 1 for those
     that have a row for each row of X, which ``update_bits`` updates along with the bits.
     Steps are asked of the likelihood as the user gave it (a hyperparameter is a number or a law),
-    change the place that they are given, and leave P(Z, parameters | X) invariant. ``settling`` is
-    how many updates of the parameters come before the first step, so that they belong to the Z that
-    a chain begins with.
+    change the state that they are given, and leave P(Z, parameters | X) invariant.
+    ``settling_updates`` is how many updates of the parameters come before the first step, so that
+    they belong to the Z that a chain begins with.
     """
 
     axes: ClassVar[dict[str, int]]
-    settling: ClassVar[int] = 1
+    settling_updates: ClassVar[int] = 1
 
     @abstractmethod
     def new_parameters(
@@ -129,7 +129,7 @@ class GibbsUpdates(Conditional):
         """The parameters of k features, drawn from their prior."""
 
     @abstractmethod
-    def update_bits(self, rng: np.random.Generator, place: Place, bits: Any) -> Any:
+    def update_bits(self, rng: np.random.Generator, place: GibbsState, bits: Any) -> Any:
         """One pass over all bits given the parameters; ``bits`` is a kernel BitPrior.
 
         Best given what was observed of each row alone (``place.mask``): what was drawn in its gaps
@@ -139,7 +139,7 @@ class GibbsUpdates(Conditional):
 
     @abstractmethod
     def update_own(
-        self, rng: np.random.Generator, place: Place, tables: FeatureTables, work: Any
+        self, rng: np.random.Generator, place: GibbsState, tables: FeatureTables, work: Any
     ) -> None:
         """Draw anew the dishes that only one row has, and their parameters.
 
@@ -148,13 +148,13 @@ class GibbsUpdates(Conditional):
         """
 
     def update_matrix(
-        self, rng: np.random.Generator, place: Place, bits: Any, tables: FeatureTables
+        self, rng: np.random.Generator, place: GibbsState, bits: Any, tables: FeatureTables
     ) -> None:
         """Bits, then own dishes; a likelihood may do both in one call."""
         self.update_own(rng, place, tables, self.update_bits(rng, place, bits))
 
     @abstractmethod
-    def update_parameters(self, rng: np.random.Generator, place: Place, hold: bool) -> float:
+    def update_parameters(self, rng: np.random.Generator, place: GibbsState, hold: bool) -> float:
         """Draw scales (unless ``hold``) and parameters given Z.
 
         Returns what is added to log P([Z]) in the log joint: log P(X | Z) where the parameters can
@@ -162,13 +162,13 @@ class GibbsUpdates(Conditional):
         """
 
     @abstractmethod
-    def log_density(self, place: Place) -> float:
+    def log_density(self, place: GibbsState) -> float:
         """log P(X, parameters | Z); of the observed entries, where others are NaN.
 
         Parameters that can be integrated out given the others are not among them.
         """
 
-    def typical(self, place: Place, draws: Iterable[Parameters]) -> Parameters:
+    def representative(self, place: GibbsState, draws: Iterable[Parameters]) -> Parameters:
         """Parameters that stand for draws of them given the place's Z: their means.
 
         Not where flipping signs, or the like, leaves the likelihood alone: then means are of no
@@ -182,7 +182,7 @@ class GibbsUpdates(Conditional):
         return {name: value / count for name, value in total.items()}
 
 
-class JudgesMatrix(FeatureLikelihood):
+class EstimatesEvidence(FeatureLikelihood):
     """Of places with different Z it can be told which is better, where P(X | Z) is not known.
 
     A density of the parameters themselves cannot tell: it rises with their number and with the
@@ -190,7 +190,7 @@ class JudgesMatrix(FeatureLikelihood):
     """
 
     @abstractmethod
-    def judge(self, rng: np.random.Generator, place: Place) -> float:
+    def estimate_evidence(self, rng: np.random.Generator, place: GibbsState) -> float:
         """An estimate of log P(X | Z), the parameters being a draw given X and Z."""
 
 
@@ -208,7 +208,9 @@ class Masked(FeatureLikelihood):
         return data.filled
 
     @abstractmethod
-    def entries(self, Z: Any, parameters: Parameters, where: tuple[np.ndarray, ...]) -> EntryLaw:
+    def entries(
+        self, Z: Any, parameters: Parameters, where: tuple[np.ndarray, ...]
+    ) -> EntryDistribution:
         """The law of the entries at (rows, columns), given Z and the parameters."""
 
     def log_rows(self, X: np.ndarray, bits: np.ndarray, parameters: Parameters) -> np.ndarray:
@@ -237,7 +239,7 @@ class MaskedCollapsed(Masked, Collapsed):
     """The parameters can be integrated out also where entries of X are missing."""
 
     @abstractmethod
-    def missing_entries(self, X: Any, Z: Any) -> EntryLaw:
+    def missing_entries(self, X: Any, Z: Any) -> EntryDistribution:
         """The law of each missing entry given Z and what was observed, row by row."""
 
 
@@ -266,7 +268,7 @@ class SearchRows(FeatureLikelihood):
     ``GaussianRows``, A being integrated out, or ``CountedCauses``, A being at its best."""
 
 
-class CountLaw(NamedTuple):
+class CountProbabilities(NamedTuple):
     """log P(x | c) by c and x (K + 1, 2), and log P(y) of an active and of an idle cause."""
 
     table: np.ndarray
@@ -279,7 +281,7 @@ class CountedCauses(Conditional, SearchRows):
     P(x_nd = 1 | z_n, a_d) depends on the number z_n·a_d alone, with which it rises."""
 
     @abstractmethod
-    def count_law(self, most: int) -> CountLaw:
+    def count_probabilities(self, most: int) -> CountProbabilities:
         """The law of entries with up to ``most`` active causes, hyperparameters being numbers."""
 
 
@@ -296,7 +298,7 @@ class Expected(FeatureLikelihood):
         """The law of amounts S, "laplace" or "gaussian"; None where W = Z."""
 
     @abstractmethod
-    def feature_law(self, k: int, d: int, sigma_a: float, joint: bool) -> FeatureLaw:
+    def feature_posterior(self, k: int, d: int, sigma_a: float, joint: bool) -> FeaturePosterior:
         """The prior of A as a law to begin from; ``joint`` over features where it can be so."""
 
 

@@ -6,7 +6,7 @@ Gaussian features (``GaussianFeatures``), a_d ~ N(0, σ_a²): with r = σ_x²/σ
 φ_d = (C_d + rI)⁻¹ T_d whatever the covariances, and the best covariances
 
     joint       V_d = σ_x² (C_d + rI)⁻¹              one Gaussian over the K features of a column
-    factorised  V_d = σ_x² / (diag C_d + r)          the paper's, one Gaussian for each entry.
+    factorized  V_d = σ_x² / (diag C_d + r)          the paper's, one Gaussian for each entry.
 
 Without gaps all columns share V. Nonnegative features (``NonnegativeFeatures``): q(a_kd) is the
 best law given the others, a normal law cut off below zero,
@@ -29,7 +29,7 @@ LOG_2 = float(np.log(2.0))
 PASSES = 2  # over the nonnegative features in an update
 
 
-class FeatureLaw(Protocol):
+class FeaturePosterior(Protocol):
     """What the engine asks of a law of A; all laws of A are made from statistics."""
 
     @property
@@ -52,7 +52,7 @@ class FeatureLaw(Protocol):
         """E[log p(A)] + H[q(A)]."""
 
     def gains(self, sigma_a: float) -> np.ndarray:
-        """The same of each feature, (K,); of laws that are factorised."""
+        """The same of each feature, (K,); of laws that are factorized."""
 
     def taken(self, order: np.ndarray) -> Self:
         """Some features, in this order."""
@@ -73,7 +73,7 @@ class FeatureLaw(Protocol):
         """The law that ``arrays`` describe, of this kind."""
 
 
-def expected_squares(found: Statistics, law: FeatureLaw) -> float:
+def expected_squares(found: Statistics, law: FeaturePosterior) -> float:
     """E‖X − WA‖² over what was observed; a difference, that rounding must not take below zero."""
     quadratic = found.C * (law.gram() if found.C.ndim == 2 else law.grams())
     cross = float((law.phi * found.T).sum())

@@ -22,14 +22,14 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from thali.data.matrix import Data, blocks
 from thali.data.sparse import cross as sparse_cross
 from thali.data.sparse import is_sparse, size_of, squared_residual, sum_of_squares
-from thali.hyperparameters import Law, as_number
+from thali.hyperparameters import Hyperprior, as_number
 from thali.likelihoods.base import (
     ExpectedBits,
     GaussianRows,
+    GibbsState,
     GibbsUpdates,
     MaskedCollapsed,
     Parameters,
-    Place,
     SearchRows,
     TakesSparse,
 )
@@ -58,7 +58,7 @@ class LinearGaussian(
 ):
     """Noise scale ``sigma_x`` and feature scale ``sigma_a``: numbers, laws, or "auto".
 
-    "auto" infers the scale under a weak law centred on the data:
+    "auto" infers the scale under a weak law centerd on the data:
     σ_x² ~ InverseGamma(1, v/100) and σ_a² ~ InverseGamma(2, v), v the mean square of the data.
 
     >>> import numpy as np
@@ -67,8 +67,8 @@ class LinearGaussian(
     -0.2258
     """
 
-    sigma_x: float | Law | str = "auto"
-    sigma_a: float | Law | str = "auto"
+    sigma_x: float | Hyperprior | str = "auto"
+    sigma_a: float | Hyperprior | str = "auto"
 
     axes: ClassVar[dict[str, int]] = {"A": 0}
 
@@ -84,7 +84,7 @@ class LinearGaussian(
     def start(self, data: Data) -> dict[str, float]:
         return start_scales(self, data)
 
-    def feature_law(self, k: int, d: int, sigma_a: float, joint: bool) -> GaussianFeatures:
+    def feature_posterior(self, k: int, d: int, sigma_a: float, joint: bool) -> GaussianFeatures:
         return GaussianFeatures.prior(k, d, sigma_a, joint)
 
     # sampling and densities with A kept
@@ -178,12 +178,12 @@ class LinearGaussian(
     ) -> Parameters:
         return {"A": hyper["sigma_a"] * rng.standard_normal((k, data.d))}
 
-    def update_bits(self, rng: np.random.Generator, place: Place, bits: Any) -> Any:
+    def update_bits(self, rng: np.random.Generator, place: GibbsState, bits: Any) -> Any:
         """Given A and what was observed of each row."""
         return turn_bits_given_features(rng, place, bits), bits.m
 
     def update_own(
-        self, rng: np.random.Generator, place: Place, tables: FeatureTables, work: Any
+        self, rng: np.random.Generator, place: GibbsState, tables: FeatureTables, work: Any
     ) -> None:
         """Their A integrated out, and then drawn given what was observed of the row.
 
@@ -211,13 +211,13 @@ class LinearGaussian(
             new = own_features(rng, left, mask, rows, np.ones(len(rows)), hyper)
         place.parameters = {"A": np.concatenate([A[shared], new])}
 
-    def update_parameters(self, rng: np.random.Generator, place: Place, hold: bool) -> float:
+    def update_parameters(self, rng: np.random.Generator, place: GibbsState, hold: bool) -> float:
         """Scales given Z with A integrated out, then A given Z and the scales."""
         evidence, A = scales_then_features(rng, self, place, place.bits, hold)
         place.parameters = {"A": A}
         return evidence
 
-    def log_density(self, place: Place) -> float:
+    def log_density(self, place: GibbsState) -> float:
         A, hyper = place.parameters["A"], place.hyper
         given = self.at(sigma_x=hyper["sigma_x"]).log_likelihood(place.data.X, place.bits, A)
         return given + log_normal(A, hyper["sigma_a"])
@@ -286,7 +286,7 @@ def products(
     return B, B - Z.astype(float) @ G, G
 
 
-def turn_bits_given_features(rng: np.random.Generator, place: Place, bits: Any) -> Any:
+def turn_bits_given_features(rng: np.random.Generator, place: GibbsState, bits: Any) -> Any:
     """One pass over the bits of X = ZA + E; of complete data, B, R and G for the own dishes."""
     A, sigma_x = place.parameters["A"], place.hyper["sigma_x"]
     if place.mask is None:
@@ -303,7 +303,7 @@ def turn_bits_given_features(rng: np.random.Generator, place: Place, bits: Any) 
 
 
 def scales_then_features(
-    rng: np.random.Generator, likelihood: Any, place: Place, W: np.ndarray, hold: bool
+    rng: np.random.Generator, likelihood: Any, place: GibbsState, W: np.ndarray, hold: bool
 ) -> tuple[float, np.ndarray]:
     """Draw the scales given W (Z, or amounts) with A integrated out, then A; and log P(X | W).
 

@@ -28,19 +28,19 @@ import numpy as np
 from thali.data import Data
 from thali.hyperparameters import (
     Beta,
-    Law,
+    Hyperprior,
     as_number,
     check_probability,
     slice_step_of_probability,
 )
 from thali.likelihoods.base import (
     CountedCauses,
-    CountLaw,
+    CountProbabilities,
+    EstimatesEvidence,
+    GibbsState,
     GibbsUpdates,
-    JudgesMatrix,
     Masked,
     Parameters,
-    Place,
 )
 from thali.likelihoods.entries import BinaryEntries
 from thali.settings import Settings
@@ -51,7 +51,7 @@ ALL_SEEN = np.zeros((0, 0), bool)
 
 
 @dataclass(frozen=True)
-class NoisyOr(Settings, GibbsUpdates, JudgesMatrix, CountedCauses, Masked):
+class NoisyOr(Settings, GibbsUpdates, EstimatesEvidence, CountedCauses, Masked):
     """Leak ``epsilon``, strength ``lam`` and rate ``p`` of the causes: numbers, or beta laws.
 
     X must be of 0 and 1. A draw's ``A`` is Y, K×T of 0 and 1: which cause is active in which column
@@ -73,7 +73,7 @@ class NoisyOr(Settings, GibbsUpdates, JudgesMatrix, CountedCauses, Masked):
     p: float | Beta = Beta(1.0, 4.0)
 
     axes: ClassVar[dict[str, int]] = {"A": 0}
-    settling: ClassVar[int] = 5
+    settling_updates: ClassVar[int] = 5
     starts: ClassVar[tuple[str, ...]] = ("race", "patterns", "prior", "empty")
 
     def __post_init__(self) -> None:
@@ -93,7 +93,7 @@ class NoisyOr(Settings, GibbsUpdates, JudgesMatrix, CountedCauses, Masked):
 
     def start(self, data: Data) -> dict[str, float]:
         laws = {name: getattr(self, name) for name in NAMES}
-        return {k: v.centre() if isinstance(v, Law) else float(v) for k, v in laws.items()}
+        return {k: v.center() if isinstance(v, Hyperprior) else float(v) for k, v in laws.items()}
 
     # sampling and densities with Y kept
 
@@ -113,20 +113,22 @@ class NoisyOr(Settings, GibbsUpdates, JudgesMatrix, CountedCauses, Masked):
 
     def log_likelihood(self, X: Any, Z: Any, A: Any) -> float:
         data = Data.validate(X)
-        counts = code_counts(Place(data, active(Z), {"A": A}, {}))
+        counts = code_counts(GibbsState(data, active(Z), {"A": A}, {}))
         return log_likelihood_of_counts(counts, self._number("epsilon"), self._number("lam"))
 
-    def count_law(self, most: int) -> CountLaw:
+    def count_probabilities(self, most: int) -> CountProbabilities:
         """log P(x | c) for c up to ``most``, and log p and log(1−p).
 
         >>> import numpy as np
-        >>> law = NoisyOr(epsilon=0.01, lam=0.9, p=0.1).count_law(1)
+        >>> law = NoisyOr(epsilon=0.01, lam=0.9, p=0.1).count_probabilities(1)
         >>> np.exp(law.table).round(4).tolist()
         [[0.99, 0.01], [0.099, 0.901]]
         """
         epsilon, lam, p = (self._number(name) for name in NAMES)
         off = log1p(-epsilon) + log1p(-lam) * np.arange(most + 1.0)
-        return CountLaw(np.stack([off, np.log(-np.expm1(off))], axis=1), log(p), log1p(-p))
+        return CountProbabilities(
+            np.stack([off, np.log(-np.expm1(off))], axis=1), log(p), log1p(-p)
+        )
 
     # missing entries
 
@@ -153,7 +155,7 @@ class NoisyOr(Settings, GibbsUpdates, JudgesMatrix, CountedCauses, Masked):
     ) -> Parameters:
         return {"A": (rng.random((k, data.d)) < hyper["p"]).astype(np.uint8)}
 
-    def update_bits(self, rng: np.random.Generator, place: Place, bits: Any) -> Any:
+    def update_bits(self, rng: np.random.Generator, place: GibbsState, bits: Any) -> Any:
         from thali.kernels.noisy_or import sweep_bits
 
         X, seen, Y = place.data.binary, seen_in(place), active(place.parameters["A"])
@@ -161,7 +163,7 @@ class NoisyOr(Settings, GibbsUpdates, JudgesMatrix, CountedCauses, Masked):
         return bits.m
 
     def update_own(
-        self, rng: np.random.Generator, place: Place, tables: FeatureTables, work: Any
+        self, rng: np.random.Generator, place: GibbsState, tables: FeatureTables, work: Any
     ) -> None:
         """Their number with y summed out, then y given the row."""
         from thali.kernels.noisy_or import renew_own_causes
@@ -173,7 +175,7 @@ class NoisyOr(Settings, GibbsUpdates, JudgesMatrix, CountedCauses, Masked):
         )
 
     def update_matrix(
-        self, rng: np.random.Generator, place: Place, bits: Any, tables: FeatureTables
+        self, rng: np.random.Generator, place: GibbsState, bits: Any, tables: FeatureTables
     ) -> None:
         from thali.kernels.noisy_or import sweep_bits_and_own
 
@@ -183,7 +185,7 @@ class NoisyOr(Settings, GibbsUpdates, JudgesMatrix, CountedCauses, Masked):
             rng, X, seen, place.bits, Y, rates_of(place.hyper), bits, weight, capacity
         )
 
-    def update_parameters(self, rng: np.random.Generator, place: Place, hold: bool) -> float:
+    def update_parameters(self, rng: np.random.Generator, place: GibbsState, hold: bool) -> float:
         """Y given Z, one pass; then p, ε and λ given Y; and log P(X, Y | Z)."""
         from thali.kernels.noisy_or import sweep_causes
 
@@ -222,13 +224,13 @@ class NoisyOr(Settings, GibbsUpdates, JudgesMatrix, CountedCauses, Masked):
             hyper[name] = slice_step_of_probability(rng, hyper[name], target, width=1.0)
         return changed
 
-    def log_density(self, place: Place) -> float:
+    def log_density(self, place: GibbsState) -> float:
         """log P(X, Y | Z); of probabilities of y, at y = 1 where they are above one half."""
         hyper, Y = place.hyper, active(place.parameters["A"])
         value = log_likelihood_of_counts(code_counts(place), hyper["epsilon"], hyper["lam"])
         return value + log_prior_of_causes(int(Y.sum()), Y.size, hyper["p"])
 
-    def judge(self, rng: np.random.Generator, place: Place) -> float:
+    def estimate_evidence(self, rng: np.random.Generator, place: GibbsState) -> float:
         """The log density and Σ H(y_kt | x, Z, the other y), on average at most the entropy of Y
         given X and Z: together, on average, a lower bound of log P(X | Z)."""
         from thali.kernels.noisy_or import codes, gains, single_entropies
@@ -256,13 +258,13 @@ def active(A: Any) -> np.ndarray:
     return np.ascontiguousarray(A if A.dtype == np.uint8 else A > 0.5, dtype=np.uint8)
 
 
-def seen_in(place: Place) -> np.ndarray:
+def seen_in(place: GibbsState) -> np.ndarray:
     """Which entries were observed, as the kernels take it: (0, 0) where all were."""
     mask = place.data.mask if place.mask is None else place.mask
     return ALL_SEEN if mask is None else mask
 
 
-def code_counts(place: Place) -> np.ndarray:
+def code_counts(place: GibbsState) -> np.ndarray:
     """n_cx: how many observed entries have c active causes and value x, (K + 1, 2)."""
     from thali.kernels.noisy_or import codes, count_codes
 

@@ -16,14 +16,14 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from thali.data import Data
-from thali.hyperparameters import Law, as_number
+from thali.hyperparameters import Hyperprior, as_number
 from thali.likelihoods.base import (
+    EstimatesEvidence,
     ExpectedBits,
+    GibbsState,
     GibbsUpdates,
-    JudgesMatrix,
     Masked,
     Parameters,
-    Place,
     TakesSparse,
 )
 from thali.likelihoods.entries import NormalEntries
@@ -49,7 +49,7 @@ TRIES = 4  # births or deaths a row in a step
 
 @dataclass(frozen=True)
 class NonnegativeLinearGaussian(
-    Settings, GibbsUpdates, JudgesMatrix, Masked, ExpectedBits, TakesSparse
+    Settings, GibbsUpdates, EstimatesEvidence, Masked, ExpectedBits, TakesSparse
 ):
     """Features without negative entries; noise scale ``sigma_x`` and feature scale ``sigma_a``.
 
@@ -62,11 +62,11 @@ class NonnegativeLinearGaussian(
     True
     """
 
-    sigma_x: float | Law | str = "auto"
-    sigma_a: float | Law | str = "auto"
+    sigma_x: float | Hyperprior | str = "auto"
+    sigma_a: float | Hyperprior | str = "auto"
 
     axes: ClassVar[dict[str, int]] = {"A": 0}
-    settling: ClassVar[int] = 20
+    settling_updates: ClassVar[int] = 20
 
     def __post_init__(self) -> None:
         check_scales(self)
@@ -80,7 +80,7 @@ class NonnegativeLinearGaussian(
     def start(self, data: Data) -> dict[str, float]:
         return start_scales(self, data)
 
-    def feature_law(self, k: int, d: int, sigma_a: float, joint: bool) -> NonnegativeFeatures:
+    def feature_posterior(self, k: int, d: int, sigma_a: float, joint: bool) -> NonnegativeFeatures:
         return NonnegativeFeatures.prior(k, d, sigma_a)
 
     # sampling and densities
@@ -108,13 +108,13 @@ class NonnegativeLinearGaussian(
     ) -> Parameters:
         return {"A": hyper["sigma_a"] * np.abs(rng.standard_normal((k, data.d)))}
 
-    def update_bits(self, rng: np.random.Generator, place: Place, bits: Any) -> Any:
+    def update_bits(self, rng: np.random.Generator, place: GibbsState, bits: Any) -> Any:
         """Given A and what was observed of each row."""
         turn_bits_given_features(rng, place, bits)
         return bits.m
 
     def update_own(
-        self, rng: np.random.Generator, place: Place, tables: FeatureTables, work: Any
+        self, rng: np.random.Generator, place: GibbsState, tables: FeatureTables, work: Any
     ) -> None:
         """Births and deaths given what was observed of each row, a few tries a row."""
         from thali.kernels.nonnegative_features import OwnLaw, own_dishes
@@ -133,7 +133,7 @@ class NonnegativeLinearGaussian(
         place.bits = np.ascontiguousarray(np.concatenate([Z[:, stays], new], axis=1))
         place.parameters = {"A": np.concatenate([A[stays], born])}
 
-    def update_parameters(self, rng: np.random.Generator, place: Place, hold: bool) -> float:
+    def update_parameters(self, rng: np.random.Generator, place: GibbsState, hold: bool) -> float:
         """A given Z and the scales, entry by entry; then the scales given A."""
         from thali.kernels.nonnegative_features import draw_features
 
@@ -151,12 +151,12 @@ class NonnegativeLinearGaussian(
         place.parameters = {"A": A}
         return self.log_density(place)
 
-    def log_density(self, place: Place) -> float:
+    def log_density(self, place: GibbsState) -> float:
         A, hyper = place.parameters["A"], place.hyper
         given = log_noise(place.data.X, place.bits, A, hyper["sigma_x"])
         return given + A.size * float(np.log(2.0)) + log_normal(A, hyper["sigma_a"])
 
-    def judge(self, rng: np.random.Generator, place: Place) -> float:
+    def estimate_evidence(self, rng: np.random.Generator, place: GibbsState) -> float:
         """log P(X, A' | Z) − log q(A' | A), A' one pass of Gibbs sampling from A.
 
         With q the law of A' given Z and X this would be log P(X | Z), whatever A' (Chib 1995). The

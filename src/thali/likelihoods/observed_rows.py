@@ -8,31 +8,31 @@ from __future__ import annotations
 
 import numpy as np
 
-from thali.likelihoods.base import Place
+from thali.likelihoods.base import GibbsState
 
 NO_DIMENSION = 1e-300  # D_o of a row of which nothing was observed; a divisor, so not quite 0
 
 
-def dimensions(place: Place) -> np.ndarray:
+def dimensions(place: GibbsState) -> np.ndarray:
     """How many entries of each row were observed, (N,)."""
     if place.mask is None:
         return np.full(place.data.n, float(place.data.d))
     return np.maximum(place.mask.sum(axis=1, dtype=float), NO_DIMENSION)
 
 
-def observed_residual(place: Place, W: np.ndarray, A: np.ndarray) -> np.ndarray:
+def observed_residual(place: GibbsState, W: np.ndarray, A: np.ndarray) -> np.ndarray:
     """X − WA where X was observed, 0 elsewhere."""
     assert place.mask is not None
     return np.where(place.mask, place.data.X - W.astype(float) @ A, 0.0)
 
 
 def observed_products(
-    place: Place, W: np.ndarray, A: np.ndarray
+    place: GibbsState, W: np.ndarray, A: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """R_n = (x_o − w A_o)A_oᵀ, the diagonals of A_o A_oᵀ (both N × K), and G = AAᵀ of all columns.
 
     >>> from thali.data import Data
-    >>> place = Place(Data([[3.0, 9.0]]), np.ones((1, 1)), {}, {}, np.array([[True, False]]))
+    >>> place = GibbsState(Data([[3.0, 9.0]]), np.ones((1, 1)), {}, {}, np.array([[True, False]]))
     >>> [found.tolist() for found in observed_products(place, place.bits, np.array([[2.0, 5.0]]))]
     [[[2.0]], [[4.0]], [[29.0]]]
     """

@@ -22,8 +22,8 @@ import numpy as np
 
 from thali.data import Data
 from thali.data.missing import patterns
-from thali.hyperparameters import Law, as_number, slice_step
-from thali.likelihoods.base import Expected, GibbsUpdates, Masked, Parameters, Place
+from thali.hyperparameters import Hyperprior, as_number, slice_step
+from thali.likelihoods.base import Expected, GibbsState, GibbsUpdates, Masked, Parameters
 from thali.likelihoods.entries import NormalEntries
 from thali.likelihoods.feature_posteriors import GaussianFeatures
 from thali.likelihoods.gaussian_scales import check_scales, resolve_scales, start_scales
@@ -62,12 +62,12 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
     """
 
     slab: str = "laplace"
-    sigma_x: float | Law | str = "auto"
-    sigma_a: float | Law | str = "auto"
+    sigma_x: float | Hyperprior | str = "auto"
+    sigma_a: float | Hyperprior | str = "auto"
 
     axes: ClassVar[dict[str, int]] = {"A": 0, "S": 1}
     starts: ClassVar[tuple[str, ...]] = ("sparse_ica", "prior", "empty")
-    settling: ClassVar[int] = 30
+    settling_updates: ClassVar[int] = 30
 
     def __post_init__(self) -> None:
         if self.slab not in SLABS:
@@ -89,7 +89,7 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
     def amounts(self) -> str | None:
         return self.slab
 
-    def feature_law(self, k: int, d: int, sigma_a: float, joint: bool) -> GaussianFeatures:
+    def feature_posterior(self, k: int, d: int, sigma_a: float, joint: bool) -> GaussianFeatures:
         return GaussianFeatures.prior(k, d, sigma_a, joint)
 
     # sampling and densities
@@ -156,14 +156,14 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
             return float(-np.abs(s).sum() - s.size * np.log(2.0))
         return float(-0.5 * np.square(s).sum() - 0.5 * s.size * np.log(2.0 * np.pi))
 
-    def log_density(self, place: Place) -> float:
+    def log_density(self, place: GibbsState) -> float:
         """log P(X_obs, S | Z), A integrated out: the A of the place is not looked at."""
         bits, hyper = place.bits != 0, place.hyper
         S = place.parameters["S"]
         _, evidence = features_given_amounts(place.data, bits * S, hyper)
         return evidence + self.log_slab(S[bits])
 
-    def typical(self, place: Place, draws: Iterable[Parameters]) -> Parameters:
+    def representative(self, place: GibbsState, draws: Iterable[Parameters]) -> Parameters:
         """Mean amounts over the draws, and E[A | X_obs, W] at these.
 
         (s_k, a_k) and (−s_k, −a_k) are the same, so that a column is turned to the side of the
@@ -191,7 +191,7 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
         A = hyper["sigma_a"] * rng.standard_normal((k, data.d))
         return {"A": A, "S": self.sample_weights(rng, (data.n, k))}
 
-    def update_bits(self, rng: np.random.Generator, place: Place, bits: Any) -> Any:
+    def update_bits(self, rng: np.random.Generator, place: GibbsState, bits: Any) -> Any:
         """(z, s) of every entry given A and what was observed: z with s integrated out, then s."""
         from thali.kernels.observed_rows import turn_observed_entries
         from thali.kernels.sparse_factor import turn_entries
@@ -209,7 +209,7 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
         return None, bits.m
 
     def update_own(
-        self, rng: np.random.Generator, place: Place, tables: FeatureTables, work: Any
+        self, rng: np.random.Generator, place: GibbsState, tables: FeatureTables, work: Any
     ) -> None:
         """Births and deaths with the own dishes' A integrated out; then their A, exactly."""
         from thali.kernels.collapsed_rows import Law as KernelLaw
@@ -238,7 +238,7 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
             "S": np.concatenate([S[:, shared], new], axis=1),
         }
 
-    def update_parameters(self, rng: np.random.Generator, place: Place, hold: bool) -> float:
+    def update_parameters(self, rng: np.random.Generator, place: GibbsState, hold: bool) -> float:
         """S given A; the scale between S and A; scales with A integrated out; A given S."""
         from thali.kernels.sparse_factor import redraw_weights
 

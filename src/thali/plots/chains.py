@@ -78,7 +78,7 @@ def trace_of(model: LatentFeatures, name: str, ax: Axes | None = None) -> Axes:
     symbol, words = SCALARS[name]
     values = np.atleast_2d(np.asarray(model.history_[name], dtype=float))
     chains, sweeps = values.shape
-    colours = style.tidy(ax, symbol, words)
+    colors = style.tidy(ax, symbol, words)
     for c in range(chains):
         x, y = style.envelope(values[c], most=int(80 * style.inches(ax)[0]) + 1)
         ax.plot(
@@ -87,9 +87,9 @@ def trace_of(model: LatentFeatures, name: str, ax: Axes | None = None) -> Axes:
         )  # fmt: skip
     burn_in = min(int(model.burn_in_), sweeps)
     if burn_in:
-        ax.axvspan(0.5, burn_in + 0.5, color=colours.quiet, alpha=0.11, linewidth=0, zorder=0)
+        ax.axvspan(0.5, burn_in + 0.5, color=colors.quiet, alpha=0.11, linewidth=0, zorder=0)
     ax.set_xlim(0.5, max(sweeps, 1) + 0.5)
-    _frame(ax, values, whole=name == "n_features")
+    _frame(ax, values, whole=name == "n_components")
     _count_sweeps(ax, sweeps)
     step = STEPS[model.kind_]
     style.label(ax, x=step + (", burn-in shaded" if burn_in else ""))
@@ -132,7 +132,7 @@ def _count_sweeps(ax: Axes, sweeps: int) -> None:
 
 
 def _name_chains(model: LatentFeatures, ax: Axes) -> None:
-    chains = len(np.atleast_2d(model.history_["n_features"]))
+    chains = len(np.atleast_2d(model.history_["n_components"]))
     if chains < 2:
         return
     quiet = style.inks(ax).quiet
@@ -164,10 +164,10 @@ def feature_count(model: LatentFeatures, ax: Axes | None = None) -> Axes:
     """
     check_fitted(model)
     ax = style.given_or_new(ax, 4.2, 2.8)
-    values = kept(model, "n_features")
+    values = kept(model, "n_components")
     counts = values[np.isfinite(values)].astype(int)
     weights = model.weights_ if model.kind_ != "draws" else np.full(counts.size, 1 / counts.size)
-    colours = style.tidy(
+    colors = style.tidy(
         ax, "Number of features", f"mean {weights @ counts:.1f}" if counts.size else ""
     )
     if not counts.size:
@@ -176,18 +176,18 @@ def feature_count(model: LatentFeatures, ax: Axes | None = None) -> Axes:
     width = max(1, -(-(high - low + 1) // 40))
     starts = np.arange(low, high + 1, width)
     share = np.bincount((counts - low) // width, weights, minlength=len(starts))
-    k = int(model.n_features_)
+    k = int(model.n_components_)
     chosen = (starts <= k) & (k < starts + width)
-    centres = starts + (width - 1) / 2
-    bars = ax.bar(centres, share, width=0.86 * width, color=style.BLUE, linewidth=0)
+    centers = starts + (width - 1) / 2
+    bars = ax.bar(centers, share, width=0.86 * width, color=style.BLUE, linewidth=0)
     for bar, is_chosen in zip(bars, chosen, strict=True):
         bar.set_alpha(1.0 if is_chosen else 0.45)
     if len(starts) <= 12:
-        for x, s in zip(centres, share, strict=True):
+        for x, s in zip(centers, share, strict=True):
             if s >= 0.005:
                 ax.annotate(
                     f"{s:.0%}", (x, s), (0, 2), textcoords="offset points", ha="center",
-                    va="bottom", fontsize=8, color=colours.quiet,
+                    va="bottom", fontsize=8, color=colors.quiet,
                 ).set_in_layout(False)  # fmt: skip
         ax.set_xticks(starts)
     else:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 # key in `history_` and `diagnostics_` -> (symbol, words)
 SCALARS = {
-    "n_features": ("K", "number of features"),
+    "n_components": ("K", "number of features"),
     "alpha": ("α", "how many features to expect"),
     "beta": ("β", "how little features are shared"),
     "sigma_x": ("σₓ", "size of the noise"),

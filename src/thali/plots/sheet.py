@@ -55,6 +55,6 @@ def overview(model: LatentFeatures, *, image_shape: tuple[int, int] | None = Non
     else:
         reconstructions(model, axes["reconstructions"], image_shape=image_shape)
     feature_count(model, axes["count"])
-    trace_of(model, "n_features", axes["k"])
+    trace_of(model, "n_components", axes["k"])
     trace_of(model, "elbo" if model.kind_ == "variational" else "log_joint", axes["fit"])
     return figure

@@ -30,7 +30,7 @@ class FeaturePrior(ABC):
 
     @abstractmethod
     def start(self) -> dict[str, float]:
-        """A number for every hyperparameter: the fixed one, or the centre of its law."""
+        """A number for every hyperparameter: the fixed one, or the center of its law."""
 
     @abstractmethod
     def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:

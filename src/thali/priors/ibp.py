@@ -16,7 +16,14 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import gammaln
 
-from thali.hyperparameters import SMALLEST, Gamma, Law, as_number, check_hyperparameter, slice_step
+from thali.hyperparameters import (
+    SMALLEST,
+    Gamma,
+    Hyperprior,
+    as_number,
+    check_hyperparameter,
+    slice_step,
+)
 from thali.priors.base import HasFrequencies, PredictsRow, Sequential, Truncates
 from thali.priors.frequencies import Frequencies
 from thali.priors.seating import seat
@@ -39,7 +46,7 @@ class IBP(Settings, PredictsRow, HasFrequencies, Sequential, Truncates):
     -1.3069
     """
 
-    alpha: float | Law = Gamma(1.0, 1.0)
+    alpha: float | Hyperprior = Gamma(1.0, 1.0)
 
     def __post_init__(self) -> None:
         check_hyperparameter("IBP", "alpha", self.alpha)
@@ -48,11 +55,15 @@ class IBP(Settings, PredictsRow, HasFrequencies, Sequential, Truncates):
         return self.replace(**numbers)
 
     def start(self) -> dict[str, float]:
-        return {"alpha": self.alpha.centre() if isinstance(self.alpha, Law) else float(self.alpha)}
+        return {
+            "alpha": self.alpha.center()
+            if isinstance(self.alpha, Hyperprior)
+            else float(self.alpha)
+        }
 
     def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
         n = whole_number("IBP.sample", "n", n, 1)
-        alpha = self.alpha.sample(rng) if isinstance(self.alpha, Law) else self.alpha
+        alpha = self.alpha.sample(rng) if isinstance(self.alpha, Hyperprior) else self.alpha
         return buffet(rng, n, alpha, 1.0)
 
     def truncation(self, n: int, error: float) -> int:
@@ -112,7 +123,7 @@ class IBP(Settings, PredictsRow, HasFrequencies, Sequential, Truncates):
     def resample(
         self, rng: np.random.Generator, hyper: dict[str, float], counts: FeatureCounts
     ) -> None:
-        if isinstance(self.alpha, Law):
+        if isinstance(self.alpha, Hyperprior):
             k, rate = len(counts.column_sums), harmonic(counts.n, 1.0)
             hyper["alpha"] = resample_mass(rng, self.alpha, hyper["alpha"], k, rate)
 
@@ -136,7 +147,9 @@ def buffet(rng: np.random.Generator, n: int, alpha: float, beta: float) -> np.nd
     )
 
 
-def resample_mass(rng: np.random.Generator, law: Law, alpha: float, k: int, rate: float) -> float:
+def resample_mass(
+    rng: np.random.Generator, law: Hyperprior, alpha: float, k: int, rate: float
+) -> float:
     """Draw α given that P(Z | α) ∝ α^k e^{−α·rate}: conjugate under a gamma law, else by slice."""
     if isinstance(law, Gamma):
         # a tiny shape underflows to zero, which is no mass at all

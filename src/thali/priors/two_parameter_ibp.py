@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import gammaln
 
-from thali.hyperparameters import Gamma, Law, as_number, check_hyperparameter, slice_step
+from thali.hyperparameters import Gamma, Hyperprior, as_number, check_hyperparameter, slice_step
 from thali.priors.base import HasFrequencies, PredictsRow, Sequential
 from thali.priors.ibp import buffet, harmonic, resample_mass
 from thali.priors.sticks import unused_sticks
@@ -34,8 +34,8 @@ class TwoParameterIBP(Settings, PredictsRow, HasFrequencies, Sequential):
     True
     """
 
-    alpha: float | Law = Gamma(1.0, 1.0)
-    beta: float | Law = 1.0
+    alpha: float | Hyperprior = Gamma(1.0, 1.0)
+    beta: float | Hyperprior = 1.0
 
     def __post_init__(self) -> None:
         check_hyperparameter("TwoParameterIBP", "alpha", self.alpha)
@@ -46,14 +46,14 @@ class TwoParameterIBP(Settings, PredictsRow, HasFrequencies, Sequential):
 
     def start(self) -> dict[str, float]:
         return {
-            name: value.centre() if isinstance(value, Law) else float(value)
+            name: value.center() if isinstance(value, Hyperprior) else float(value)
             for name, value in (("alpha", self.alpha), ("beta", self.beta))
         }
 
     def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
         n = whole_number("TwoParameterIBP.sample", "n", n, 1)
-        alpha = self.alpha.sample(rng) if isinstance(self.alpha, Law) else self.alpha
-        beta = self.beta.sample(rng) if isinstance(self.beta, Law) else self.beta
+        alpha = self.alpha.sample(rng) if isinstance(self.alpha, Hyperprior) else self.alpha
+        beta = self.beta.sample(rng) if isinstance(self.beta, Hyperprior) else self.beta
         return buffet(rng, n, alpha, beta)
 
     def tables(self, n: int) -> FeatureTables:
@@ -93,11 +93,11 @@ class TwoParameterIBP(Settings, PredictsRow, HasFrequencies, Sequential):
     def resample(
         self, rng: np.random.Generator, hyper: dict[str, float], counts: FeatureCounts
     ) -> None:
-        if isinstance(self.alpha, Law):
+        if isinstance(self.alpha, Hyperprior):
             k, rate = len(counts.column_sums), harmonic(counts.n, hyper["beta"])
             hyper["alpha"] = resample_mass(rng, self.alpha, hyper["alpha"], k, rate)
         law = self.beta
-        if isinstance(law, Law):
+        if isinstance(law, Hyperprior):
             alpha = hyper["alpha"]
             hyper["beta"] = slice_step(
                 rng,

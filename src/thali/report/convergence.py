@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from thali.hyperparameters import Law
+from thali.hyperparameters import Hyperprior
 from thali.plots.reading import SCALARS, kept, scalars_of
 
 from .markup import plural
@@ -30,7 +30,7 @@ class Scalar(NamedTuple):
     """One line of the table of convergence."""
 
     name: str
-    level: str  # "good", "fair", "poor", "fixed", "unknown", or "found" by optimisation
+    level: str  # "good", "fair", "poor", "fixed", "unknown", or "found" by optimization
     rhat: float
     ess: float
     mean: float
@@ -83,7 +83,7 @@ def best_restart(model: LatentFeatures) -> int:
 def is_inferred(model: LatentFeatures, name: str) -> bool:
     """Whether a scalar is a hyperparameter with a law, not a number that the model fixes."""
     parts = (model.prior_, model.likelihood_)
-    return any(isinstance(getattr(part, name, None), Law) for part in parts)
+    return any(isinstance(getattr(part, name, None), Hyperprior) for part in parts)
 
 
 def _weighted_scalar(
@@ -130,15 +130,15 @@ def ranges(values: np.ndarray) -> np.ndarray:
 
 
 def verdict(model: LatentFeatures) -> Verdict:
-    """One plain judgement over all scalars."""
+    """One plain judgment over all scalars."""
     if model.kind_ == "weighted":
-        return judge_weights(model)
+        return verdict_on_weights(model)
     if model.kind_ == "variational":
-        return judge_bounds(model)
+        return verdict_on_bounds(model)
     if model.kind_ == "point":
-        return judge_search(model)
-    K = kept(model, "n_features")
-    return judge(scalars(model), K.shape[0], K.shape[1], usual_counts(K))
+        return verdict_on_search(model)
+    K = kept(model, "n_components")
+    return verdict_on_chains(scalars(model), K.shape[0], K.shape[1], usual_counts(K))
 
 
 def usual_counts(K: np.ndarray) -> list[int]:
@@ -150,7 +150,7 @@ def usual_counts(K: np.ndarray) -> list[int]:
     return sorted({int(np.bincount(chain.astype(int)).argmax()) for chain in K})
 
 
-def judge_weights(model: LatentFeatures) -> Verdict:
+def verdict_on_weights(model: LatentFeatures) -> Verdict:
     """The verdict on one population of weighted particles."""
     count = len(model.weights_)
     ess = 1.0 / float(np.square(model.weights_).sum())
@@ -169,26 +169,26 @@ def judge_weights(model: LatentFeatures) -> Verdict:
     )
 
 
-def judge_bounds(model: LatentFeatures) -> Verdict:
-    """The verdict on an optimised law: whether it ended, and whether restarts came to the same."""
+def verdict_on_bounds(model: LatentFeatures) -> Verdict:
+    """The verdict on an optimized law: whether it ended, and whether restarts came to the same."""
     bounds = np.sort(model.history_["elbo"][:, -1])[::-1]
     if model.stopped_ != "finished":
         return Verdict(
-            "poor", "The optimisation was stopped before its end.", "Let it run on (resume=True)."
+            "poor", "The optimization was stopped before its end.", "Let it run on (resume=True)."
         )
     steps = len(model._trace.chains[best_restart(model)].scalars)  # a stream's also count pieces
-    if steps >= model.engine_.max_iterations and not model._is_stream():
+    if steps >= model.engine_.max_iter and not model._is_stream():
         return Verdict(
             "fair",
             "The bound was still rising at the last iteration.",
-            "Raise max_iterations, or tolerance if the digits gained do not matter.",
+            "Raise max_iter, or tolerance if the digits gained do not matter.",
         )
     too_sure = (
         "A law of independent parts is surer of itself than the posterior; to be sure of the "
         "probabilities, start a sampler from here (init=model)."
     )
     if len(bounds) < 2:
-        return Verdict("unknown", "One optimisation cannot vouch for itself.", too_sure)
+        return Verdict("unknown", "One optimization cannot vouch for itself.", too_sure)
     behind = bounds[0] - bounds[1]
     if behind <= SAME_BOUND * abs(bounds[0]):
         return Verdict("good", "The best restarts end at the same bound.", too_sure)
@@ -199,7 +199,7 @@ def judge_bounds(model: LatentFeatures) -> Verdict:
     )
 
 
-def judge_search(model: LatentFeatures) -> Verdict:
+def verdict_on_search(model: LatentFeatures) -> Verdict:
     """The verdict on the answer of a search: whether it is proven, and who else found it."""
     one = "It is one matrix: to see how sure it is, start a sampler from here (init=model)."
     if model.proven_optimal_:
@@ -208,8 +208,8 @@ def judge_search(model: LatentFeatures) -> Verdict:
         return Verdict(
             "poor", "The search was stopped before its end.", "Let it run on (resume=True)."
         )
-    if np.isfinite(model.bound_):
-        gap = model.bound_ - model.log_joint_
+    if np.isfinite(model.log_joint_upper_bound_):
+        gap = model.log_joint_upper_bound_ - model.log_joint_
         return Verdict(
             "fair",
             f"No matrix has a log joint more than {gap:,.1f} above this one's.",
@@ -227,7 +227,9 @@ def judge_search(model: LatentFeatures) -> Verdict:
     return Verdict("fair", headline, f"Use more restarts, or a larger width. {one}")
 
 
-def judge(lines: list[Scalar], chains: int, draws: int, counts: Sequence[int] = ()) -> Verdict:
+def verdict_on_chains(
+    lines: list[Scalar], chains: int, draws: int, counts: Sequence[int] = ()
+) -> Verdict:
     """The verdict on `chains` chains of `draws` draws each, that mostly have `counts` features."""
     levels = ("poor", "unknown", "fair", "good")
     by_level = {level: [s for s in lines if s.level == level] for level in levels}
@@ -263,7 +265,7 @@ def judge(lines: list[Scalar], chains: int, draws: int, counts: Sequence[int] = 
         )
     if by_level["poor"]:
         headline = "The chains do not agree yet."
-        if len(counts) > 1 and any(s.name == "n_features" for s in by_level["poor"]):
+        if len(counts) > 1 and any(s.name == "n_components" for s in by_level["poor"]):
             headline = f"K has not settled: chains disagree, {' against '.join(map(str, counts))}."
         return Verdict(
             "poor",

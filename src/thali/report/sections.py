@@ -170,7 +170,7 @@ def _scalar_row(line: Scalar) -> list[Any]:
     }[line.level]  # fmt: skip
     digits = _digits(line)
     ends = (line.low, line.high)
-    whole = line.name == "n_features"
+    whole = line.name == "n_components"
     interval = " to ".join(f"{e:,.0f}" if whole else number(e, digits) for e in ends)
     return [
         _head(line),
@@ -183,15 +183,15 @@ def _scalar_row(line: Scalar) -> list[Any]:
 
 
 def _chain_key(model: LatentFeatures) -> Markup:
-    """Which colour is which chain, and where each began."""
+    """Which color is which chain, and where each began."""
     from thali.plots.style import CHAINS
 
     items = []
     word = "restart" if model.kind_ in ("variational", "point") else "chain"
     for c, start in enumerate(model.starts_):
-        colour = VARIABLES[CHAINS[c % len(CHAINS)]]
+        color = VARIABLES[CHAINS[c % len(CHAINS)]]
         items.append(
-            tag("li", tag("i", style=f"--c:var(--{colour})"), f"{word} {c + 1}, from {start}")
+            tag("li", tag("i", style=f"--c:var(--{color})"), f"{word} {c + 1}, from {start}")
         )
     return tag("ul", join(items), class_="key")
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from thali.data import Data
-from thali.likelihoods.entries import EntryLaw
+from thali.likelihoods.entries import EntryDistribution
 from thali.model import Model
 from thali.results.point_estimate import spaced
 from thali.results.trace import Trace
@@ -25,10 +25,10 @@ DRAWS = 400  # evenly spaced draws that are averaged
 
 
 @dataclass(frozen=True)
-class MissingLaw:
+class MissingEntries:
     """The law of each missing entry given each draw, (draws, entries)."""
 
-    given: EntryLaw
+    given: EntryDistribution
 
     def mean(self) -> np.ndarray:
         """The posterior mean of each entry."""
@@ -46,15 +46,15 @@ class MissingLaw:
         return self.given.mixed_quantile(tail), self.given.mixed_quantile(1.0 - tail)
 
 
-def law_of_missing(
+def missing_entries_of(
     model: Model, data: Data, trace: Trace, hyper: dict[str, float], most: int = DRAWS
-) -> MissingLaw:
+) -> MissingEntries:
     """The law of the missing entries of ``data``, in the order of ``np.nonzero(~data.mask)``.
 
     ``hyper`` names the hyperparameters among the trace's scalars.
     """
     where = np.nonzero(np.isnan(data.X))
-    laws: list[EntryLaw] = []
+    laws: list[EntryDistribution] = []
     for Z, scalars, kept in trace.pick(spaced(len(trace), most)):
         likelihood: Any = model.at({name: scalars[name] for name in hyper}).likelihood
         if kept:
@@ -63,4 +63,4 @@ def law_of_missing(
             laws.append(likelihood.entries(Z, parameters, where))
         else:
             laws.append(likelihood.missing_entries(data.X, Z))
-    return MissingLaw(type(laws[0]).stack(laws))
+    return MissingEntries(type(laws[0]).stack(laws))

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from thali.data import Data
-from thali.likelihoods.base import Collapsed, Place
+from thali.likelihoods.base import Collapsed, GibbsState
 from thali.model import Model
 
 LARGEST = 200  # draws looked at, evenly spaced: the loss is an average, and converges fast
@@ -113,7 +113,7 @@ def features_in_use(law: dict[str, np.ndarray]) -> np.ndarray:
     return used[np.argsort(-law["nu"][:, used].sum(axis=0), kind="stable")]
 
 
-def answer_of_law(
+def variational_answer(
     model: Model,
     data: Data,
     law: dict[str, np.ndarray],
@@ -134,7 +134,9 @@ def answer_of_law(
     if isinstance(likelihood, Collapsed):
         log_joint = fixed.log_joint(data.X, Z)
     else:
-        place = Place(data, np.ascontiguousarray(Z, np.uint8), parameters, dict(hyper), data.mask)
+        place = GibbsState(
+            data, np.ascontiguousarray(Z, np.uint8), parameters, dict(hyper), data.mask
+        )
         log_joint = likelihood.log_density(place) + fixed.prior.log_prob(Z)
     return PointEstimate(Z, nu, loss), parameters, log_joint
 
@@ -151,9 +153,9 @@ def answer_at(
     """The parameters that belong to Z, and the log joint there.
 
     Where A can be integrated out: E[A | X, Z] and log P(X, [Z]). Where not: what stands for Gibbs
-    updates of the parameters given Z (``typical``), begun from those of the ``recorded`` draw that
-    is nearest to Z, and log P(X, parameters, [Z]) there. Begun from the prior, with little noise,
-    amounts and features would hold each other far from where they fit. Where the one that is
+    updates of the parameters given Z (``representative``), begun from those of the ``recorded``
+    draw that is nearest to Z, and log P(X, parameters, [Z]) there. Begun from the prior,
+    with little noise, amounts and features would hold each other far from where they fit. Where the one that is
     recorded is a ``point``, an answer with parameters of its own, they are these.
     """
     fixed = model.at(hyper)
@@ -164,7 +166,7 @@ def answer_at(
     parameters = nearest(
         recorded, Z, likelihood.new_parameters(rng, data, Z.shape[1], hyper), likelihood.axes
     )
-    place = Place(data, bits, parameters, dict(hyper), data.mask)
+    place = GibbsState(data, bits, parameters, dict(hyper), data.mask)
     if point:
         place.parameters = {name: value.astype(float) for name, value in parameters.items()}
         return place.parameters, likelihood.log_density(place) + fixed.prior.log_prob(Z)
@@ -179,8 +181,8 @@ def answer_at(
             if i >= UPDATES // 2:
                 yield place.parameters
 
-    given = Place(data, bits, {}, dict(hyper), data.mask)
-    given.parameters = likelihood.typical(given, updates())
+    given = GibbsState(data, bits, {}, dict(hyper), data.mask)
+    given.parameters = likelihood.representative(given, updates())
     return given.parameters, likelihood.log_density(given) + fixed.prior.log_prob(Z)
 
 

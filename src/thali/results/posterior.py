@@ -34,7 +34,7 @@ class Posterior:
 
     @cached_property
     def posterior_(self) -> Any:
-        """ArviZ inference data: n_features, alpha, sigma_x, sigma_a, log_joint; chain × draw.
+        """ArviZ inference data: n_components, alpha, sigma_x, sigma_a, log_joint; chain × draw.
 
         Only draws of chains have one; weighted draws are refused.
         """
@@ -47,17 +47,17 @@ class Posterior:
         check_is_fitted(self)
         return self._trace.diagnostics()
 
-    def draws(self, most: int | None = None) -> Iterator[Draw]:
-        """Every kept draw, or at most ``most`` evenly spaced ones; its features A are drawn given
-        the rest, the same at every call.
+    def draws(self, max_draws: int | None = None) -> Iterator[Draw]:
+        """Every kept draw, or at most ``max_draws`` evenly spaced ones; its features A are drawn
+        given the rest, the same at every call.
 
         Each has a weight, and the weights sum to one: equal ones for a sampler's draws, the
-        particles' own for a particle filter's (of which ``most`` picks some by their weight, to
-        count equally). A mean over the posterior is Σ weight · value.
+        particles' own for a particle filter's (of which ``max_draws`` picks some by their weight,
+        to count equally). A mean over the posterior is Σ weight · value.
         """
         check_is_fitted(self)
         count = len(self._trace)
-        most = count if most is None else whole_number("draws", "most", most, 0)
+        most = count if max_draws is None else whole_number("draws", "max_draws", max_draws, 0)
         if most >= count:
             return (self._draw(i, recorded) for i, recorded in enumerate(self._trace.matrices()))
         times = np.bincount(self._trace.spread(most), minlength=count)
@@ -74,7 +74,7 @@ class Posterior:
         if self._trace.kind == "variational":
             raise ValueError(
                 "This result is variational: it has no best draw. Its answer is Z_, with "
-                "probabilities nu_, and log_joint_ is the log joint there."
+                "assignment_probabilities_, and log_joint_ is the log joint there."
             )
         index = int(np.argmax(self._trace.log_joints()))
         return self._draw(index, self._trace.pick([index])[0])
@@ -125,13 +125,13 @@ class Posterior:
                 "impute: the model was fitted to a sparse matrix, which has no missing entries: "
                 "what it leaves out are zeros."
             )
-        law = imputation.law_of_missing(self._model, self._data, self._trace, self._hyper)
+        law = imputation.missing_entries_of(self._model, self._data, self._trace, self._hyper)
         missing = np.isnan(self.X_)
-        centre = np.broadcast_to(self.mean_, missing.shape)[missing]
+        center = np.broadcast_to(self.mean_, missing.shape)[missing]
 
         def filled(values: np.ndarray) -> Any:
             table = self.X_.copy()
-            table[missing] = values + centre
+            table[missing] = values + center
             return self._as_given(table)
 
         if return_std:

@@ -21,7 +21,7 @@ from scipy.special import logsumexp
 
 from thali.data import Data
 from thali.data.sparse import is_sparse, row_squares
-from thali.likelihoods.base import Place
+from thali.likelihoods.base import GibbsState
 from thali.model import Model
 
 SUMMED = 14  # features up to which bits are summed over
@@ -148,7 +148,7 @@ def share_of_sweeps(
     new = Data(np.tile(x, (COPIES, 1)))
     own = likelihood.new_parameters(rng, new, k, hyper)  # those of each row are the copies' own
     bits = (rng.random((COPIES, k)) < pi).astype(np.uint8)  # apart, so as to find more modes
-    place = Place(new, bits, {**own, **parameters}, hyper)
+    place = GibbsState(new, bits, {**own, **parameters}, hyper)
     total = np.zeros(k)
     counts = np.full(k, 2 * COPIES + 2, np.int64)  # in use whatever the copies do
     for i in range(2 * SWEEPS):

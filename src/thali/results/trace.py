@@ -71,8 +71,8 @@ class ChainTrace:
     def record(self, info: Info, measure: str = "log_joint") -> None:
         """Note the scalars of a step."""
         if not self.names:
-            self.names = ["n_features", measure, *info.hyper]
-        self.scalars.append((float(info.n_features), info.log_joint, *info.hyper.values()))
+            self.names = ["n_components", measure, *info.hyper]
+        self.scalars.append((float(info.n_components), info.log_joint, *info.hyper.values()))
         self.drift = max(self.drift, info.drift)
 
     def keep(self, Z: np.ndarray, parameters: dict[str, np.ndarray], burning: bool = False) -> None:
@@ -229,7 +229,7 @@ class Trace:
                 "draws() yields its draws with their weights."
             )
         kept = self.kept()
-        kept["n_features"] = kept["n_features"].astype(int)
+        kept["n_components"] = kept["n_components"].astype(int)
         return import_arviz().from_dict(posterior=kept)
 
     def diagnostics(self) -> dict[str, dict[str, float]]:
@@ -240,14 +240,15 @@ class Trace:
         """
         if self.kind == "variational":
             raise ValueError(
-                "This result is variational: a law that was optimised, not draws of a chain. It "
+                "This result is variational: a law that was optimized, not draws of a chain. It "
                 "has no R-hat and no effective sample size; elbo_ and history_ tell how it went."
             )
         if self.kind == "point":
             raise ValueError(
                 "This result is one matrix that a search found, not draws of a chain. It has no "
-                "R-hat and no effective sample size; proven_optimal_ and bound_ tell how good it "
-                "is, and CollapsedGibbs(init=this model) draws from there."
+                "R-hat and no effective sample size; proven_optimal_ and "
+                "log_joint_upper_bound_ tell how good it is, and CollapsedGibbs(init=this model) "
+                "draws from there."
             )
         if self.kind == "weighted":
             ess = float(1.0 / np.square(self.weights()).sum())
@@ -256,19 +257,19 @@ class Trace:
         for name, values in self.kept().items():
             rhat = ess = float("nan")
             if values.shape[1] >= 4 and np.ptp(values) > 0:
-                ess = summarise("ess", values)
+                ess = summarize("ess", values)
                 if values.shape[0] > 1:
-                    rhat = summarise("rhat", values)
+                    rhat = summarize("rhat", values)
             found[name] = {"rhat": rhat, "ess": ess}
         return found
 
     # plain arrays and values, for files
 
-    def freeze(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """All of the trace as arrays and JSON-able values."""
-        arrays = {f"law_{name}": value for name, value in self.law.items()}
+        arrays = {f"variational_params_{name}": value for name, value in self.law.items()}
         for c, chain in enumerate(self.chains):
-            arrays |= freeze_chain(chain, self.n, len(chain.scalars), len(chain.kept), f"chain{c}")
+            arrays |= chain_arrays(chain, self.n, len(chain.scalars), len(chain.kept), f"chain{c}")
         meta = {
             "n": self.n,
             "burn_in": self.burn_in,
@@ -288,10 +289,10 @@ class Trace:
         return arrays, meta
 
     @classmethod
-    def thaw(cls, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> Trace:
-        """The trace that ``freeze`` saved."""
+    def from_arrays(cls, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> Trace:
+        """The trace that ``to_arrays`` saved."""
         chains = [
-            thaw_chain(arrays, f"chain{c}", meta["names"], drift)
+            chain_from_arrays(arrays, f"chain{c}", meta["names"], drift)
             for c, drift in enumerate(meta["drift"])
         ]
         for c, log_evidence in enumerate(meta.get("log_evidence", [])):
@@ -307,7 +308,11 @@ class Trace:
             meta["stopped"],
             meta["seconds"],
             meta["sweeps"],
-            {k.removeprefix("law_"): v for k, v in arrays.items() if k.startswith("law_")},
+            {
+                k.removeprefix("variational_params_"): v
+                for k, v in arrays.items()
+                if k.startswith("variational_params_")
+            },
         )
 
 
@@ -319,7 +324,7 @@ def import_arviz() -> Any:
     return arviz
 
 
-def summarise(what: str, values: np.ndarray) -> float:
+def summarize(what: str, values: np.ndarray) -> float:
     """ArviZ's "rhat" or "ess" of (chains, draws), without compiling anything for it."""
     arviz = import_arviz()
     Numba = arviz.utils.Numba
@@ -332,16 +337,16 @@ def summarise(what: str, values: np.ndarray) -> float:
         Numba.numba_flag = compiled
 
 
-def freeze_chain(
+def chain_arrays(
     chain: ChainTrace, n: int, steps: int, draws: int, prefix: str
 ) -> dict[str, np.ndarray]:
     """The first ``steps`` records and ``draws`` matrices of a chain as arrays."""
     scalars = np.array(chain.scalars[:steps], float).reshape(steps, len(chain.names))
     kept = list(zip(chain.kept_at[:draws], chain.kept[:draws], strict=True))
-    return {f"{prefix}_scalars": scalars} | freeze_draws(kept, n, prefix)
+    return {f"{prefix}_scalars": scalars} | draw_arrays(kept, n, prefix)
 
 
-def freeze_draws(draws: list[tuple[int, Kept]], n: int, prefix: str) -> dict[str, np.ndarray]:
+def draw_arrays(draws: list[tuple[int, Kept]], n: int, prefix: str) -> dict[str, np.ndarray]:
     """Draws with their steps as arrays, features side by side."""
     kept = [draw for _, draw in draws]
     packed = [draw.Z for draw in kept]
@@ -357,11 +362,11 @@ def freeze_draws(draws: list[tuple[int, Kept]], n: int, prefix: str) -> dict[str
     }
 
 
-def thaw_chain(
+def chain_from_arrays(
     arrays: dict[str, np.ndarray], prefix: str, names: list[str], drift: float
 ) -> ChainTrace:
-    """The chain that ``freeze_chain`` saved."""
-    draws = thaw_draws(arrays, prefix)
+    """The chain that ``chain_arrays`` saved."""
+    draws = draws_from_arrays(arrays, prefix)
     return ChainTrace(
         list(names),
         [tuple(row) for row in arrays[f"{prefix}_scalars"].tolist()],
@@ -371,8 +376,8 @@ def thaw_chain(
     )
 
 
-def thaw_draws(arrays: dict[str, np.ndarray], prefix: str) -> list[tuple[int, Kept]]:
-    """The draws that ``freeze_draws`` saved."""
+def draws_from_arrays(arrays: dict[str, np.ndarray], prefix: str) -> list[tuple[int, Kept]]:
+    """The draws that ``draw_arrays`` saved."""
     ends = np.cumsum(arrays[f"{prefix}_kept_k"])
     parts = [slice(end - k, end) for end, k in zip(ends, arrays[f"{prefix}_kept_k"], strict=True)]
     mark = f"{prefix}_with_"

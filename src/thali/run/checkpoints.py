@@ -20,7 +20,14 @@ import numpy as np
 from thali import storage
 from thali.data import Data
 from thali.model import Model
-from thali.results.trace import ChainTrace, Kept, freeze_chain, freeze_draws, thaw_chain, thaw_draws
+from thali.results.trace import (
+    ChainTrace,
+    Kept,
+    chain_arrays,
+    chain_from_arrays,
+    draw_arrays,
+    draws_from_arrays,
+)
 
 __all__ = ["Chain", "fingerprint", "read", "seed_of", "tell_of_fresh_start", "write"]
 
@@ -45,7 +52,7 @@ class Chain:
 
     def snapshot(self, engine: Any) -> None:
         """Everything needed to go on from here."""
-        arrays, numbers = engine.freeze(self.state)
+        arrays, numbers = engine.to_arrays(self.state)
         steps, draws = len(self.trace.scalars), len(self.trace.kept)
         meta = {
             "numbers": numbers,
@@ -85,8 +92,8 @@ def write(
             return
         (state, meta, burning), i = chain.saved, chain.index
         arrays |= {f"state{i}_{name}": value for name, value in state.items()}
-        arrays |= freeze_chain(chain.trace, n, meta["steps"], meta["draws"], f"chain{i}")
-        arrays |= freeze_draws(burning, n, f"burning{i}")
+        arrays |= chain_arrays(chain.trace, n, meta["steps"], meta["draws"], f"chain{i}")
+        arrays |= draw_arrays(burning, n, f"burning{i}")
         metas.append(meta)
     whole = {"fingerprint": fingerprint, "chains": metas, "starts": starts, "seconds": seconds}
     storage.write(path, "checkpoint", arrays, whole)
@@ -113,10 +120,10 @@ def read(
             for name, value in arrays.items()
             if name.startswith(prefix)
         }
-        state = engine.thaw(model, data, state_arrays, saved["numbers"])
-        trace = thaw_chain(arrays, f"chain{index}", saved["names"], saved["drift"])
+        state = engine.from_arrays(model, data, state_arrays, saved["numbers"])
+        trace = chain_from_arrays(arrays, f"chain{index}", saved["names"], saved["drift"])
         if f"burning{index}_kept_at" in arrays:
-            trace.burning = deque(thaw_draws(arrays, f"burning{index}"))
+            trace.burning = deque(draws_from_arrays(arrays, f"burning{index}"))
         chains.append(Chain(index, rng, state, trace))
     return chains, meta["starts"], meta["seconds"]
 

@@ -231,8 +231,8 @@ class _Loop:
             chain.trace.record(info, engine.measure)
             step = len(chain.trace.scalars) - 1 - engine.burned
             if engine.kind == "draws" and step % engine.thin == 0:
-                keepsakes = engine.keepsakes(self.model, chain.state)
-                chain.trace.keep(chain.state.Z, keepsakes, burning=step < 0)
+                kept_parameters = engine.kept_parameters(self.model, chain.state)
+                chain.trace.keep(chain.state.Z, kept_parameters, burning=step < 0)
             if self.stop.is_set() or time.monotonic() > until:
                 return
 
@@ -290,8 +290,8 @@ class _Loop:
             elif self.engine.kind == "variational":
                 continue
             elif not chain.trace.kept:
-                keepsakes = self.engine.keepsakes(self.model, chain.state)
-                chain.trace.keep_later_half(chain.state.Z, keepsakes)
+                kept_parameters = self.engine.kept_parameters(self.model, chain.state)
+                chain.trace.keep_later_half(chain.state.Z, kept_parameters)
         chains = [chain.trace for chain in self.chains]
         law = {}
         if self.engine.kind == "variational":

@@ -58,10 +58,10 @@ class Progress:
         now = time.monotonic()
         steps = min(len(chain.scalars) for chain in chains)
         if now - self.rhat_at > RHAT_EVERY and len(chains) > 1 and steps >= 8:
-            from thali.results.trace import summarise
+            from thali.results.trace import summarize
 
             values = np.array([[row[1] for row in c.scalars[steps // 2 : steps]] for c in chains])
-            self.rhat = summarise("rhat", values) if np.ptp(values) > 0 else float("nan")
+            self.rhat = summarize("rhat", values) if np.ptp(values) > 0 else float("nan")
             self.rhat_at = time.monotonic()
         return "" if np.isnan(self.rhat) else f"  R-hat {self.rhat:.2f}"
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from thali.data import Data
-from thali.hyperparameters import Law
+from thali.hyperparameters import Hyperprior
 from thali.machine import refuse_beyond_memory
 from thali.model import Model
 from thali.starts.base import Start
@@ -29,7 +29,7 @@ def given_start(init: Any, model: Model, data: Data) -> Start:
         fixed = model.at(hyper)  # numbers that the model fixes stay as they are
         for key, value in known.items():
             owner = model.prior if hasattr(fixed.prior, key) else model.likelihood
-            if isinstance(getattr(owner, key), Law):
+            if isinstance(getattr(owner, key), Hyperprior):
                 hyper[key] = value
         Z = as_binary_matrix(init.Z_, n=data.n)
         if amounts and hasattr(init, "amounts_") and init.components_.shape[1] == data.d:
@@ -43,6 +43,6 @@ def given_start(init: Any, model: Model, data: Data) -> Start:
     if 0 <= capacity < used:
         raise ValueError(
             f"init has {used} features but the prior allows at most {capacity}; "
-            "raise n_features or give fewer columns."
+            "raise n_components or give fewer columns."
         )
     return Start(name, np.ascontiguousarray(Z), hyper, parameters=parameters)

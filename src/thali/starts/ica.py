@@ -18,7 +18,7 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 
 from thali.data import Data, sparse
-from thali.hyperparameters import Law
+from thali.hyperparameters import Hyperprior
 from thali.model import Model
 from thali.starts.base import Start
 from thali.structures.features import counts_from_gram
@@ -52,7 +52,7 @@ def largest_rank(model: Model, data: Data) -> int:
 
 
 def leading_scores(rng: np.random.Generator, data: Data, rank: int) -> np.ndarray:
-    """The rows' scores on the main directions of the centred data, (N, rank)."""
+    """The rows' scores on the main directions of the centerd data, (N, rank)."""
     if data.sparse:
         return sparse.leading_scores(rng, data.X, rank)
     U, s = leading_vectors(rng, data.reduced - data.reduced.mean(axis=0), rank)
@@ -79,7 +79,7 @@ def leading_vectors(
 
 
 def signal_rank(data: Data) -> int:
-    """Singular values of the centred data above 2.858 medians (for a square matrix), and so on.
+    """Singular values of the centerd data above 2.858 medians (for a square matrix), and so on.
 
     ω(β) ≈ 0.56β³ − 0.95β² + 1.82β + 1.43, β the aspect ratio: Gavish and Donoho, eq. 4.
     """
@@ -130,7 +130,9 @@ def fitted_scales(
 
 def inferred_only(model: Model, numbers: dict[str, float]) -> dict[str, float]:
     """The numbers whose hyperparameters have laws; fixed ones are not to be moved."""
-    return {k: v for k, v in numbers.items() if isinstance(getattr(model.likelihood, k), Law)}
+    return {
+        k: v for k, v in numbers.items() if isinstance(getattr(model.likelihood, k), Hyperprior)
+    }
 
 
 def marchenko_pastur_median(beta: float) -> float:
@@ -138,13 +140,13 @@ def marchenko_pastur_median(beta: float) -> float:
     low, high = (1.0 - np.sqrt(beta)) ** 2, (1.0 + np.sqrt(beta)) ** 2
 
     def below(x: float) -> float:
-        # x = centre − half·cos θ turns the square-root ends into something smooth
-        half, centre = 0.5 * (high - low), 0.5 * (high + low)
-        top = np.arccos(np.clip((centre - x) / half, -1.0, 1.0))
+        # x = center − half·cos θ turns the square-root ends into something smooth
+        half, center = 0.5 * (high - low), 0.5 * (high + low)
+        top = np.arccos(np.clip((center - x) / half, -1.0, 1.0))
         return quad(
             lambda u: (
                 (half * np.sin(u)) ** 2
-                / (2.0 * np.pi * beta * max(centre - half * np.cos(u), 1e-300))
+                / (2.0 * np.pi * beta * max(center - half * np.cos(u), 1e-300))
             ),
             0.0,
             top,
@@ -188,7 +190,7 @@ def independent_sources(
 
 
 def least_squares(Z: np.ndarray, X: Any) -> np.ndarray:
-    """The A that minimises ‖X − ZA‖², X dense or sparse."""
+    """The A that minimizes ‖X − ZA‖², X dense or sparse."""
     if sparse.is_sparse(X):
         return sparse.least_squares(Z, X)
     return np.asarray(np.linalg.lstsq(Z.astype(float), X, rcond=None)[0])

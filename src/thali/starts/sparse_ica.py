@@ -32,10 +32,10 @@ def sparse_ica_start(rng: np.random.Generator, model: Model, data: Data) -> Star
     rank = min(max(signal_rank(data), likely_rank(data)), largest_rank(model, data))
     if rank == 0 or data.n < 4:
         return Start("sparse_ica", np.zeros((data.n, 0), bool), hyper)
-    centred = data.X - data.X.mean(axis=0)
-    U, s = leading_vectors(rng, centred, rank)
+    centerd = data.X - data.X.mean(axis=0)
+    U, s = leading_vectors(rng, centerd, rank)
     sources = independent_sources(rng, U * s, ("logcosh",))
-    A = np.linalg.lstsq(sources, centred, rcond=None)[0]
+    A = np.linalg.lstsq(sources, centerd, rcond=None)[0]
     back = np.linalg.pinv(A)
     S = data.X @ back  # the model has no intercept, so neither has its start
     left = np.square(data.X - S @ A).sum() / (data.n * max(data.d - rank, 1))

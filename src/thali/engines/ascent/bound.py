@@ -4,7 +4,7 @@ r"""The lower bound of log P(X) from the laws of rows, features and frequencies.
              = −½M log 2πσ_x² − E‖X − WA‖²/2σ_x²     M entries observed
                + gain of the features + gain of the frequencies + gain of the rows
 
-All of it comes from the statistics. Hyperparameters that have laws are numbers that maximise the
+All of it comes from the statistics. Hyperparameters that have laws are numbers that maximize the
 bound and the log density of their law together, of σ for scales; that density is then a part of
 what is reported, a bound of log P(X, hyperparameters).
 """
@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from thali.hyperparameters import Gamma, InverseGamma, Law
-from thali.likelihoods.feature_posteriors import FeatureLaw, expected_squares
+from thali.hyperparameters import Gamma, Hyperprior, InverseGamma
+from thali.likelihoods.feature_posteriors import FeaturePosterior, expected_squares
 from thali.priors.frequencies import Frequencies
 from thali.structures.statistics import Statistics
 
@@ -26,10 +26,10 @@ SEARCH = 10.0  # how far from the present value, on the log scale, a maximum is 
 
 def lower_bound(
     found: Statistics,
-    law: FeatureLaw,
+    law: FeaturePosterior,
     frequencies: Frequencies,
     hyper: dict[str, float],
-    laws: dict[str, Law],
+    laws: dict[str, Hyperprior],
 ) -> float:
     """The bound, with the log densities of the hyperparameters that have ``laws``."""
     sigma_x = hyper["sigma_x"]
@@ -40,8 +40,8 @@ def lower_bound(
     return float(value + sum(each.log_density(hyper[name]) for name, each in laws.items()))
 
 
-def best_scale(law: Law, squares: float, size: float, now: float) -> float:
-    """The σ that maximises log p(σ) − size log σ − squares/2σ².
+def best_scale(law: Hyperprior, squares: float, size: float, now: float) -> float:
+    """The σ that maximizes log p(σ) − size log σ − squares/2σ².
 
     >>> round(best_scale(InverseGamma(1.0, 2.0), squares=10.0, size=4.0, now=1.0), 6)  # √(14/7)
     1.414214
@@ -53,8 +53,8 @@ def best_scale(law: Law, squares: float, size: float, now: float) -> float:
     )
 
 
-def best_mass(law: Law, frequencies: Frequencies, now: float) -> float:
-    """The α that maximises log p(α) and the frequencies' part of the bound together."""
+def best_mass(law: Hyperprior, frequencies: Frequencies, now: float) -> float:
+    """The α that maximizes log p(α) and the frequencies' part of the bound together."""
     if isinstance(law, Gamma):
         slope = frequencies.slope_of_mass()
         return (law.shape + frequencies.k - 1.0) / (law.rate - slope)
@@ -63,10 +63,10 @@ def best_mass(law: Law, frequencies: Frequencies, now: float) -> float:
 
 def best_positive(target: Any, now: float) -> float:
     """The maximum of a function of a positive number that has one, never worse than ``now``."""
-    centre = float(np.log(now))
+    center = float(np.log(now))
     found = minimize_scalar(
         lambda u: -target(float(np.exp(u))),
-        bounds=(centre - SEARCH, centre + SEARCH),
+        bounds=(center - SEARCH, center + SEARCH),
         method="bounded",
         options={"xatol": 1e-10},
     )

@@ -1,7 +1,7 @@
 r"""The prior of a Z that is a point: frequencies integrated out, all that counts is how many rows
 have each feature.
 
-Columns are told apart by their laws of A, so what is maximised is the probability of Z up to
+Columns are told apart by their laws of A, so what is maximized is the probability of Z up to
 shifts, P([Z]) ∏_h K_h!/K₊!: one order of K₊ columns out of all (Reed and Ghahramani 2013, eq. 1).
 It keeps the objective of a row submodular. q may as well be spread evenly over the K₊!/∏_h K_h!
 matrices that are Z in another order, the laws of A in that order too: nothing else of the bound
@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from thali.engines.ascent.bound import best_positive
-from thali.hyperparameters import Law
+from thali.hyperparameters import Hyperprior
 from thali.structures.features import FeatureCounts, counts_from_gram
 
 
@@ -55,7 +55,7 @@ class Counts:
         return np.asarray(-gammaln(used + 1.0) - gammaln(np.maximum(capacity - used, 0.0) + 1.0))
 
     def best(
-        self, laws: dict[str, Law], hyper: dict[str, float], counts: np.ndarray, n: float
+        self, laws: dict[str, Hyperprior], hyper: dict[str, float], counts: np.ndarray, n: float
     ) -> dict[str, float]:
         """The prior's hyperparameters at their best, one after the other.
 
@@ -65,7 +65,7 @@ class Counts:
         for name, law in laws.items():
             if hasattr(self.prior, name) and len(counts):
 
-                def target(value: float, name: str = name, law: Law = law) -> float:
+                def target(value: float, name: str = name, law: Hyperprior = law) -> float:
                     at = self.at({**found, name: value})
                     return law.log_density(value) + at.gain(counts, n, value)
 

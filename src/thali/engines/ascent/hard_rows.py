@@ -30,19 +30,19 @@ from thali.backends.rows import (
     statistics,
 )
 from thali.engines.ascent.counts import Counts
-from thali.likelihoods.feature_posteriors import FeatureLaw
+from thali.likelihoods.feature_posteriors import FeaturePosterior
 from thali.structures.features import FeatureTables
 from thali.structures.statistics import Statistics
 
-SOLVERS = ("best", "local_search", "double_greedy", "randomised_double_greedy", "exact")
-SHARES = {"local_search": 1 / 3, "double_greedy": 1 / 3, "randomised_double_greedy": 1 / 2}
+SOLVERS = ("best", "local_search", "double_greedy", "randomized_double_greedy", "exact")
+SHARES = {"local_search": 1 / 3, "double_greedy": 1 / 3, "randomized_double_greedy": 1 / 2}
 ROUND = 8  # blocks at work on the same counts, whatever the number of threads
 
 
 class Knowns(NamedTuple):
     """What the rows are given: features, tables of the prior, and how to solve a row."""
 
-    law: FeatureLaw
+    law: FeaturePosterior
     gains: np.ndarray  # what each feature's law costs
     prior: Counts
     tables: FeatureTables
@@ -50,10 +50,10 @@ class Knowns(NamedTuple):
     solver: str
 
 
-def guarantee(law: FeatureLaw, masked: bool, solver: str) -> float:
+def guarantee(law: FeaturePosterior, masked: bool, solver: str) -> float:
     """The share of the best that a row is sure to reach, counted from the worst.
 
-    That of the randomised solver is an average. Refused where rows may not be submodular, but for
+    That of the randomized solver is an average. Refused where rows may not be submodular, but for
     "exact", which does not need it.
     """
     if solver == "exact":

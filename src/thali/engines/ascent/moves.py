@@ -19,7 +19,7 @@ import numpy as np
 from thali.backends.rows import Rows, blocks_of, tally
 from thali.data.sparse import is_sparse
 from thali.engines.ascent.state import State, iterate
-from thali.likelihoods.feature_posteriors import FeatureLaw
+from thali.likelihoods.feature_posteriors import FeaturePosterior
 
 TRIAL = 4  # iterations before a join or a birth is judged
 PACE = 2.0  # of gains to come, against the last
@@ -78,7 +78,7 @@ def join_features(state: State, threads: int) -> bool:
     return False
 
 
-def bear_feature(state: State, rng: np.random.Generator, threads: int) -> bool:
+def add_feature(state: State, rng: np.random.Generator, threads: int) -> bool:
     """Add a feature along the main direction of the residual if the bound gains by it."""
     if state.room == 0:
         return False
@@ -94,7 +94,7 @@ def bear_feature(state: State, rng: np.random.Generator, threads: int) -> bool:
     return False
 
 
-def _with_feature(state: State, rows: Rows) -> FeatureLaw:
+def _with_feature(state: State, rows: Rows) -> FeaturePosterior:
     """The features and one more, that of the last column of ``rows``, at its best given the others.
 
     Features that are updated one after the other would else begin beside one of any size.

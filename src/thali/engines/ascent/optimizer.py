@@ -2,7 +2,7 @@
 
 An iteration is a local step over blocks of rows, the statistics it leaves, and a global step on
 these; where that gains no more, features are dropped, joined or born (``thali/variational``). The
-settings they share are ``truncation``, ``restarts``, ``tolerance``, ``max_iterations``, ``init``.
+settings they share are ``truncation``, ``n_init``, ``tol``, ``max_iter``, ``init``.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import numpy as np
 from thali.backends.rows import Observed, draw_rows
 from thali.data import Data
 from thali.data.sparse import size_of
-from thali.engines.ascent.moves import bear_feature, drop_features, join_features
+from thali.engines.ascent.moves import add_feature, drop_features, join_features
 from thali.engines.ascent.state import State, iterate
 from thali.engines.base import Engine, Info, Population
-from thali.hyperparameters import Law
-from thali.likelihoods.feature_posteriors import FeatureLaw
+from thali.hyperparameters import Hyperprior
+from thali.likelihoods.feature_posteriors import FeaturePosterior
 from thali.machine import cores
 from thali.model import Model
 from thali.settings import positive_number, whole_number
@@ -32,13 +32,13 @@ DRAWN = 2e8  # bytes of all of them together
 DRAWN_SPARSE = 2e7  # where X is sparse, and so small beside them
 
 
-class Optimiser(Engine):
+class Optimizer(Engine):
     """The loop's questions, a step, and draws of the law that is found."""
 
     truncation: int | str
-    restarts: int
-    tolerance: float
-    max_iterations: int
+    n_init: int
+    tol: float
+    max_iter: int
     init: Any
 
     masked: ClassVar[bool] = True
@@ -58,27 +58,27 @@ class Optimiser(Engine):
                     f"not {self.truncation!r}."
                 )
             whole_number(owner, "truncation", self.truncation, 1)
-        whole_number(owner, "restarts", self.restarts, 1)
-        whole_number(owner, "max_iterations", self.max_iterations, 1)
-        positive_number(owner, "tolerance", self.tolerance)
+        whole_number(owner, "n_init", self.n_init, 1)
+        whole_number(owner, "max_iter", self.max_iter, 1)
+        positive_number(owner, "tol", self.tol)
         object.__setattr__(self, "init", check_init(owner, self.init))
 
     # what the loop reads of every engine
 
     @property
     def chains(self) -> int:
-        return self.restarts
+        return self.n_init
 
     @property
     def searches(self) -> bool:
         return False
 
     def steps(self, data: Data) -> int:
-        return self.max_iterations
+        return self.max_iter
 
-    def racing_sweeps(self, data: Data, n_features: int) -> int:
-        work = data.n * data.d * max(n_features, 10)
-        return int(min(RACING, self.max_iterations, max(10.0, 1e10 / work)))
+    def racing_sweeps(self, data: Data, n_components: int) -> int:
+        work = data.n * data.d * max(n_components, 10)
+        return int(min(RACING, self.max_iter, max(10.0, 1e10 / work)))
 
     # an iteration
 
@@ -107,12 +107,12 @@ class Optimiser(Engine):
         before = state.bound
         drop_features(state)
         join_features(state, self._threads)
-        bear_feature(state, rng, self._threads)
+        add_feature(state, rng, self._threads)
         return state.bound - before > self._negligible(state)
 
     def _negligible(self, state: State) -> float:
         """A gain that does not count; a bound near zero is measured by the entries of X."""
-        return self.tolerance * max(abs(state.bound), float(size_of(state.data.X)))
+        return self.tol * max(abs(state.bound), float(size_of(state.data.X)))
 
     def finished(self, state: State) -> bool:
         """Whether another step would change nothing."""
@@ -121,7 +121,7 @@ class Optimiser(Engine):
     @property
     def _threads(self) -> int:
         """Restarts run side by side; a single one has the cores to itself."""
-        return cores() if self.restarts == 1 else 1
+        return cores() if self.n_init == 1 else 1
 
     # ending
 
@@ -162,14 +162,14 @@ def by_frequency(weights: np.ndarray) -> np.ndarray:
 PROGRESS = ("hold_sigma", "iteration", "bound", "quiet", "finished")  # of a state, plain values
 
 
-def freeze_common(state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """What every optimiser's state has: the features' law, hyperparameters, and how far it is."""
+def common_arrays(state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """What every optimizer's state has: the features' law, hyperparameters, and how far it is."""
     arrays = {f"features_{name}": value for name, value in state.features.arrays().items()}
     return arrays, {"hyper": dict(state.hyper)} | {name: getattr(state, name) for name in PROGRESS}
 
 
-def thaw_features(law: FeatureLaw, arrays: dict[str, np.ndarray]) -> FeatureLaw:
-    """The features' law that ``freeze_common`` saved, of the kind of ``law``."""
+def features_from_arrays(law: FeaturePosterior, arrays: dict[str, np.ndarray]) -> FeaturePosterior:
+    """The features' law that ``common_arrays`` saved, of the kind of ``law``."""
     mark = "features_"
     return law.of_arrays({k.removeprefix(mark): v for k, v in arrays.items() if mark in k})
 
@@ -182,8 +182,8 @@ def observe(data: Data, dtype: str) -> Observed:
     return Observed(X, data.mask, squares)
 
 
-def laws_of(model: Model) -> dict[str, Law]:
+def hyperpriors_of(model: Model) -> dict[str, Hyperprior]:
     """The laws of the hyperparameters that have one."""
     found = {name: getattr(model.prior, name, None) for name in ("alpha", "beta")}
     found |= {name: getattr(model.likelihood, name, None) for name in ("sigma_x", "sigma_a")}
-    return {name: law for name, law in found.items() if isinstance(law, Law)}
+    return {name: law for name, law in found.items() if isinstance(law, Hyperprior)}

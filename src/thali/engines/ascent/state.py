@@ -1,4 +1,4 @@
-r"""Where an optimisation is, and one iteration of it: a local step, then a global one.
+r"""Where an optimization is, and one iteration of it: a local step, then a global one.
 
 Rows and features are of the features in use, the most frequent first; frequencies also of the rest
 up to the truncation. A feature that is not in use has ν = 0 and its prior as law, and adds nothing
@@ -15,8 +15,8 @@ import numpy as np
 
 from thali.backends.rows import Observed, Rows, local_step
 from thali.engines.ascent.bound import best_mass, best_scale, lower_bound
-from thali.hyperparameters import Law
-from thali.likelihoods.feature_posteriors import FeatureLaw, expected_squares
+from thali.hyperparameters import Hyperprior
+from thali.likelihoods.feature_posteriors import FeaturePosterior, expected_squares
 from thali.priors.frequencies import Frequencies
 from thali.structures.statistics import Statistics
 
@@ -27,10 +27,10 @@ class State:
 
     data: Observed
     rows: Rows
-    features: FeatureLaw
+    features: FeaturePosterior
     frequencies: Frequencies
     hyper: dict[str, float]
-    laws: dict[str, Law]  # of the hyperparameters that are to be found
+    laws: dict[str, Hyperprior]  # of the hyperparameters that are to be found
     least: float = 0.0  # of σ_x, as a share of the data's scale and of σ_a
     hold_sigma: int = 0
     iteration: int = 0

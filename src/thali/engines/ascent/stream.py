@@ -36,14 +36,14 @@ class Stream:
     pieces: int = 1
     seen: int = 0
 
-    def freeze(self) -> dict[str, np.ndarray]:
+    def to_arrays(self) -> dict[str, np.ndarray]:
         """What the rows that are gone have left, as arrays."""
         fields = {**self.statistics.arrays(), "pieces": self.pieces, "seen": self.seen}
         return {f"stream_{name}": np.asarray(value) for name, value in fields.items()}
 
     @classmethod
-    def thaw(cls, state: State, arrays: dict[str, np.ndarray]) -> Self:
-        """The stream that ``freeze`` saved, at this state."""
+    def from_arrays(cls, state: State, arrays: dict[str, np.ndarray]) -> Self:
+        """The stream that ``to_arrays`` saved, at this state."""
         found = Statistics.of_arrays(arrays, "stream_")
         return cls(state, found, int(arrays["stream_pieces"]), int(arrays["stream_seen"]))
 

@@ -36,7 +36,7 @@ class Genealogy:
         before = self.parents[-1]
         self.resampled(parents if before is None else before[parents])
 
-    def freeze(self) -> dict[str, np.ndarray]:
+    def to_arrays(self) -> dict[str, np.ndarray]:
         """All of it as arrays; −1 where no resampling followed.
 
         Of rows with equally many slots: fewer go on only at the end of a run that was stopped,
@@ -52,8 +52,8 @@ class Genealogy:
         }
 
     @classmethod
-    def thaw(cls, arrays: dict[str, np.ndarray]) -> Genealogy:
-        """What ``freeze`` gave."""
+    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> Genealogy:
+        """What ``to_arrays`` gave."""
         ends = np.cumsum(arrays["rows_widths"])
         if not len(ends):
             return cls()
@@ -106,5 +106,5 @@ def settle(counts: np.ndarray) -> np.ndarray:
 
 
 def effective_size(weights: np.ndarray) -> float:
-    """1/Σw² of normalised weights: of how many equal ones they are worth."""
+    """1/Σw² of normalized weights: of how many equal ones they are worth."""
     return float(1.0 / np.square(weights).sum())

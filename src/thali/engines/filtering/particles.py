@@ -37,7 +37,7 @@ class State:
 
     particles: Any  # kernels.particle_rows.Particles
     hyper: dict[str, np.ndarray]  # (P,) each
-    log_weights: np.ndarray  # (P,) normalised
+    log_weights: np.ndarray  # (P,) normalized
     log_evidence: float
     row: int = 0
     genealogy: Genealogy = field(default_factory=Genealogy)

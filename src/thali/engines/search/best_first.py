@@ -127,7 +127,7 @@ class BestFirst:
 
     # files
 
-    def freeze(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """The queue as arrays and plain values; each candidate by its rows."""
         held = [item[2] for item in sorted(self.queue.items, key=lambda item: item[1])]
         arrays = {f"queued{i}": np.packbits(c.matrix(), axis=0) for i, c in enumerate(held)}
@@ -138,8 +138,8 @@ class BestFirst:
             "floor": self.floor,
         }
 
-    def thaw(self, arrays: dict[str, np.ndarray], numbers: dict[str, Any]) -> None:
-        """Go on with the queue that ``freeze`` saved."""
+    def from_arrays(self, arrays: dict[str, np.ndarray], numbers: dict[str, Any]) -> None:
+        """Go on with the queue that ``to_arrays`` saved."""
         self.queue, self.floor = Queue(self.width), numbers["floor"]
         for i, (rows, k, score, evidence) in enumerate(reversed(numbers["candidates"])):
             packed = arrays[f"queued{len(numbers['candidates']) - 1 - i}"]

@@ -198,14 +198,14 @@ class Problem:
 
     def row_law(self, candidate: Candidate, future: float, floor: float, most_new: int) -> Any:
         """What the next row of a candidate adds to its score."""
-        from thali.kernels.search_rows import RowLaw
+        from thali.kernels.search_rows import RowDistribution
 
         kept = self.settle(candidate)
         m = kept.arrays.m[0].astype(int)
         prior = next_row(self.prior_bound, self.n, candidate.rows, m)
         half_d = 0.5 * self.dimensions
         unit = half_d * np.log(2.0 * np.pi * self.sigma_x**2)
-        return RowLaw(
+        return RowDistribution(
             prior.take,
             kept.same,
             float(prior.rest + candidate.evidence + future - unit),

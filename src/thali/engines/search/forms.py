@@ -80,7 +80,7 @@ class Kept:
     ) -> KeptProblem:
         likelihood: Any = model.at(hyper).likelihood
         X = np.ascontiguousarray(data.binary[order])
-        law = likelihood.count_law(MOST_DISHES + MOST_NEW)
+        law = likelihood.count_probabilities(MOST_DISHES + MOST_NEW)
         return KeptProblem(X, model.prior_at(hyper), law, bound)
 
     @staticmethod
@@ -118,7 +118,7 @@ def log_target(
     model: Model, data: Data, Z: np.ndarray, parameters: Parameters, hyper: dict[str, float]
 ) -> float:
     """The log joint plus the logarithms of the laws of the hyperparameters."""
-    laws = polish.laws_of(model, hyper)
+    laws = polish.hyperpriors_of(model, hyper)
     return float(form_of(model).log_joint(model, data, Z, parameters, hyper)) + sum(
         law.log_density(hyper[name]) for name, law in laws.items()
     )

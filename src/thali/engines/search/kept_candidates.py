@@ -25,7 +25,7 @@ import numpy as np
 
 from thali.engines.search.candidates import WIDE, WITHIN, Candidate
 from thali.engines.search.prior_bounds import next_row, prior_bound
-from thali.likelihoods.base import CountLaw
+from thali.likelihoods.base import CountProbabilities
 from thali.structures.features import FeatureCounts, FeatureTables
 
 LONGEST = 1024  # settings of Y in a list: all of them up to 10 dishes
@@ -72,7 +72,7 @@ class KeptProblem:
 
     X: np.ndarray
     given_prior: Any
-    law: CountLaw
+    law: CountProbabilities
     bound: str = "convex"
     longest: int = LONGEST
 
@@ -193,7 +193,7 @@ class KeptProblem:
         kept, k = self.settle(candidate), candidate.k
         prior = next_row(self.prior_bound, self.n, candidate.rows, kept.m)
         most_new = min(MOST_NEW if most_new < 0 else most_new, MOST_NEW, MOST_DISHES - k)
-        law = kernel.RowLaw(
+        law = kernel.RowDistribution(
             prior.take,
             kept.same,
             prior.rest + future,

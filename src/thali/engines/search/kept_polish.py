@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from thali.data import Data
-from thali.engines.search.polish import ROUNDS, WIDE, laws_of
+from thali.engines.search.polish import ROUNDS, WIDE, hyperpriors_of
 from thali.hyperparameters import Beta
 from thali.model import Model
 from thali.structures.features import feature_counts, potentials
@@ -35,7 +35,7 @@ def log_joint(
 
 def log_density_of(likelihood: Any, counts: np.ndarray, Y: np.ndarray) -> float:
     """log P(X, Y | Z) from n_cx and Y."""
-    law, active = likelihood.count_law(len(Y)), float(Y.sum())
+    law, active = likelihood.count_probabilities(len(Y)), float(Y.sum())
     return float((counts * law.table).sum() + active * law.on + (Y.size - active) * law.off)
 
 
@@ -54,7 +54,7 @@ def best_parameters(
 
     if Z.shape[1] > FEW:
         return otherwise
-    table, on, off = likelihood.count_law(Z.shape[1])
+    table, on, off = likelihood.count_probabilities(Z.shape[1])
     return best_causes(X, np.ascontiguousarray(Z, np.uint8), table, on, off)  # type: ignore[no-any-return]
 
 
@@ -62,7 +62,7 @@ def improve(
     model: Model, data: Data, Z: np.ndarray, Y: np.ndarray, hyper: dict[str, float]
 ) -> tuple[np.ndarray, np.ndarray, dict[str, float], float]:
     """One pass, hyperparameters after it, and what was gained; nothing changes for the worse."""
-    laws = laws_of(model, hyper)
+    laws = hyperpriors_of(model, hyper)
 
     def value(Z: np.ndarray, Y: np.ndarray, numbers: dict[str, float]) -> float:
         of_laws = sum(law.log_density(numbers[name]) for name, law in laws.items())
@@ -82,7 +82,7 @@ def climb(model: Model, data: Data, Z: np.ndarray, Y: np.ndarray) -> tuple[np.nd
     prior: Any = model.prior
     tables = prior.tables(data.n)
     Z, Y = np.array(Z, np.uint8, order="C"), Y.copy()
-    table, on, off = likelihood.count_law(Z.shape[1] + 1)
+    table, on, off = likelihood.count_probabilities(Z.shape[1] + 1)
     potential = potentials(tables)
     climb_causes(data.binary, Z, Y, table, on, off, potential, tables.capacity)
     used = Z.any(axis=0)
@@ -97,7 +97,7 @@ def own_causes(
     likelihood: Any = model.likelihood
     prior: Any = model.prior
     X, (_, weight, capacity) = data.binary, prior.tables(data.n)
-    table, on, off = likelihood.count_law(Z.shape[1] + 1)
+    table, on, off = likelihood.count_probabilities(Z.shape[1] + 1)
     C = np.rint(Z.astype(float) @ Y.astype(float)).astype(np.int64)
     active = on - off + table[C + 1, X] - table[C, X]
     own = Z[:, Z.sum(axis=0) == 1].sum(axis=1)
@@ -118,7 +118,7 @@ def settle_hyper(
     model: Model, data: Data, Z: np.ndarray, Y: np.ndarray, hyper: dict[str, float]
 ) -> dict[str, float]:
     """Hyperparameters with laws at their best given Z and Y, in turn until they stay."""
-    hyper, laws = dict(hyper), laws_of(model, hyper)
+    hyper, laws = dict(hyper), hyperpriors_of(model, hyper)
     if not len(Y):
         laws = {name: law for name, law in laws.items() if name not in ("lam", "p")}
     if not laws:

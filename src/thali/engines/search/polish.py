@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from thali.data import Data
-from thali.hyperparameters import Law
+from thali.hyperparameters import Hyperprior
 from thali.likelihoods.gaussian_scales import LEAST
 from thali.model import Model
 from thali.structures.features import feature_counts
@@ -22,20 +22,20 @@ WIDE = 3.0  # of log value: how far a hyperparameter may go in one look
 ROUNDS = 20
 
 
-def laws_of(model: Model, hyper: dict[str, float]) -> dict[str, Law]:
+def hyperpriors_of(model: Model, hyper: dict[str, float]) -> dict[str, Hyperprior]:
     """The laws of the hyperparameters that have one."""
     found = {}
     for name in hyper:
         value = getattr(model.prior, name, None)
         value = getattr(model.likelihood, name, None) if value is None else value
-        if isinstance(value, Law):
+        if isinstance(value, Hyperprior):
             found[name] = value
     return found
 
 
 def log_target(model: Model, data: Data, Z: np.ndarray, hyper: dict[str, float]) -> float:
     """log P(X, [Z]) plus the logarithms of the laws of the hyperparameters."""
-    laws = laws_of(model, hyper)
+    laws = hyperpriors_of(model, hyper)
     return model.at(hyper).log_joint(data.X, Z) + sum(
         law.log_density(hyper[name]) for name, law in laws.items()
     )
@@ -73,7 +73,7 @@ def climb(rng: np.random.Generator, model: Model, data: Data, Z: np.ndarray) -> 
     rows, report = sweep(
         rng, data.reduced, data.squares, rows_of(Z, data.reduced), k, law, max(256, 8 * k), True
     )
-    return rows.Z[:, : int(report.n_features)].astype(bool)
+    return rows.Z[:, : int(report.n_components)].astype(bool)
 
 
 def settle_hyper(
@@ -82,7 +82,7 @@ def settle_hyper(
     """Hyperparameters with laws at their best given Z, one after the other until they stay."""
     from thali.kernels.evidence import log_evidence, spectrum
 
-    hyper, laws = dict(hyper), laws_of(model, hyper)
+    hyper, laws = dict(hyper), hyperpriors_of(model, hyper)
     if not laws:
         return hyper
     counts = feature_counts(Z)

@@ -1,6 +1,6 @@
 r"""As if every row to come had the dishes of its cluster (Rai and Daumé III 2011, section 5.3).
 
-The rows are clustered (k-means) and the row nearest to each centre is taken out; a search of these
+The rows are clustered (k-means) and the row nearest to each center is taken out; a search of these
 alone, by ``trivial``, finds their dishes, and with them features. A row to come then adds the log
 density of its data given those features and the dishes of the row that stands for its cluster.
 """
