@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from typing import Any, Self
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+
+HYPERPARAMETER = "hyperparameter"  # the key of a field's metadata
 
 
 class Settings:
@@ -55,6 +58,33 @@ class Settings:
                     f"{owner} has no setting {name!r}; it has {', '.join(names)}.{hint}"
                 )
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]
+
+
+class Hyperparameter(NamedTuple):
+    """What a part says of one of its hyperparameters: its symbol, and what it is in a few words."""
+
+    symbol: str
+    words: str
+
+
+def hyperparameter(default: Any, *, symbol: str, words: str) -> Any:
+    """A field of a prior or likelihood that is a number (fixed) or a hyperprior (inferred).
+
+    Traces, the convergence verdict, plots and the report read the symbol and the words.
+    """
+    metadata = {HYPERPARAMETER: Hyperparameter(symbol, words), "help": words}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def hyperparameters_of(part: Any) -> Mapping[str, Hyperparameter]:
+    """The hyperparameters that a part declares, by name.
+
+    >>> from thali import IBP
+    >>> {name: said.symbol for name, said in hyperparameters_of(IBP).items()}
+    {'alpha': 'α'}
+    """
+    fields = dataclasses.fields(part)
+    return {f.name: f.metadata[HYPERPARAMETER] for f in fields if HYPERPARAMETER in f.metadata}
 
 
 def same(left: Any, right: Any) -> bool:

@@ -57,10 +57,10 @@ class Variational(Settings, Optimizer):
     ``truncation`` is the most features there can be, or "auto": so many that data like these need
     more with a probability below 1% (a finite prior has its own number). Of ``n_init``
     optimizations the one with the highest bound is kept; each ends when the bound has gained less
-    than ``tol`` of itself, or after ``max_iter``. ``anneal`` iterations under falling
-    noise come before those that begin knowing nothing of the data. ``stick_bound`` of
-    E[log(1 − π_k)] is "multinomial", or "taylor", tighter and slower. ``features`` have one law
-    jointly, or one each ("factorized", as in the paper, a lower bound). ``dtype="float32"`` halves the time of the
+    than ``tol`` of itself, or after ``max_iter``. ``anneal`` iterations under falling noise come
+    before those that begin knowing nothing of the data. ``stick_bound`` of E[log(1 − π_k)] is
+    "multinomial", or "taylor", tighter and slower. ``features`` have one law jointly, or one each
+    ("factorized", as in the paper, a lower bound). ``dtype="float32"`` halves the time of the
     products with the data, at seven digits of these: the bound, which has their difference, keeps
     fewer where the noise is far below the data's scale. ``init`` is as of ``CollapsedGibbs``.
     ``forgetting`` and ``delay`` say how fast ``partial_fit`` with a known number of rows in all

@@ -48,7 +48,7 @@ from thali.likelihoods.observed_rows import (
     observed_residual,
     own_features,
 )
-from thali.settings import Settings
+from thali.settings import Settings, hyperparameter
 from thali.structures.features import FeatureTables, as_binary_matrix
 
 
@@ -67,8 +67,12 @@ class LinearGaussian(
     -0.2258
     """
 
-    sigma_x: float | Hyperprior | str = "auto"
-    sigma_a: float | Hyperprior | str = "auto"
+    sigma_x: float | Hyperprior | str = hyperparameter(
+        "auto", symbol="σₓ", words="size of the noise"
+    )
+    sigma_a: float | Hyperprior | str = hyperparameter(
+        "auto", symbol="σₐ", words="size of the features"
+    )
 
     axes: ClassVar[dict[str, int]] = {"A": 0}
 

@@ -43,7 +43,7 @@ from thali.likelihoods.base import (
     Parameters,
 )
 from thali.likelihoods.entries import BinaryEntries
-from thali.settings import Settings
+from thali.settings import Settings, hyperparameter
 from thali.structures.features import FeatureTables
 
 NAMES = ("epsilon", "lam", "p")
@@ -68,9 +68,15 @@ class NoisyOr(Settings, GibbsUpdates, EstimatesEvidence, CountedCauses, Masked):
     [[0.9901, 0.01], [0.901, 0.01]]
     """
 
-    epsilon: float | Beta = Beta(1.0, 19.0)
-    lam: float | Beta = Beta(4.0, 1.0)
-    p: float | Beta = Beta(1.0, 4.0)
+    epsilon: float | Beta = hyperparameter(
+        Beta(1.0, 19.0), symbol="ε", words="how often an entry is on by itself"
+    )
+    lam: float | Beta = hyperparameter(
+        Beta(4.0, 1.0), symbol="λ", words="how often an active feature turns an entry on"
+    )
+    p: float | Beta = hyperparameter(
+        Beta(1.0, 4.0), symbol="p", words="how often a feature is active"
+    )
 
     axes: ClassVar[dict[str, int]] = {"A": 0}
     settling_updates: ClassVar[int] = 5

@@ -40,7 +40,7 @@ from thali.likelihoods.linear_gaussian import (
     normal_entries,
     turn_bits_given_features,
 )
-from thali.settings import Settings
+from thali.settings import Settings, hyperparameter
 from thali.structures.features import FeatureTables
 
 PASSES = 3  # over A in a step: a pass costs K²D, the rows NKD
@@ -62,8 +62,12 @@ class NonnegativeLinearGaussian(
     True
     """
 
-    sigma_x: float | Hyperprior | str = "auto"
-    sigma_a: float | Hyperprior | str = "auto"
+    sigma_x: float | Hyperprior | str = hyperparameter(
+        "auto", symbol="σₓ", words="size of the noise"
+    )
+    sigma_a: float | Hyperprior | str = hyperparameter(
+        "auto", symbol="σₐ", words="size of the features"
+    )
 
     axes: ClassVar[dict[str, int]] = {"A": 0}
     settling_updates: ClassVar[int] = 20

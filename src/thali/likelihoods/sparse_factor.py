@@ -41,7 +41,7 @@ from thali.likelihoods.observed_rows import (
     observed_residual,
     own_features,
 )
-from thali.settings import Settings
+from thali.settings import Settings, hyperparameter
 from thali.structures.features import FeatureTables
 
 SLABS = ("laplace", "gaussian")
@@ -62,8 +62,12 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
     """
 
     slab: str = "laplace"
-    sigma_x: float | Hyperprior | str = "auto"
-    sigma_a: float | Hyperprior | str = "auto"
+    sigma_x: float | Hyperprior | str = hyperparameter(
+        "auto", symbol="σₓ", words="size of the noise"
+    )
+    sigma_a: float | Hyperprior | str = hyperparameter(
+        "auto", symbol="σₐ", words="size of the features"
+    )
 
     axes: ClassVar[dict[str, int]] = {"A": 0, "S": 1}
     starts: ClassVar[tuple[str, ...]] = ("sparse_ica", "prior", "empty")

@@ -20,7 +20,7 @@ from thali.hyperparameters import Gamma, Hyperprior, as_number, check_hyperparam
 from thali.priors.base import HasFrequencies, PredictsRow, Sequential, Truncates
 from thali.priors.frequencies import Frequencies
 from thali.priors.seating import seat
-from thali.settings import Settings, whole_number
+from thali.settings import Settings, hyperparameter, whole_number
 from thali.structures.features import FeatureCounts, FeatureTables, NextRow, feature_counts
 
 
@@ -33,7 +33,9 @@ class BetaBernoulli(Settings, PredictsRow, HasFrequencies, Sequential, Truncates
     True
     """
 
-    alpha: float | Hyperprior = Gamma(1.0, 1.0)
+    alpha: float | Hyperprior = hyperparameter(
+        Gamma(1.0, 1.0), symbol="α", words="how many features to expect"
+    )
     n_components: int = 10
 
     def __post_init__(self) -> None:

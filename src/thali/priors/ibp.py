@@ -30,7 +30,7 @@ from thali.priors.seating import seat
 from thali.priors.stick_frequencies import Sticks, TaylorSticks
 from thali.priors.sticks import unused_sticks
 from thali.priors.truncation import least_truncation, truncation_bound, truncation_error
-from thali.settings import Settings, whole_number
+from thali.settings import Settings, hyperparameter, whole_number
 from thali.structures.features import FeatureCounts, FeatureTables, NextRow, feature_counts
 
 
@@ -46,7 +46,9 @@ class IBP(Settings, PredictsRow, HasFrequencies, Sequential, Truncates):
     -1.3069
     """
 
-    alpha: float | Hyperprior = Gamma(1.0, 1.0)
+    alpha: float | Hyperprior = hyperparameter(
+        Gamma(1.0, 1.0), symbol="α", words="how many features to expect"
+    )
 
     def __post_init__(self) -> None:
         check_hyperparameter("IBP", "alpha", self.alpha)

@@ -18,7 +18,7 @@ from thali.hyperparameters import Gamma, Hyperprior, as_number, check_hyperparam
 from thali.priors.base import HasFrequencies, PredictsRow, Sequential
 from thali.priors.ibp import buffet, harmonic, resample_mass
 from thali.priors.sticks import unused_sticks
-from thali.settings import Settings, whole_number
+from thali.settings import Settings, hyperparameter, whole_number
 from thali.structures.features import FeatureCounts, FeatureTables, NextRow, feature_counts
 
 
@@ -34,8 +34,12 @@ class TwoParameterIBP(Settings, PredictsRow, HasFrequencies, Sequential):
     True
     """
 
-    alpha: float | Hyperprior = Gamma(1.0, 1.0)
-    beta: float | Hyperprior = 1.0
+    alpha: float | Hyperprior = hyperparameter(
+        Gamma(1.0, 1.0), symbol="α", words="how many features to expect"
+    )
+    beta: float | Hyperprior = hyperparameter(
+        1.0, symbol="β", words="how little features are shared"
+    )
 
     def __post_init__(self) -> None:
         check_hyperparameter("TwoParameterIBP", "alpha", self.alpha)

@@ -154,9 +154,9 @@ def answer_at(
 
     Where A can be integrated out: E[A | X, Z] and log P(X, [Z]). Where not: what stands for Gibbs
     updates of the parameters given Z (``representative``), begun from those of the ``recorded``
-    draw that is nearest to Z, and log P(X, parameters, [Z]) there. Begun from the prior,
-    with little noise, amounts and features would hold each other far from where they fit. Where the one that is
-    recorded is a ``point``, an answer with parameters of its own, they are these.
+    draw that is nearest to Z, and log P(X, parameters, [Z]) there. Begun from the prior, with
+    little noise, amounts and features would hold each other far from where they fit. Where the one
+    that is recorded is a ``point``, an answer with parameters of its own, they are these.
     """
     fixed = model.at(hyper)
     likelihood: Any = fixed.likelihood
