@@ -30,6 +30,7 @@ from thali.data import Data
 from thali.engines.search.candidates import Candidate, Problem
 from thali.engines.search.heuristics import heuristic
 from thali.model import Model
+from thali.results.fit import Draws
 
 ALONE: dict[str, Any] = {"init": "empty", "order": "given", "n_init": 1, "polish": False}
 
@@ -70,7 +71,7 @@ def speed(quick: bool) -> None:
         best = int(history["log_joint"].argmax())
         draw = history["n_components"].flat[best], history["log_joint"].flat[best]
         answer = model.n_components_, at.log_joint(X, model.Z_)
-        k, value = draw if model.kind_ == "draws" else answer
+        k, value = draw if isinstance(model.fit_, Draws) else answer
         rows.append([name, f"{seconds:.2f}", int(k), f"{value:.0f}"])
     rows.append(["the planted Z", "", Z.shape[1], f"{at.log_joint(X, Z):.0f}"])
     print(f"\n## {len(X)}×{X.shape[1]}, 20 planted features\n")

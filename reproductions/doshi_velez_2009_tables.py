@@ -114,7 +114,7 @@ def table_1(options: argparse.Namespace) -> Section:
     found = from_both_starts(task, paper, options.seed)
     hidden = len(task.test.values)
     lines = [
-        f"{len(X)} of the {len(pixels)} faces at hand, {X.shape[1]} pixels in [0, 1], centerd; "
+        f"{len(X)} of the {len(pixels)} faces at hand, {X.shape[1]} pixels in [0, 1], centered; "
         f"{hidden:,} hidden. The paper has 721 frontal faces of 32×32 pixels, other ones. Totals "
         "do not compare: log densities depend on the unit of a pixel (in units of 1/255 each of "
         f"ours would be {hidden * np.log(255.0) / 1e6:.3f}·10⁶ lower). What compares is the order "

@@ -12,6 +12,7 @@ from presenting import read
 
 import thali
 from thali.model import Model
+from thali.results.fit import Draws
 
 TRUNCATION = 12
 RESTARTS = 5  # of variational inference; its seconds are those of one
@@ -88,7 +89,7 @@ def fit_engine(task: Task, engine: Any, seed: int) -> Fit:
     began = time.perf_counter()
     model.fit(task.X)
     took = time.perf_counter() - began
-    if model.kind_ == "draws":
+    if isinstance(model.fit_, Draws):
         values = model.history_["log_joint"]
         best = int(values.argmax())
         k = int(model.history_["n_components"].flat[best])

@@ -11,7 +11,7 @@ data; of faces, the lower half of five of each subject); α = 3, σ_x = σ_a = �
 deviation of the data; K features drawn from the finite prior to begin with, the same for every
 engine; nonnegative features for maximization-expectation and uncollapsed Gibbs, Gaussian ones for
 the others. Other than in the paper: hidden columns are drawn afresh for each row; data are neither
-centerd nor moved for the engines, since our nonnegative model takes entries of any sign; for the
+centered nor moved for the engines, since our nonnegative model takes entries of any sign; for the
 factorizations they are moved to a least entry of 0, and these have a component more for that; the
 density of hidden entries has σ_x for every method, so that what differs is what is predicted.
 Beside them, in figure 3, stands maximization-expectation with the library's defaults.

@@ -80,6 +80,7 @@ PRIORS = Registry("prior")
 LIKELIHOODS = Registry("likelihood")
 ENGINES = Registry("engine")
 HYPERPRIORS = Registry("hyperprior")
+ESTIMATORS = Registry("estimator")  # by the names of their classes
 
 
 def known_classes() -> dict[str, type[Settings]]:

@@ -12,6 +12,7 @@ from thali.engines.base import missing_capabilities
 from thali.likelihoods.base import Collapsed, FeatureLikelihood, GibbsState
 from thali.model import Model
 from thali.priors.base import FeaturePrior
+from thali.results.fit import VariationalFit
 from thali.run.choices import ENGINES, LIKELIHOODS, PRIORS, check_engine
 from thali.settings import Settings
 
@@ -40,7 +41,7 @@ def test_every_allowed_combination_runs_and_reports_its_log_joint(engine, prior,
         ENGINES[engine](**SMALL.get(engine, {"sweeps": 6, "chains": 2})),
         random_state=0,
     ).fit(X)
-    if fitted.kind_ == "variational":
+    if isinstance(fitted.fit_, VariationalFit):
         check_law(fitted)
         return
     best = fitted.best_
@@ -60,11 +61,13 @@ def check_law(fitted):
     assert fitted.assignment_probabilities_.shape == fitted.Z_.shape == (12, fitted.n_components_)
     assert np.isfinite([fitted.elbo_, fitted.log_joint_]).all()
     parameters = {"A": fitted.components_, **{"S": getattr(fitted, "amounts_", None)}}
-    fixed = Model(fitted.prior_, fitted.likelihood_).at(fitted._hyper)
+    fixed = Model(fitted.prior_, fitted.likelihood_).at(fitted.fit_.mean_hyper())
     if isinstance(fixed.likelihood, Collapsed):
         assert np.isclose(fixed.log_joint(fitted.X_, fitted.Z_), fitted.log_joint_, rtol=1e-10)
     else:
-        place = GibbsState(Data(fitted.X_), fitted.Z_.astype(np.uint8), parameters, fitted._hyper)
+        place = GibbsState(
+            Data(fitted.X_), fitted.Z_.astype(np.uint8), parameters, fitted.fit_.mean_hyper()
+        )
         density = fixed.likelihood.log_density(place)
         assert np.isclose(density + fixed.prior.log_prob(fitted.Z_), fitted.log_joint_, rtol=1e-10)
 

@@ -70,7 +70,7 @@ class Chain:
     def errors(self):
         """Largest relative error of each maintained array."""
         k, rows = self.state.n_components, self.state.rows
-        Z = self.state.Z.astype(float)
+        Z = self.state.latent.astype(float)
         r = (self.state.hyper["sigma_x"] / self.state.hyper["sigma_a"]) ** 2
         S = np.linalg.inv(Z.T @ Z + r * np.eye(k))
         T = Z.T @ self.data.reduced
@@ -127,7 +127,7 @@ def test_refreshing_at_every_row_changes_no_draw(monkeypatch, seed):
     monkeypatch.setattr(kernel, "sweep", always_fresh)
     fresh = Chain(setting, seed)
     fresh.run(300)
-    assert np.array_equal(plain.state.Z, fresh.state.Z)
+    assert np.array_equal(plain.state.latent, fresh.state.latent)
 
 
 @pytest.mark.parametrize("sigma_x", [0.3, 0.01, 0.001])

@@ -129,7 +129,7 @@ def successive_conditional(rng, case, draws, prior=None, engine=None):
         data = Data.validate(X)
         state = engine.begin(rng, model, data, Start("joint", Z.astype(bool), hyper))
         engine.step(rng, model, data, state)
-        Z, hyper = state.Z, dict(state.hyper)
+        Z, hyper = state.latent, dict(state.hyper)
         yield statistics(Z, hyper["alpha"], hyper["sigma_x"], hyper["sigma_a"], X)
 
 

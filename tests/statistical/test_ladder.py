@@ -115,7 +115,7 @@ def walk(engine, model, X, seed, sweeps, burn_in=100):
     for i in range(sweeps + burn_in):
         engine.step(rng, model, data, state)
         if i >= burn_in:
-            yield state.Z.astype(float), getattr(state, "parameters", None), dict(state.hyper)
+            yield state.latent.astype(float), getattr(state, "parameters", None), dict(state.hyper)
 
 
 def populations(engine, model, X, seed, runs):
@@ -131,7 +131,7 @@ def populations(engine, model, X, seed, runs):
         names = list(state.hyper)
         draws = [
             (np.unpackbits(Z, axis=0, count=data.n).astype(float), None, dict(zip(names, scalars)))  # noqa: B905
-            for Z, scalars in zip(found.Z, found.scalars[:, 2:], strict=True)
+            for Z, scalars in zip(found.packed, found.scalars[:, 2:], strict=True)
         ]
         yield found.log_evidence, found.weights, draws
 
@@ -270,7 +270,7 @@ def successive(rng, engine, story, spec, draws, gaps):
         start = Start("joint", Z.astype(bool), hyper, parameters=given)
         state = engine.begin(rng, model, data, start)
         engine.step(rng, model, data, state)
-        Z, hyper = state.Z.astype(int), dict(state.hyper)
+        Z, hyper = state.latent.astype(int), dict(state.hyper)
         parameters = getattr(state, "parameters", None)
         if gaps:
             X = state.data.X if kept else state.X

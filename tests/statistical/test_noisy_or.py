@@ -90,7 +90,7 @@ def walk(seed, model, X, new_features, sweeps, burn_in=100):
     for i in range(sweeps + burn_in):
         engine.step(rng, model, data, state)
         if i >= burn_in:
-            yield state.Z, dict(state.hyper)
+            yield state.latent, dict(state.hyper)
 
 
 def check(case, seed, sweeps, prior=None):

@@ -213,7 +213,7 @@ def visited(likelihood, engine, seed, sweeps=1000):
     others = np.arange(40) != EMPTY
     for _ in range(sweeps):
         engine.step(rng, model, gaps, state)
-        Z = state.Z
+        Z = state.latent
         apart = (Z[others][:, None] != data.Z[others][:, :, None]).mean(axis=0)
         best = apart.argmin(axis=1)
         if len(set(best)) == 4 and (apart.min(axis=1) < 0.2).all():

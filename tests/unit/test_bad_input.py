@@ -183,7 +183,7 @@ RIGHT: dict[str, tuple[Any, Callable[[thali.LatentFeatures], bool]]] = {
     "a column of zeros": (np.c_[X, np.zeros(20)], zero_there),
     "all entries equal": (np.full((20, 5), 3.0), reconstructed),
     "all entries zero": (np.zeros((20, 5)), nothing),
-    "all entries equal, centerd": (np.full((20, 5), 3.0), nothing),
+    "all entries equal, centered": (np.full((20, 5), 3.0), nothing),
     "equal rows": (np.repeat(X[:1], 20, axis=0), reconstructed),
     "equal columns": (np.c_[X, X], equal_there),
     "NaN": (two_missing(), filled_in),
@@ -196,7 +196,7 @@ RIGHT: dict[str, tuple[Any, Callable[[thali.LatentFeatures], bool]]] = {
 def test_degenerate_data_get_a_right_answer(name):
     assert MATRICES[name].startswith("fitted: ")
     given, right = RIGHT[name]
-    assert right(fit(given, center="centerd" in name))
+    assert right(fit(given, center="centered" in name))
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def state_of(Z, X, rng):
     data = Data.validate(X)
     state = thali.CollapsedGibbs().begin(rng, MODEL, data, Start("given", Z, {}))
     order = [
-        next(j for j in range(Z.shape[1]) if np.array_equal(state.Z[:, j], column))
+        next(j for j in range(Z.shape[1]) if np.array_equal(state.latent[:, j], column))
         for column in Z.T
     ]
     for a in range(len(order)):

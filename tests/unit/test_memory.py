@@ -9,7 +9,8 @@ import pytest
 
 import thali
 from thali.engines.base import Info
-from thali.results.trace import ChainTrace
+from thali.results.trace import ChainTrace, Kept
+from thali.structures.features import FEATURES
 
 N, K = 100_000, 30
 BUDGET = 500e6 / 1000  # bytes a draw
@@ -24,7 +25,7 @@ def test_a_kept_draw_takes_an_eighth_of_its_entries(rng):
     for i in range(20):
         Z[i] ^= True
         chain.record(Info(K, -1.0, {"alpha": 1.0}, 0.0))
-        chain.keep(Z, {})
+        chain.keep(Kept(FEATURES.pack(Z), {}))
     gc.collect()
     grown = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()

@@ -181,7 +181,7 @@ def test_the_sweep_keeps_observed_entries_and_its_sums(rng):
     for _ in range(5):
         report = engine._sweep(rng, data, state, model.prior.tables(40))
         state.n_components = k = int(report.n_components)
-        bits = state.Z.astype(float)
+        bits = state.latent.astype(float)
         assert np.array_equal(state.X[data.mask], X[data.mask])
         assert np.isfinite(state.X).all()
         assert np.allclose(state.rows.T[:k], bits.T @ state.X, atol=1e-9)

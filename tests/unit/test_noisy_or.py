@@ -256,10 +256,10 @@ def test_every_start_is_valid(name, X, rng):
     data = Data.validate(X)
     for prior, most in ((thali.IBP(), np.inf), (thali.BetaBernoulli(n_components=2), 2)):
         start = NAMED[name](rng, Model(prior, thali.NoisyOr()).resolve(data), data)
-        assert start.Z.shape[0] == len(X)
-        assert start.Z.dtype == bool
-        assert start.Z.shape[1] <= most
-        assert start.Z.any(axis=0).all()
+        assert start.latent.shape[0] == len(X)
+        assert start.latent.dtype == bool
+        assert start.latent.shape[1] <= most
+        assert start.latent.any(axis=0).all()
 
 
 def test_the_patterns_start_is_near_the_planted_network():
@@ -267,7 +267,7 @@ def test_the_patterns_start_is_near_the_planted_network():
     data = Data.validate(X)
     model = Model(thali.IBP(), thali.NoisyOr()).resolve(data)
     start = NAMED["patterns"](np.random.default_rng(0), model, data)
-    assert match_assignments(Z, start.Z).distance < 0.5 * Z.sum()
+    assert match_assignments(Z, start.latent).distance < 0.5 * Z.sum()
 
 
 @pytest.mark.parametrize("value", [0.5, 2.0, -1.0])

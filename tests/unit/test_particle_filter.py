@@ -21,6 +21,7 @@ from thali.engines.filtering.particles import make_room, no_proposals, row_laws
 from thali.kernels import particle_rows as kernel
 from thali.likelihoods.gaussian_scales import LEAST
 from thali.model import Model
+from thali.results.fit import WeightedDraws
 from thali.starts import empty_start
 
 
@@ -111,7 +112,7 @@ def test_the_prior_proposal_weighs_by_the_predictive_density(rng):
     logs = np.array(
         [
             model.likelihood.log_marginal(X, np.unpackbits(Z, axis=0, count=12).astype(bool))
-            for Z in found.Z
+            for Z in found.packed
         ]
     )
     assert np.allclose(np.log(found.weights) + found.log_evidence + np.log(40), logs, atol=1e-8)
@@ -221,7 +222,7 @@ def test_every_particle_reports_its_left_ordered_log_joint(X, prior, passes):
 def test_a_weighted_result_has_no_arviz_posterior_and_no_rhat(fitted):
     with pytest.raises(ValueError, match="weighted, not draws of a chain"):
         fitted.posterior_  # noqa: B018
-    assert fitted.kind_ == "weighted"
+    assert isinstance(fitted.fit_, WeightedDraws)
     assert np.isnan(fitted.diagnostics_["alpha"]["rhat"])
     assert 1.0 <= fitted.diagnostics_["alpha"]["ess"] <= 100.0
     assert np.isfinite(fitted.log_evidence_)

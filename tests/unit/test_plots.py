@@ -68,7 +68,7 @@ EXTREMES = {
     "one row": lambda: fitted(superposed(1, 5)),
     "one column": lambda: fitted(superposed(15, 1)),
     "one sweep": lambda: fitted(superposed(15, 4), sweeps=1, chains=1),
-    "centerd": lambda: thali.LatentFeatures(
+    "centered": lambda: thali.LatentFeatures(
         engine=thali.CollapsedGibbs(sweeps=10, chains=1),
         center=True,
         random_state=0,

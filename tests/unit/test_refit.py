@@ -53,7 +53,7 @@ def test_a_failed_refit_leaves_the_earlier_fit_whole(X, where, monkeypatch):
     elif where == "run":
         monkeypatch.setattr(thali.CollapsedGibbs, "step", failing)
     else:
-        monkeypatch.setattr(thali.estimators.latent_features, "answer_at", failing)
+        monkeypatch.setattr(thali.estimators.latent_features, "answer", failing)
     with pytest.raises((ValueError, FloatingPointError)):
         model.fit(other)
     assert vars(model).keys() == before.keys()

@@ -20,6 +20,7 @@ import thali
 from thali.report import write_report
 from thali.report.convergence import Scalar, _scalar, level_of, scalars, verdict_on_chains
 from thali.report.fit import fit_of
+from thali.results.fit import WeightedDraws
 
 EVIL = "<script>alert(1)</script>"
 VOID = {"meta", "img", "br", "hr", "link", "input"}
@@ -173,7 +174,7 @@ EXTREMES = {
     "one column": lambda: fitted(np.arange(12.0)[:, None]),
     "one chain": lambda: fitted(np.eye(8), chains=1),
     "zeros": lambda: fitted(np.zeros((6, 16))),
-    "centerd": lambda: fitted(np.eye(9) + 50, center=True),
+    "centered": lambda: fitted(np.eye(9) + 50, center=True),
     "huge": lambda: fitted(1e15 * np.eye(9)),
     "wide": lambda: fitted(np.random.default_rng(0).normal(size=(10, 3_000)), sweeps=4),
 }
@@ -276,13 +277,14 @@ def test_chains_worth_few_draws_are_not_said_to_differ() -> None:
 def test_weights_stay_with_their_particles_where_some_values_are_not_finite() -> None:
     """Left are 5, 1, 9 and 3, of particles with weights ½, ⅙, ⅙ and ⅙."""
     values = np.array([[5.0, -np.inf, 1.0, np.nan, 9.0, 3.0]])
+    weighted = object.__new__(WeightedDraws)
+    object.__setattr__(weighted, "after_burn_in", lambda name: values)
     model: Any = SimpleNamespace(
-        kind_="weighted",
         weights_=np.array([0.3, 0.2, 0.1, 0.2, 0.1, 0.1]),
         diagnostics_={},
         prior_=thali.IBP(),
         likelihood_=thali.LinearGaussian(),
-        _trace=SimpleNamespace(kept=lambda: {"log_joint": values}),
+        fit_=weighted,
     )
     line = _scalar(model, "log_joint")
     assert line.mean == pytest.approx((3 * 5 + 1 + 9 + 3) / 6)

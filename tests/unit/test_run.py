@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 import thali
-from thali.results.trace import ChainTrace, Kept, Trace
-from thali.run.loop import loop as run_module
+from thali.data import Data
+from thali.model import Model
+from thali.results.fit import Draws
+from thali.results.trace import ChainTrace, Kept
+from thali.run import loop as run_module
 
 
 @pytest.fixture(scope="module")
@@ -210,9 +213,11 @@ def test_means_are_over_all_draws_of_chains_of_different_length():
         for at in range(len(chain.scalars)):
             chain.kept_at.append(at)
             chain.kept.append(Kept(np.ones((1, 1), np.uint8), {}))
-    trace = Trace(1, chains, 0)
-    assert trace.means()["alpha"] == pytest.approx(3.0)
-    assert trace.kept()["alpha"].shape == (2, 1)
+    parts = Model(thali.IBP(), thali.LinearGaussian())
+    data = Data.validate(np.ones((1, 1)))
+    fit = Draws(parts, data, thali.CollapsedGibbs(), 0, tuple(chains), 0)
+    assert fit.mean_hyper()["alpha"] == pytest.approx(3.0)
+    assert fit.kept()["alpha"].shape == (2, 1)
 
 
 def test_a_race_cut_short_leaves_no_checkpoint(X, tmp_path):
@@ -283,7 +288,7 @@ def test_a_run_with_sweeps_left_open_plans_them_from_the_features_it_finds(X, mo
     monkeypatch.setattr(chain_settings, "WORK", 4e6)
     fitted = fit()
     most = fitted.history_["n_components"][:, run_module.LOOK - 1].max()
-    planned = fitted.engine.planned(fitted._data, int(most)).sweeps
+    planned = fitted.engine.planned(fitted.fit_.data, int(most)).sweeps
     assert 100 < planned < 1000
     assert fitted.history_["n_components"].shape == (2, planned)
     assert fitted.burn_in_ == planned // 2

@@ -228,8 +228,8 @@ def test_a_search_that_is_stopped_never_says_too_much(rng):
             if state.search is not None:
                 state.search.advance(int(rng.integers(1, 4)))
             found = engine.population(rng, model, data, state)
-            law = engine.law(model, state)
-            Z = np.unpackbits(found.Z[0], axis=0, count=data.n)
+            law = engine.known(state)
+            Z = np.unpackbits(found.packed[0], axis=0, count=data.n)
             log_joint = found.scalars[0, 1]
             assert abs(off(case.log_joint(Z), log_joint)) < CLOSE
             assert off(float(law["bound"]), case.best) > -CLOSE

@@ -210,7 +210,7 @@ def test_a_finished_search_goes_into_a_file_and_back(rng):
     again = engine.from_arrays(model, data, arrays, json.loads(json.dumps(numbers)))
     assert engine.finished(again)
     assert engine.step(rng, model, data, again) == before
-    assert engine.law(model, again) == engine.law(model, state)
+    assert engine.known(again) == engine.known(state)
     assert again.proven
     assert np.isclose(again.best.value, case.best)
 
@@ -241,7 +241,7 @@ def test_chains_begin_from_its_answer(rng):
     found = case.fit()
     data, model = Data.validate(case.X), case.model()
     start = given_start(found, model, data)
-    assert np.array_equal(start.Z, found.Z_)
+    assert np.array_equal(start.latent, found.Z_)
     engine = thali.CollapsedGibbs(sweeps=3, chains=1, init=found)
     chain = thali.LatentFeatures(case.of_library, case.likelihood, engine, random_state=0)
     chain.fit(case.X)
@@ -287,13 +287,13 @@ def test_what_one_restart_has_proven_is_proven():
 
 def test_the_best_restart_is_so_with_the_laws_of_hyperparameters(rng, monkeypatch):
     """As within one search, where a higher log joint may be paid for by unlikely numbers."""
-    states, law = [], thali.BeamSearch.law
+    states, known = [], thali.BeamSearch.known
 
-    def seen(self, model, state):
+    def seen(self, state):
         states.append(state)
-        return law(self, model, state)
+        return known(self, state)
 
-    monkeypatch.setattr(thali.BeamSearch, "law", seen)
+    monkeypatch.setattr(thali.BeamSearch, "known", seen)
     X = rng.normal(size=(10, 3))
     population = thali.BeamSearch.population
 
@@ -311,7 +311,7 @@ def test_the_best_restart_is_so_with_the_laws_of_hyperparameters(rng, monkeypatc
     engine = thali.BeamSearch(width=2, n_init=3)
     model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
     assert len(states) == 3
-    kept = [bool(chain.kept) for chain in model._trace.chains]
+    kept = [bool(chain.kept) for chain in model.fit_.chains]
     assert kept.index(True) == int(np.argmax([state.best.value for state in told.seen])) != 1
     assert sum(kept) == 1
 

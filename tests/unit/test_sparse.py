@@ -176,7 +176,7 @@ def test_no_step_makes_it_dense(no_dense, tmp_path, likelihood, engine):
     fit_of(model)
     model.save(tmp_path / "m.thali")
     assert np.array_equal(thali.load(tmp_path / "m.thali").Z_, model.Z_)
-    assert takes_sparse(model.engine_, model._model)
+    assert takes_sparse(model.engine_, model.fit_.model)
 
 
 def test_memory_stays_far_below_that_of_the_dense_matrix():

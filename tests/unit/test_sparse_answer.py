@@ -11,7 +11,7 @@ from scipy import stats
 import thali
 from thali.data import Data
 from thali.likelihoods.base import GibbsState
-from thali.results.point_estimate import nearest
+from thali.structures.feature_estimate import nearest
 
 
 def table(seed, n=100, k=4, d=6, noise=0.05):
@@ -56,7 +56,7 @@ def test_one_log_joint_of_draws_and_answer_with_gaps_and_without(gaps):
         X[:, 4], X[7] = np.nan, np.nan
     model = fitted(X)
     draws = [(d.Z, d.parameters["S"], d.hyper, d.log_joint) for d in model.draws(max_draws=5)]
-    draws.append((model.Z_, model.amounts_, model._hyper, model.log_joint_))
+    draws.append((model.Z_, model.amounts_, model.fit_.mean_hyper(), model.log_joint_))
     for Z, W, hyper, log_joint in draws:
         wanted, A = columns_of(X, W, hyper["sigma_x"], hyper["sigma_a"])
         wanted += stats.laplace.logpdf(W[Z]).sum() + thali.IBP(hyper["alpha"]).log_prob(Z)

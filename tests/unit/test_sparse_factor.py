@@ -239,7 +239,7 @@ def test_the_sparse_start_is_near_the_truth():
     data = Data.validate(X)
     model = Model(thali.IBP(), thali.SparseFactor()).resolve(data)
     start = NAMED["sparse_ica"](np.random.default_rng(0), model, data)
-    assert start.Z.shape[1] == 3
+    assert start.latent.shape[1] == 3
     assert (agreement(W, start.parameters["S"]) > 0.95).all()
     assert start.hyper["sigma_x"] == pytest.approx(0.2, rel=0.1)
 

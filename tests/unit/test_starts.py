@@ -7,9 +7,9 @@ import pytest
 import thali
 from thali.data import Data
 from thali.model import Model
-from thali.starts import NAMED, Finish, Start, given_start, rank, shake
+from thali.starts import NAMED, Finish, Start, given_start, rank
 from thali.starts.ica import marchenko_pastur_median, signal_rank, split_in_two
-from thali.starts.race import change_columns
+from thali.structures.feature_changes import change_columns
 
 LIKELIHOODS = {"patterns": thali.NoisyOr, "sparse_ica": thali.SparseFactor}  # the others': linear
 LINEAR = [name for name in NAMED if name in thali.LinearGaussian.starts]
@@ -29,8 +29,8 @@ def test_every_start_is_valid_on_every_shape(name, shape, seed):
             X = (X > 0.0).astype(float)
         data, model = parts(X, None, LIKELIHOODS.get(name, thali.LinearGaussian))
         start = NAMED[name](rng, model, data)
-        assert start.Z.shape[0] == shape[0]
-        assert start.Z.dtype == bool
+        assert start.latent.shape[0] == shape[0]
+        assert start.latent.dtype == bool
         assert all(np.isfinite(v) and v > 0 for v in start.hyper.values())
 
 
@@ -42,7 +42,7 @@ def test_starts_respect_a_finite_prior_and_fixed_scales(name, seed):
         thali.BetaBernoulli(n_components=3), thali.LinearGaussian(sigma_x=2.0, sigma_a=3.0)
     )
     start = NAMED[name](rng, model.resolve(data), data)
-    assert start.Z.shape[1] <= 3
+    assert start.latent.shape[1] <= 3
     assert (start.hyper["sigma_x"], start.hyper["sigma_a"]) == (2.0, 3.0)
 
 
@@ -50,7 +50,7 @@ def test_ica_alone_finds_the_planted_features(seed):
     planted = thali.datasets.noisy_nonnegative(500, 200, 10, random_state=1)
     data, model = parts(planted.X)
     start = NAMED["ica"](np.random.default_rng(seed), model, data)
-    distance = thali.evaluation.match_assignments(planted.Z, start.Z).distance
+    distance = thali.evaluation.match_assignments(planted.Z, start.latent).distance
     assert distance <= 0.002 * planted.Z.size
     assert abs(start.hyper["sigma_x"] - 1.0) < 0.05
 
@@ -96,13 +96,13 @@ def test_shaking_never_loses_the_best_point_and_finds_better_ones(seed):
     doubled = np.column_stack([truth, truth[:, 0] & truth[:, 1]])
 
     def walk(_, start, sweeps):
-        score = -float(thali.evaluation.match_assignments(truth, start.Z).distance)
+        score = -float(thali.evaluation.match_assignments(truth, start.latent).distance)
         return Finish(start, score)
 
     begin = walk(rng, Start("doubled", doubled, {}), 0)
-    end = shake(rng, begin, walk, sweeps=4800)
+    end = perturb(rng, begin, walk, sweeps=4800)
     assert end.level > begin.level
-    assert shake(rng, begin, walk, sweeps=0) == begin
+    assert perturb(rng, begin, walk, sweeps=0) == begin
 
 
 def test_changed_columns_stay_valid(seed):

@@ -43,7 +43,7 @@ def test_pieces_find_what_the_whole_does(total):
 
 def test_all_rows_count_alike_where_their_number_is_not_known():
     pieces = [rows(100, 0), rows(200, 1), rows(50, 2)]
-    law = streamed(pieces)._trace.law
+    law = streamed(pieces).fit_.params
     assert law["stream_n"] == pytest.approx(350.0)
     assert law["stream_entries"] == pytest.approx(350.0 * 12)
     squares = sum(np.square(piece).sum() for piece in pieces)
@@ -62,7 +62,7 @@ def test_pieces_with_gaps():
     pieces[1] = np.where(hidden, np.nan, pieces[1])
     model = streamed(pieces)
     assert model.n_components_ == 4
-    assert model._trace.law["stream_entries"] == pytest.approx(450 * 12 - hidden.sum())
+    assert model.fit_.params["stream_entries"] == pytest.approx(450 * 12 - hidden.sum())
 
 
 @pytest.mark.parametrize("likelihood", ["nonnegative_linear_gaussian", "sparse_factor"])
@@ -139,7 +139,7 @@ def test_pieces_without_features(gaps):
     model = thali.LatentFeatures(engine=engine, random_state=0, progress=False)
     model.partial_fit(X).partial_fit(X)
     assert model.n_components_ == model.history_["n_components"][0, -1] == 0
-    assert model._trace.law["phi"].shape[0] <= 1
+    assert model.fit_.params["phi"].shape[0] <= 1
     assert np.isfinite(model.score(X))
     assert model.transform(X).shape == (40, 0)
 

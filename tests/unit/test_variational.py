@@ -8,7 +8,8 @@ from resuming import check_resuming
 
 import thali
 from thali.engines.variational import stream_from
-from thali.run.loop import loop as run_module
+from thali.results.fit import VariationalFit
+from thali.run import loop as run_module
 from thali.variational import moves
 
 QUICK = thali.Variational(truncation=6, n_init=2, max_iter=40)
@@ -46,7 +47,7 @@ def rises(elbo):
 # ---- results ------------------------------------------------------------------------------------
 def test_the_result_is_a_law_with_its_bound(fitted, X):
     check(fitted, X)
-    assert fitted.kind_ == "variational"
+    assert isinstance(fitted.fit_, VariationalFit)
     assert fitted.elbo_ == fitted.history_["elbo"][:, -1].max()
     assert fitted.elbos_["joint"] == fitted.elbo_
     assert fitted.elbos_["factorized"] < fitted.elbos_["joint"]
@@ -109,7 +110,7 @@ def test_everything_comes_back_from_a_file(fitted, X, tmp_path):
     back = thali.load(tmp_path / "m.thali")
     for name in ("Z_", "components_", "assignment_probabilities_", "X_"):
         assert np.array_equal(getattr(fitted, name), getattr(back, name)), name
-    for name in ("elbo_", "elbos_", "kind_", "engine_", "log_joint_", "seed_", "starts_"):
+    for name in ("elbo_", "elbos_", "engine_", "log_joint_", "seed_", "starts_"):
         assert getattr(fitted, name) == getattr(back, name), name
     assert fitted.variational_params_.keys() == back.variational_params_.keys()
     assert all(
@@ -271,8 +272,8 @@ def test_planted_features_are_found():
 
 def test_a_stop_loses_none_of_the_bounds(fitted):
     """A restart that had ended when a run was stopped is not looked at again after the resume."""
-    engine, model, data = fitted.engine_, fitted._model, fitted._data
-    state = stream_from(engine, model, data, fitted._trace.law, fitted._hyper).state
+    engine, model, data = fitted.engine_, fitted.fit_.model, fitted.fit_.data
+    state = stream_from(engine, model, data, fitted.fit_.params, fitted.fit_.mean_hyper()).state
     again = engine.from_arrays(model, data, *engine.to_arrays(state))
     assert engine.bounds(model, again) == engine.bounds(model, state)
     assert engine.bounds(model, again).keys() == {"joint", "factorized"}
@@ -291,7 +292,7 @@ def test_a_feature_is_born_with_the_size_of_the_data(X):
     X = 1e-6 * np.abs(X)
     model = fit(X, "ibp", "nonnegative_linear_gaussian", init="ica", truncation=8)
     state = stream_from(
-        model.engine_, model._model, model._data, model._trace.law, model._hyper
+        model.engine_, model.fit_.model, model.fit_.data, model.fit_.params, model.fit_.mean_hyper()
     ).state
     takers = np.arange(len(X)) < 5
     rows = moves.with_column(state.rows, takers, np.ones(len(X)))

@@ -13,6 +13,7 @@ from thali.cli.outputs import summary_of
 from thali.data import tables
 from thali.data.sparse import count_missing, is_sparse
 from thali.evaluation import match_features
+from thali.results.fit import PointFit, VariationalFit, WeightedDraws
 
 __all__ = ["describe_answer", "describe_table", "print_matching", "print_summary", "with_places"]
 
@@ -49,9 +50,9 @@ def describe_answer(model: Any) -> str:
     """The answer in one line, and how far to trust it, in the words of the report, in another."""
     plural = "" if model.n_components_ == 1 else "s"
     answer = f"{model.n_components_} feature{plural}, log joint {model.log_joint_:,.2f}."
-    if model.kind_ == "weighted":
+    if isinstance(model.fit_, WeightedDraws):
         answer += f" Log evidence {model.log_evidence_:,.2f}."
-    if model.kind_ == "variational":
+    if isinstance(model.fit_, VariationalFit):
         answer += f" Bound of the log evidence {model.elbo_:,.2f}."
     return f"{answer}\n{_verdict(model)}"
 
@@ -84,7 +85,7 @@ def print_matching(model: Any, truth: np.ndarray, names: Sequence[str]) -> None:
 def print_summary(model: Any) -> None:
     """Print what a model is, how sure it is, and how frequent its features are."""
     _print(_facts(model))
-    if model.kind_ not in ("variational", "point"):
+    if not model.fit_.ends_early:
         _print(_diagnostics(model))
     if model.n_components_:
         _print(_frequencies(model))
@@ -109,8 +110,8 @@ def _facts(model: Any) -> Table:
         "data": f"{n} rows x {model.n_features_in_} columns{gaps}",
         "features": str(k),
         "log joint": f"{model.log_joint_:,.2f}",
-        **({"bound": f"{model.elbo_:,.2f}"} if model.kind_ == "variational" else {}),
-        **({"queue": _queue(model)} if model.kind_ == "point" else {}),
+        **({"bound": f"{model.elbo_:,.2f}"} if isinstance(model.fit_, VariationalFit) else {}),
+        **({"queue": _queue(model)} if isinstance(model.fit_, PointFit) else {}),
         **{key: str(summary[key]) for key in ("prior", "likelihood", "engine", "seed")},
         "starts": ", ".join(model.starts_),
         "seconds": f"{model.seconds_:,.1f}",

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from thali.data.sparse import count_missing
+from thali.results.fit import PointFit, VariationalFit
 
 __all__ = [
     "CHECKPOINT",
@@ -101,17 +102,17 @@ def _staging_parent(folder: Path) -> Path:
 
 def summary_of(model: Any) -> dict[str, Any]:
     """The run in ten entries; a number that does not exist is None."""
-    diagnostics = {} if model.kind_ in ("variational", "point") else model.diagnostics_
+    diagnostics = {} if model.fit_.ends_early else model.diagnostics_
     return {
         "n_components": int(model.n_components_),
         "log_joint": _finite(model.log_joint_),
-        **({"elbo": _finite(model.elbo_)} if model.kind_ == "variational" else {}),
+        **({"elbo": _finite(model.elbo_)} if isinstance(model.fit_, VariationalFit) else {}),
         **(
             {
                 "proven_optimal": model.proven_optimal_,
                 "bound": _finite(model.log_joint_upper_bound_),
             }
-            if model.kind_ == "point"
+            if isinstance(model.fit_, PointFit)
             else {}
         ),
         "missing": missing_in(model),

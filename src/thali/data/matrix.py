@@ -100,14 +100,14 @@ class Data:
 
     @cached_property
     def singular_values(self) -> np.ndarray:
-        """Singular values of the centerd data, largest first, from the smaller Gram matrix."""
+        """Singular values of the centered data, largest first, from the smaller Gram matrix."""
         if self.sparse:
             return sparse.singular_values(self.X)
         X, mean = self.reduced, self.reduced.mean(axis=0)  # no wider than long
         gram = np.zeros((len(mean), len(mean)))
         for block in blocks(X):
-            centerd = X[block] - mean
-            gram += centerd.T @ centerd
+            centered = X[block] - mean
+            gram += centered.T @ centered
         return np.sqrt(np.maximum(np.linalg.eigvalsh(gram)[::-1], 0.0))
 
     @cached_property

@@ -61,12 +61,12 @@ def first_guess(X: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 
 def _shrunk(X: np.ndarray) -> np.ndarray:
-    """X, centerd, with its singular values lowered by ``SHRINK`` medians; by the smaller Gram."""
+    """X, centered, with its singular values lowered by ``SHRINK`` medians; by the smaller Gram."""
     center = X.mean(axis=0)
-    centerd = X - center
+    centered = X - center
     tall = X.shape[0] >= X.shape[1]
-    squares, V = np.linalg.eigh(centerd.T @ centerd if tall else centerd @ centerd.T)
+    squares, V = np.linalg.eigh(centered.T @ centered if tall else centered @ centered.T)
     s = np.sqrt(np.maximum(squares, 0.0))
     keep = s > max(SHRINK * float(np.median(s)), 1e-6 * float(s[-1]))
     V, share = V[:, keep], 1.0 - SHRINK * np.median(s) / s[keep]
-    return center + (((centerd @ V) * share) @ V.T if tall else (V * share) @ (V.T @ centerd))
+    return center + (((centered @ V) * share) @ V.T if tall else (V * share) @ (V.T @ centered))

@@ -3,7 +3,7 @@ r"""Sparse X, whose absent entries are zeros: what is computed of it without mak
     products      X Bᵀ, ZᵀX                    O(nnz K)
     residual      ‖X − WA‖² = Σx² − 2 tr(Aᵀ WᵀX) + tr(WᵀW AAᵀ)
     least squares A = (ZᵀZ)⁺ ZᵀX
-    spectrum      of the centerd X, from XᵀX − N x̄x̄ᵀ (or the N×N one) where it is small, and by
+    spectrum      of the centered X, from XᵀX − N x̄x̄ᵀ (or the N×N one) where it is small, and by
                   random projections where not: X − 1x̄ᵀ is never made
 
 ``X`` is a ``scipy.sparse.csr_array`` of float64 throughout (``thali.data.matrix.as_sparse``).
@@ -115,11 +115,11 @@ def columns(X: Any, which: np.ndarray) -> np.ndarray:
     return _as_table(X[:, which].tocoo())
 
 
-# the spectrum of the centerd matrix
+# the spectrum of the centered matrix
 
 
 def singular_values(X: Any) -> np.ndarray:
-    """Singular values of the centerd X, largest first.
+    """Singular values of the centered X, largest first.
 
     Where both sides are long, those beyond the first hundred are told as all equal, with the sum of
     squares that is left to them.
@@ -128,13 +128,13 @@ def singular_values(X: Any) -> np.ndarray:
         return np.sqrt(np.maximum(np.linalg.eigvalsh(_centered_gram(X))[::-1], 0.0))
     leading = _projected(np.random.default_rng(0), X)[1]
     rest = min(X.shape) - len(leading)
-    centerd = sum_of_squares(X) - X.shape[0] * float(np.square(means(X)).sum())
-    left = max(centerd - float(np.square(leading).sum()), 0.0)
+    centered = sum_of_squares(X) - X.shape[0] * float(np.square(means(X)).sum())
+    left = max(centered - float(np.square(leading).sum()), 0.0)
     return np.append(leading, np.full(rest, min(np.sqrt(left / rest), leading[-1])))
 
 
 def leading_scores(rng: np.random.Generator, X: Any, rank: int) -> np.ndarray:
-    """The first left singular vectors of the centerd X times their singular values, (N, rank)."""
+    """The first left singular vectors of the centered X times their singular values, (N, rank)."""
     n, d = X.shape
     if min(n, d) > GRAM:
         U, s, Q = _projected(rng, X)
@@ -160,7 +160,7 @@ def main_length(X: Any) -> float:
 
 
 def _centered_gram(X: Any) -> np.ndarray:
-    """XᵀX of the centerd X, or XXᵀ where X has fewer rows than columns."""
+    """XᵀX of the centered X, or XXᵀ where X has fewer rows than columns."""
     mean = means(X)
     if X.shape[1] <= X.shape[0]:
         found = _as_table((X.T @ X).tocoo())

@@ -19,13 +19,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from thali.data import Data
-from thali.engines.base import Engine, Info, Population
+from thali.engines.base import Info, Population, Search
 from thali.engines.search import orders, prior_bounds
 from thali.engines.search.best_first import BestFirst
 from thali.engines.search.forms import form_of, heuristic_for, log_target
 from thali.engines.search.heuristics import NAMES as HEURISTICS
 from thali.engines.search.heuristics import heuristic
-from thali.engines.search.polish import hyperpriors_of
 from thali.likelihoods.base import Parameters, SearchRows
 from thali.model import Model
 from thali.priors.base import PredictsRow, Sequential
@@ -45,7 +44,7 @@ class Answer:
     """A whole matrix, its rows in the order of the data, with hyperparameters."""
 
     Z: np.ndarray
-    hyper: dict[str, float]
+    hyper: dict[str, Any]
     value: float  # the log joint and the logarithms of the laws of hyperparameters
     parameters: Parameters = field(default_factory=dict)  # those that are kept
 
@@ -54,14 +53,14 @@ class Answer:
 class State:
     """A search on its way, or what is left to polish of its answer."""
 
-    hyper: dict[str, float]
+    hyper: dict[str, Any]
     best: Answer  # so far
     order: np.ndarray
     search: BestFirst | None = None  # None once it is over
     seed: int = 0  # of what a heuristic draws for that search
     polishing: Answer | None = None
     passes: int = 0  # searches that are over
-    searched: dict[str, float] = field(default_factory=dict)  # hyperparameters of the last one
+    searched: dict[str, Any] = field(default_factory=dict)  # hyperparameters of the last one
     enqueued: int = 0
     dequeued: int = 0
     bound: float = np.inf  # of all matrices, by the last search
@@ -73,7 +72,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class BeamSearch(Settings, Engine):
+class BeamSearch(Settings, Search):
     """Best-first search for the most probable Z, row by row, with a bounded queue.
 
     ``width`` candidates are in the queue at most (None: any number). ``heuristic`` is what rows to
@@ -112,10 +111,8 @@ class BeamSearch(Settings, Engine):
 
     needs_prior: ClassVar[tuple[type, ...]] = (PredictsRow, Sequential)
     needs_likelihood: ClassVar[tuple[type, ...]] = (SearchRows,)
-    kind: ClassVar[str] = "point"
     unit: ClassVar[str] = "step"
     races: ClassVar[bool] = False
-    burned: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
         owner = "BeamSearch"
@@ -166,7 +163,7 @@ class BeamSearch(Settings, Engine):
         """A start as the answer to improve on, polished if that is asked for."""
         heuristic_for(self.heuristic, model)  # or a refusal, before anything is done
         hyper = dict(start.hyper)
-        Z = start.Z[:, start.Z.any(axis=0)]
+        Z = start.latent[:, start.latent.any(axis=0)]
         best = self._answer(model, data, Z, form_of(model).begin(model, data, Z, hyper), hyper)
         state = State(hyper, best, orders.row_order(self.order, data.reduced, rng))
         if self.polish:
@@ -208,13 +205,13 @@ class BeamSearch(Settings, Engine):
         data: Data,
         Z: np.ndarray,
         parameters: Parameters,
-        hyper: dict[str, float],
+        hyper: dict[str, Any],
     ) -> Answer:
         value = log_target(model, data, Z, parameters, hyper)
         return Answer(Z, dict(hyper), value, parameters)
 
     def _log_joint(
-        self, model: Model, data: Data, answer: Answer, hyper: dict[str, float] | None = None
+        self, model: Model, data: Data, answer: Answer, hyper: dict[str, Any] | None = None
     ) -> float:
         """The log joint of an answer, at its own hyperparameters or at others."""
         hyper = answer.hyper if hyper is None else hyper
@@ -252,7 +249,7 @@ class BeamSearch(Settings, Engine):
             Z[state.order] = search.answer.matrix()
             parameters, doubt = form_of(model).answer(search.problem, search.answer)
             found = self._answer(model, data, Z, parameters, state.hyper)
-        self._judge(model, state, search, max(search.bound, doubt), found)
+        self._settle(model, state, search, max(search.bound, doubt), found)
         if self.polish and not state.proven and found is not state.best:
             state.polishing = found
         else:
@@ -265,15 +262,13 @@ class BeamSearch(Settings, Engine):
         counts = feature_counts(last.matrix())
         return last.k, last.evidence + search.problem.prior.log_prob_counts(counts)
 
-    def _judge(
+    def _settle(
         self, model: Model, state: State, search: BestFirst, bound: float, found: Answer
     ) -> None:
         """Whether nothing that was dropped, of at most ``bound``, is better than the answer."""
         best = max(state.best.value, found.value)
         exact = search.heuristic.admissible and self.prior_bound != "so_far"
-        fixed = not hyperpriors_of(
-            model, state.hyper
-        )  # else it bounds nothing at other hyperparameters
+        fixed = not model.hyperpriors  # else it bounds nothing at other hyperparameters
         state.bound = float(max(bound, best)) if exact and fixed else np.inf
         state.proven = reached(state.bound, best)
 
@@ -330,7 +325,7 @@ class BeamSearch(Settings, Engine):
         kept = [best.parameters] if best.parameters else []
         return Population(np.ones(1), scalars, [np.packbits(best.Z, axis=0)], float("nan"), kept)
 
-    def law(self, model: Model, state: State) -> dict[str, np.ndarray]:
+    def known(self, state: State) -> dict[str, np.ndarray]:
         """What the search can say of its answer."""
         return {
             "proven": np.array(state.proven),
@@ -345,10 +340,10 @@ class BeamSearch(Settings, Engine):
         A bound that one search has found is a bound of all matrices, whoever has the answer.
         """
         best = int(np.argmax([state.best.value for state in states]))
-        value, laws = states[best].best.value, [self.law(model, state) for state in states]
-        bound = max(value, min(float(law["bound"]) for law in laws))
+        value, each = states[best].best.value, [self.known(state) for state in states]
+        bound = max(value, min(float(known["bound"]) for known in each))
         known = {"proven": np.array(reached(bound, value)), "bound": np.array(bound)}
-        return best, {**laws[best], **known}
+        return best, {**each[best], **known}
 
     # files
 

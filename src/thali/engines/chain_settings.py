@@ -47,6 +47,15 @@ class ChainSettings(Settings):
         sweeps = int(min(MOST, max(FEWEST, WORK / sweep)))
         return self.replace(sweeps=max(sweeps, (self.burn_in or 0) + FEWEST // 2))
 
+    def steps(self, data: Data) -> int:
+        return self._known()
+
+    def plans(self) -> bool:
+        return self.sweeps is None
+
+    def keeps(self, step: int) -> bool:
+        return step % self.thin == 0
+
     @property
     def burned(self) -> int:
         """Sweeps not kept at the beginning, once their number is known."""

@@ -23,8 +23,9 @@ import numpy as np
 from scipy.special import gammaln
 
 from thali.data import Data
-from thali.engines.base import Engine, Info
+from thali.engines.base import Info, Sampler
 from thali.engines.chain_settings import ChainSettings
+from thali.hyperparameters import Values
 from thali.likelihoods.base import Collapsed, GaussianRows
 from thali.likelihoods.gaussian_scales import scales_without_features
 from thali.likelihoods.masked_columns import MaskedColumns
@@ -44,7 +45,7 @@ class State:
 
     rows: Any  # kernels.collapsed_rows.Rows
     n_components: int
-    hyper: dict[str, float]
+    hyper: dict[str, Any]
     sweep: int = 0
     hold_sigma: int = 0  # the scales stay put until this sweep, while features are being born
     X: Any = None  # the data the rows were made of: reduced, or with missing entries drawn
@@ -53,13 +54,13 @@ class State:
     prior: Any = None  # the model's prior at ``hyper``, kept from one sweep to the next
 
     @property
-    def Z(self) -> np.ndarray:
+    def latent(self) -> np.ndarray:
         """The N×K matrix of the features in use."""
         return self.rows.Z[:, : self.n_components].astype(bool)
 
 
 @dataclass(frozen=True)
-class CollapsedGibbs(ChainSettings, Engine):
+class CollapsedGibbs(ChainSettings, Sampler):
     """Sweeps over Z with A integrated out, in several chains.
 
     ``sweeps`` a chain (None: 1000, but fewer, down to 100, where data and features are large), the
@@ -82,7 +83,6 @@ class CollapsedGibbs(ChainSettings, Engine):
     needs_prior: ClassVar[tuple[type, ...]] = (PredictsRow,)
     needs_likelihood: ClassVar[tuple[type, ...]] = (Collapsed, GaussianRows)
     masked: ClassVar[bool] = True
-    kind: ClassVar[str] = "draws"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -103,7 +103,7 @@ class CollapsedGibbs(ChainSettings, Engine):
         """The state at ``start``, arrays made afresh from Z."""
         from thali.kernels.maintained_rows import rows_of
 
-        Z = start.Z[:, start.Z.any(axis=0)]
+        Z = start.latent[:, start.latent.any(axis=0)]
         Z = Z[:, rng.permutation(Z.shape[1])]  # the order of columns must carry no information
         k, hyper = Z.shape[1], dict(start.hyper)
         if data.mask is None:
@@ -116,23 +116,24 @@ class CollapsedGibbs(ChainSettings, Engine):
     def step(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> Info:
         """Moves on columns, one sweep, and one update of every inferred hyperparameter."""
         hyper = state.hyper
+        scales = model.likelihood_values(hyper)
         if state.prior is None:
-            state.prior = model.at(hyper).prior
+            state.prior = model.prior_at(hyper)
         tables = state.prior.tables(data.n)
         try:
             if self.moves:
-                self._move_columns(rng, data, state, tables)
-            report = self._sweep(rng, data, state, tables)
+                self._move_columns(rng, data, state, tables, scales)
+            report = self._sweep(rng, data, state, tables, scales)
         except (np.linalg.LinAlgError, ZeroDivisionError):
             raise ValueError(
-                f"Features are nearly equal and the noise sigma_x={hyper['sigma_x']:.3g} is so "
-                f"small beside sigma_a={hyper['sigma_a']:.3g} that double precision cannot tell "
+                f"Features are nearly equal and the noise sigma_x={scales['sigma_x']:.3g} is so "
+                f"small beside sigma_a={scales['sigma_a']:.3g} that double precision cannot tell "
                 "them apart; give a larger sigma_x, or let both be inferred."
             ) from None
         state.n_components = k = int(report.n_components)
         state.sweep += 1
         counts = counts_from_gram(data.n, state.rows.C[:k, :k])
-        model.prior.resample(rng, hyper, counts)
+        model.prior.resample(rng, model.prior_values(hyper), counts)
         evidence = scales_without_features(
             rng,
             model.likelihood,
@@ -141,21 +142,26 @@ class CollapsedGibbs(ChainSettings, Engine):
             float((np.square(state.X) if state.squares is None else state.squares).sum()),
             data.n,
             data.d,
-            hyper,
+            scales,
             self.sigma_step,
             hold=state.sweep <= state.hold_sigma,
             scale=float(np.sqrt(data.mean_square)),
         )
         if data.mask is not None:
-            Z = state.Z
+            Z = state.latent
             state.X, evidence = _completed(rng, model, data, Z, hyper, state.columns)
             state.rows.T[:k] = Z.T.astype(float) @ state.X
-        state.prior = model.at(hyper).prior
+        state.prior = model.prior_at(hyper)
         log_joint = evidence + state.prior.log_prob_counts(counts)
         return Info(k, log_joint, dict(hyper), float(report.drift))
 
     def _move_columns(
-        self, rng: np.random.Generator, data: Data, state: State, tables: FeatureTables
+        self,
+        rng: np.random.Generator,
+        data: Data,
+        state: State,
+        tables: FeatureTables,
+        scales: Values,
     ) -> None:
         """Attempts at changes of whole columns; S and G are left to the sweep to make afresh."""
         from thali.kernels import column_moves as kernel
@@ -163,25 +169,32 @@ class CollapsedGibbs(ChainSettings, Engine):
         law = kernel.ColumnLaw(
             *column_tables(tables, data.n),
             tables.capacity,
-            state.hyper["sigma_x"],
-            state.hyper["sigma_a"],
+            scales["sigma_x"],
+            scales["sigma_a"],
             float(data.d),
         )
         state.rows, state.n_components, _ = kernel.column_moves(
             rng, state.X, state.rows, state.n_components, law, self.moves, kernel.SHARES
         )
 
-    def _sweep(self, rng: np.random.Generator, data: Data, state: State, tables: Any) -> Any:
+    def _sweep(
+        self,
+        rng: np.random.Generator,
+        data: Data,
+        state: State,
+        tables: FeatureTables,
+        scales: Values,
+    ) -> Any:
         """One pass of the compiled kernel; returns its report."""
         from thali.kernels import collapsed_rows as kernel
 
-        hyper, k = state.hyper, state.n_components
+        k = state.n_components
         law = kernel.Law(
             tables.log_odds,
             tables.new_log_weight,
             tables.capacity,
-            hyper["sigma_x"],
-            hyper["sigma_a"],
+            scales["sigma_x"],
+            scales["sigma_a"],
             float(data.d),
         )
         every = max(256, 8 * k)
@@ -197,14 +210,14 @@ class CollapsedGibbs(ChainSettings, Engine):
             )
         if report.refused >= 0 and tables.new_log_weight > np.log(0.1 * kernel.MOST_NEW):
             raise ValueError(
-                f"With alpha={hyper['alpha']:.3g} the prior gives a row more than "
+                f"With alpha={state.hyper['alpha']:.3g} the prior gives a row more than "
                 f"{np.exp(tables.new_log_weight):.3g} features of its own; give a smaller alpha, "
                 "or let it be inferred."
             )
         if report.refused >= 0:
             raise ValueError(
                 f"Row {int(report.refused)} is so far from what features of scale sigma_a="
-                f"{hyper['sigma_a']:.3g} can make that it asks for more than {kernel.MOST_NEW} of "
+                f"{scales['sigma_a']:.3g} can make that it asks for more than {kernel.MOST_NEW} of "
                 "its own; give a larger sigma_a, let it be inferred, or look at that row."
             )
         return report
@@ -277,13 +290,14 @@ def _completed(
     model: Model,
     data: Data,
     Z: np.ndarray,
-    hyper: dict[str, float],
+    hyper: dict[str, Any],
     columns: MaskedColumns,
 ) -> tuple[np.ndarray, float]:
     """X with A, then its missing entries drawn given Z and the rest; and log P(the rest | Z)."""
-    sigma_x, sigma_a = hyper["sigma_x"], hyper["sigma_a"]
+    scales = model.likelihood_values(hyper)
+    sigma_x, sigma_a = scales["sigma_x"], scales["sigma_a"]
     noise = sigma_x * rng.standard_normal((Z.shape[1], data.d))
     A, log_dets, explained = columns.solve(Z, (sigma_x / sigma_a) ** 2, noise)
     evidence = columns.log_evidence(log_dets, explained, Z.shape[1], sigma_x, sigma_a)
-    likelihood: Any = model.at(hyper).likelihood
+    likelihood: Any = model.likelihood_at(hyper)
     return likelihood.complete(rng, data, Z, {"A": A}).X, evidence

@@ -98,14 +98,14 @@ class MaximizationExpectation(Settings, Optimizer):
         """The law that belongs to the start's Z, its most frequent features first."""
         likelihood: Any = model.likelihood
         hyper = dict(start.hyper)
-        order = by_frequency(start.Z)
+        order = by_frequency(start.latent)
         prior: Any = model.prior_at(hyper)
         k = self.most(prior, data.n)
         order = order[:k]
         refuse_beyond_memory("The start", data.n, len(order), data.d)
         state = PointState(
             observe(data, "float64"),
-            Rows.hard(start.Z[:, order]),
+            Rows.hard(start.latent[:, order]),
             likelihood.feature_posterior(len(order), data.d, hyper["sigma_a"], False),
             Counts(prior, k),  # type: ignore[arg-type]
             hyper,
@@ -136,7 +136,7 @@ class MaximizationExpectation(Settings, Optimizer):
 
     # ending
 
-    def law(self, model: Model, state: Any) -> dict[str, np.ndarray]:
+    def params(self, model: Model, state: Any) -> dict[str, np.ndarray]:
         """The parameters of q as arrays, and the share of the best that rows are sure of
         (0 where their objective may not be submodular)."""
         arrays = {"nu": state.rows.weights(), **state.features.arrays()}

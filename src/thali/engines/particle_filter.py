@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from thali.data import Data
-from thali.engines.base import Engine, Info, Population
+from thali.engines.base import Info, Population, WeightedSampler
 from thali.engines.collapsed_gibbs import CollapsedGibbs
 from thali.engines.filtering.genealogy import Genealogy, effective_size
 from thali.engines.filtering.particles import (
@@ -59,7 +59,7 @@ SPREAD = 0.7  # of the bell around the guess of log σ
 
 
 @dataclass(frozen=True)
-class ParticleFilter(Settings, Engine):
+class ParticleFilter(Settings, WeightedSampler):
     """A filter of weighted particles through the rows, in their order.
 
     ``n_particles``, of which each proposes its next row: "conditional", given the row's data, or
@@ -89,11 +89,9 @@ class ParticleFilter(Settings, Engine):
 
     needs_prior: ClassVar[tuple[type, ...]] = (Sequential,)
     needs_likelihood: ClassVar[tuple[type, ...]] = (Collapsed, GaussianRows)
-    kind: ClassVar[str] = "weighted"
     # what the loop reads of every engine
     chains: ClassVar[int] = 1
     init: ClassVar[str] = "empty"
-    burned: ClassVar[int] = 0
     unit: ClassVar[str] = "row"
 
     def __post_init__(self) -> None:
@@ -120,14 +118,15 @@ class ParticleFilter(Settings, Engine):
         count = self.n_particles
         hyper, log_weights = {}, np.zeros(count)
         for name, value in start.hyper.items():
-            law = law_of(model, name)
+            law = model.hyperpriors.get(name)
             if law is None:
                 hyper[name] = np.full(count, value)
             else:
-                guess = value if name in ("sigma_x", "sigma_a") else None
+                guess = value if name in model.labels["likelihood"].values() else None
                 hyper[name], log_weight = draw_numbers(rng, law, guess, count)
                 log_weights += log_weight
-        sigma_x, sigma_a = hyper["sigma_x"], hyper["sigma_a"]
+        scales = model.likelihood_values(hyper)
+        sigma_x, sigma_a = scales["sigma_x"], scales["sigma_a"]
         share, scale = floor_of(model, data)
         with np.errstate(over="ignore"):
             usable = np.isfinite(np.square(sigma_x / sigma_a))
@@ -203,7 +202,7 @@ class ParticleFilter(Settings, Engine):
                 Z = np.unpackbits(draws.Z[i], axis=0, count=data.n).astype(bool)
                 at = gibbs.begin(own, model, data, Start("particle", Z, numbers))
                 info = gibbs.step(own, model, data, at)
-                draws.Z[i] = np.packbits(at.Z, axis=0)
+                draws.Z[i] = np.packbits(at.latent, axis=0)
                 draws.log_joints[i] = info.log_joint
                 for name, value in info.hyper.items():
                     draws.hyper[name][i] = value
@@ -275,10 +274,8 @@ class ParticleFilter(Settings, Engine):
 
 
 def law_of(model: Model, name: str) -> Hyperprior | None:
-    """The law of a hyperparameter, or None where it is a number."""
-    value = getattr(model.prior, name, None)
-    value = getattr(model.likelihood, name, None) if value is None else value
-    return value if isinstance(value, Hyperprior) else None
+    """The hyperprior of a scale, or None where it is a number."""
+    return model.hyperpriors.get(model.labels["likelihood"][name])
 
 
 def draw_numbers(
@@ -303,9 +300,10 @@ def move(rng: np.random.Generator, model: Model, data: Data, state: State) -> No
     """A step of every inferred hyperparameter of every particle, given the rows so far."""
     from thali.kernels import particle_scales as kernel
 
-    particles, hyper, n = state.particles, state.hyper, state.row
-    ours = [name for name in hyper if hasattr(model.prior, name)]
-    if any(law_of(model, name) for name in ours):
+    particles, n = state.particles, state.row
+    hyper, scales = model.prior_values(state.hyper), model.likelihood_values(state.hyper)
+    ours = list(model.labels["prior"])
+    if any(label in model.hyperpriors for label in model.labels["prior"].values()):
         none = np.zeros(0)
         for p, k in enumerate(particles.k):  # microseconds each, and only after a resampling
             numbers = {name: float(hyper[name][p]) for name in ours}
@@ -316,7 +314,7 @@ def move(rng: np.random.Generator, model: Model, data: Data, state: State) -> No
     if law_x.family != kernel.FIXED or law_a.family != kernel.FIXED:
         now, floor = seen(data, n), floor_of(model, data)
         seeds = rng.integers(2**63, size=-(-len(state.log_weights) // BLOCK))
-        sigma_x, sigma_a = hyper["sigma_x"], hyper["sigma_a"]
+        sigma_x, sigma_a = scales["sigma_x"], scales["sigma_a"]
 
         def work(first: int, last: int) -> None:
             own = np.random.default_rng(seeds[first // BLOCK])

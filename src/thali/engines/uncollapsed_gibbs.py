@@ -31,14 +31,15 @@ depend on the columns' age. Given the parameters the rows cost O(NK(K + D)) thro
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from thali.data import Data
-from thali.engines.base import Engine, Info
+from thali.engines.base import Info, Sampler
 from thali.engines.chain_settings import ChainSettings
+from thali.hyperparameters import as_scalars
 from thali.likelihoods.base import Collapsed, EstimatesEvidence, GibbsState, GibbsUpdates
 from thali.model import Model
 from thali.priors.base import HasFrequencies, PredictsRow
@@ -61,18 +62,20 @@ class State(GibbsState):
 
     sweep: int = 0
     hold_sigma: int = 0
+    all_hyper: dict[str, Any] = field(default_factory=dict)  # those of the prior too
     fixed: FixedPrior | None = None
 
     def fixed_prior(self, model: Model) -> FixedPrior:
         """The prior at the numbers of ``hyper``, made anew when these are others than before."""
-        if self.fixed is None or self.fixed.of is not model.prior or self.fixed.at != self.hyper:
-            prior: Any = model.prior_at(self.hyper)
-            self.fixed = FixedPrior(model.prior, dict(self.hyper), prior, prior.tables(self.data.n))
+        at = as_scalars(model.own_values("prior", self.all_hyper))
+        if self.fixed is None or self.fixed.of is not model.prior or self.fixed.at != at:
+            prior: Any = model.prior_at(self.all_hyper)
+            self.fixed = FixedPrior(model.prior, at, prior, prior.tables(self.data.n))
         return self.fixed
 
 
 @dataclass(frozen=True)
-class UncollapsedGibbs(ChainSettings, Engine):
+class UncollapsedGibbs(ChainSettings, Sampler):
     """Sweeps over Z given the parameters, and over the parameters given Z, in several chains.
 
     ``new_features`` is "integrated" (their parameters summed out where the likelihood can, births
@@ -90,7 +93,6 @@ class UncollapsedGibbs(ChainSettings, Engine):
     needs_prior: ClassVar[tuple[type, ...]] = (PredictsRow, HasFrequencies)
     needs_likelihood: ClassVar[tuple[type, ...]] = (GibbsUpdates,)
     masked: ClassVar[bool] = True
-    kind: ClassVar[str] = "draws"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -102,14 +104,15 @@ class UncollapsedGibbs(ChainSettings, Engine):
 
     def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:
         """The state at ``start``, parameters its own or drawn given its Z."""
-        used = np.flatnonzero(start.Z.any(axis=0))
-        Z = np.ascontiguousarray(start.Z[:, used], dtype=np.uint8)
+        used = np.flatnonzero(start.latent.any(axis=0))
+        Z = np.ascontiguousarray(start.latent[:, used], dtype=np.uint8)
         hyper = dict(start.hyper)
         likelihood: Any = model.likelihood
-        parameters = likelihood.new_parameters(rng, data, Z.shape[1], hyper)
+        own = model.likelihood_values(hyper)
+        parameters = likelihood.new_parameters(rng, data, Z.shape[1], own)
         for name, value in start.parameters.items():
             parameters[name] = np.take(value, used, axis=likelihood.axes[name])
-        state = State(data, Z, parameters, hyper, data.mask, 0, start.hold_sigma)
+        state = State(data, Z, parameters, own, data.mask, 0, start.hold_sigma, hyper)
         if data.mask is not None and not start.parameters:
             state.data = likelihood.guess(data)
         else:
@@ -122,7 +125,7 @@ class UncollapsedGibbs(ChainSettings, Engine):
     def step(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> Info:
         """Bits, own dishes, missing entries, parameters, hyperparameters."""
         likelihood: Any = model.likelihood
-        hyper = state.hyper
+        hyper = state.all_hyper
         if data.mask is None:
             state.data = data
         self._select(model, state, rng.permutation(state.n_components))
@@ -136,7 +139,7 @@ class UncollapsedGibbs(ChainSettings, Engine):
         if data.mask is not None:
             log_density = log_density_of_observed(model, data, state)
         counts = counts_of(state.bits)
-        model.prior.resample(rng, hyper, counts)
+        model.prior.resample(rng, model.prior_values(hyper), counts)
         state.sweep += 1
         log_joint = log_density + state.fixed_prior(model).prior.log_prob_counts(counts)
         return Info(state.n_components, log_joint, dict(hyper), 0.0)
@@ -210,7 +213,7 @@ class UncollapsedGibbs(ChainSettings, Engine):
     def to_arrays(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """The state as arrays and plain values."""
         arrays = {"Z": np.packbits(state.bits, axis=0), "X": state.data.X, **state.parameters}
-        numbers = {"hyper": dict(state.hyper), "sweep": state.sweep, "hold": state.hold_sigma}
+        numbers = {"hyper": dict(state.all_hyper), "sweep": state.sweep, "hold": state.hold_sigma}
         return arrays, numbers
 
     def from_arrays(
@@ -221,7 +224,9 @@ class UncollapsedGibbs(ChainSettings, Engine):
         parameters = {name: value for name, value in arrays.items() if name not in ("Z", "X")}
         at = data if data.mask is None else Data(arrays["X"])
         hyper = dict(numbers["hyper"])
-        return State(at, bits, parameters, hyper, data.mask, numbers["sweep"], numbers["hold"])
+        own = model.likelihood_values(hyper)
+        steps = numbers["sweep"], numbers["hold"]
+        return State(at, bits, parameters, own, data.mask, *steps, hyper)
 
 
 def counts_of(bits: np.ndarray) -> FeatureCounts:
@@ -234,14 +239,14 @@ def counts_of(bits: np.ndarray) -> FeatureCounts:
 def complete(rng: np.random.Generator, model: Model, data: Data, state: State) -> None:
     """Draw the missing entries of ``data``, if there are any, given Z and the parameters."""
     if data.mask is not None:
-        likelihood: Any = model.at(state.hyper).likelihood
+        likelihood: Any = model.likelihood_at(state.all_hyper)
         state.data = likelihood.complete(rng, data, state.bits, state.parameters)
 
 
 def log_density_of_observed(model: Model, data: Data, state: State) -> float:
     """log P(X | Z) or log P(X, parameters | Z), as ``update_parameters`` has it."""
     if isinstance(model.likelihood, Collapsed):
-        fixed: Any = model.at(state.hyper).likelihood
+        fixed: Any = model.likelihood_at(state.all_hyper)
         return float(fixed.log_marginal(data.X, state.bits))
     likelihood: Any = model.likelihood
     return float(likelihood.log_density(replace(state, data=data)))

@@ -117,7 +117,7 @@ class Variational(Settings, Optimizer):
         likelihood: Any = model.likelihood
         prior: Any = model.prior
         hyper = dict(start.hyper)
-        nu = np.asarray(start.parameters.get("nu", start.Z), float)
+        nu = np.asarray(start.parameters.get("nu", start.latent), float)
         order = by_frequency(nu)
         if isinstance(prior.alpha, Hyperprior):
             hyper["alpha"] = max(len(order), 1) / float((1.0 / np.arange(1, data.n + 1)).sum())
@@ -188,7 +188,7 @@ class Variational(Settings, Optimizer):
 
     # ending
 
-    def law(self, model: Model, state: State) -> dict[str, np.ndarray]:
+    def params(self, model: Model, state: State) -> dict[str, np.ndarray]:
         """The parameters of q as arrays, and the bound with either law of the features."""
         bounds = self.bounds(model, state)
         arrays = {"nu": state.rows.nu, "tau": state.frequencies.tau, **state.features.arrays()}

@@ -1,59 +1,29 @@
-"""The door for people: ``LatentFeatures``, a scikit-learn transformer around model, engine and run.
-
-data = validated X;  model = prior × likelihood;  trace = run(engine);  results ← trace
-"""
+"""The door for people: ``LatentFeatures``, a scikit-learn transformer that finds features."""
 
 from __future__ import annotations
 
-import os
-import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from thali.data.matrix import Data, observed_means, row_names
-from thali.estimators import streaming
-from thali.estimators.parameters import NestedParts
-from thali.estimators.streaming import Streaming
-from thali.estimators.validation import Accepting, checked_progress, seed_from, to_copy
-from thali.model import Model
-from thali.results import prediction as predictive
-from thali.results.point_estimate import (
-    PointEstimate,
-    answer_at,
-    draws_to_use,
-    point_estimate,
-    variational_answer,
-)
-from thali.results.posterior import Posterior
-from thali.results.trace import Trace
-from thali.run.checkpoints import seed_of
-from thali.run.choices import check_engine, choose_engine
-from thali.run.loop import run
-from thali.settings import positive_number
-from thali.structures.features import as_amounts, as_binary_matrix
-
-if TYPE_CHECKING:
-    from thali.report import Verdict
-
-HIDDEN = ("bound", "stream")  # what a law keeps besides its parameters
-LARGEST_DRIFT = 1e-6  # relative; a fit that saw more says so
+from thali.estimators import streaming, validation
+from thali.estimators.base import LatentModel
+from thali.registry import ESTIMATORS
+from thali.results import imputation, prediction
+from thali.results.feature_answer import answer
+from thali.results.feature_draws import Draw, best_draw, feature_draws
+from thali.results.fit import Fit
+from thali.settings import whole_number
+from thali.structures.features import FEATURES, as_amounts, as_binary_matrix
 
 
-class LatentFeatures(
-    NestedParts,
-    Accepting,
-    Posterior,
-    Streaming,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-    BaseEstimator,
-):
+@ESTIMATORS.register("LatentFeatures")
+class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentModel):  # type: ignore[misc]
     """Find an unknown number of overlapping binary features in a data matrix.
 
     Parameters
@@ -82,7 +52,7 @@ class LatentFeatures(
         and log P(X, components_, [Z_]) where A cannot be
     posterior_ : ArviZ inference data of the label-free scalars
     best_ : the draw with the highest log joint
-    kind_ : what the result is, "draws", "weighted", "variational" or "point"
+    fit_ : the result itself: ``Draws``, ``WeightedDraws``, ``VariationalFit`` or ``PointFit``
     weights_ : the weight of each of ``draws()``; they sum to one
     log_evidence_ : the estimate of log P(X); ``ParticleFilter`` only
     elbo_, variational_params_, elbos_ : the lower bound of log P(X), all parameters of q,
@@ -102,6 +72,8 @@ class LatentFeatures(
     True
     """
 
+    structure = FEATURES
+
     def __init__(
         self,
         prior: Any = "ibp",
@@ -119,173 +91,64 @@ class LatentFeatures(
         self.random_state = random_state
         self.progress = progress
 
-    # fitting
-
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        checkpoint: str | os.PathLike[str] | None = None,
-        resume: bool = False,
-        time_budget: float | None = None,
-    ) -> Self:
-        """Fit to X (rows are observations). ``y`` is ignored.
-
-        NaN, None, pandas' NA and masked entries are missing: only what was observed is fitted. A
-        sparse matrix, array or data frame of SciPy or pandas is fitted as it is by engines with
-        ``sparse = True``, and never made dense; entries that it leaves out are zeros. X is never
-        changed. An array of float64 in C order that is not centerd and larger than 100 MB is kept
-        as it is, not copied: if you change it afterwards, fit to ``X.copy()``.
-
-        ``checkpoint`` names a file written every few seconds; ``resume=True`` goes on from it and
-        ends with the same draws as a run never stopped, with its seed unless ``random_state`` is
-        a number. Without ``resume``, a checkpoint that lies there is moved aside. ``time_budget``
-        stops after so many seconds; Ctrl-C stops at once; both keep what was computed. A fit that
-        fails leaves an earlier one as it was.
-        """
-        with self._undo_on_failure():
-            return self._fit(X, checkpoint, resume, time_budget)
-
-    def _fit(
-        self,
-        X: Any,
-        checkpoint: str | os.PathLike[str] | None,
-        resume: bool,
-        time_budget: float | None,
-    ) -> Self:
-        if not isinstance(self.center, bool | np.bool_):
-            raise TypeError(f"center must be True or False, not {self.center!r}.")
-        progress = checked_progress(self.progress)
-        if time_budget is not None:
-            time_budget = positive_number("fit", "time_budget", time_budget)
-        names = row_names(X)
-        X = self._validated(X, reset=True, copy=bool(self.center) or to_copy(X))
-        mean = observed_means(X) if self.center else np.zeros(X.shape[1])
-        data = Data.validate(np.subtract(X, mean, out=X) if self.center else X)
-        parts = self._parts()
-        engine = choose_engine(self.engine, parts)
-        check_engine(engine, parts, data)
-        model = parts.resolve(data)
-        seed = self._seed(checkpoint if resume else None)
-        trace = run(
-            seed,
-            model,
-            engine,
-            data,
-            progress=progress,
-            checkpoint=checkpoint,
-            resume=resume,
-            time_budget=time_budget,
-        )
-        if trace.drift > LARGEST_DRIFT:
-            warnings.warn(
-                f"Rounding errors grew to {trace.drift:.1e} of the maintained quantities before "
-                "they were made afresh: the data are far from zero, or sigma_x is far below "
-                "their scale. Center the data (center=True), or let the scales be inferred.",
-                RuntimeWarning,
-                stacklevel=3,
-            )
-        if "sweeps" in engine.get_params():
-            engine = engine.replace(sweeps=trace.sweeps)
-        self._forget()
-        self.seed_, self.mean_, self.row_names_ = seed, mean, names
-        return self._settle(data, model, engine, trace)
-
-    @contextmanager
-    def _undo_on_failure(self) -> Iterator[None]:
-        """Undo every change to this estimator if what is done to it fails."""
-        before = dict(self.__dict__)
-        try:
-            yield
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
-
-    def _seed(self, to_resume: str | os.PathLike[str] | None) -> int:
-        """The given seed, or that of the run to be resumed, or a new one."""
-        given = isinstance(self.random_state, int | np.integer)
-        if to_resume is None or given or not Path(to_resume).is_file():
-            return seed_from(self.random_state)
-        return seed_of(to_resume)
-
-    def _forget(self) -> None:
-        """Take away what an earlier fit found; the columns' names and number are new already."""
-        for name in [name for name in self.__dict__ if name.endswith("_")]:
-            if name not in ("n_features_in_", "feature_names_in_"):
-                del self.__dict__[name]
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_n_features_out")
-
-    def _settle(self, data: Data, model: Model, engine: Any, trace: Trace) -> Self:
-        """Everything the trace says, as attributes."""
-        self._data, self._model, self._trace = data, model, trace
-        self.prior_, self.likelihood_ = model.prior, model.likelihood
-        self.engine_ = engine
-        self.X_ = data.X + self.mean_ if self.center else data.X
-        if not data.sparse:
-            self.X_ = self.X_.view()
-            self.X_.flags.writeable = False  # it may be the array that was given
-        self._hyper = {
-            name: mean for name, mean in trace.means().items() if name in trace.names[2:]
-        }
-        estimate = self._answer(data, model, trace)
-        self.Z_ = estimate.Z
+    def _show(self, fit: Fit) -> Self:
+        """Everything the fit says, as attributes."""
+        super()._show(fit)
+        estimate, self._parameters, self.log_joint_ = answer(fit)
+        self.Z_ = estimate.latent
         self.assignment_probabilities_ = estimate.probabilities
-        self.n_components_ = estimate.Z.shape[1]
-        for name, value in self._hyper.items():
-            setattr(self, f"{name}_", value)
+        self.n_components_ = self._n_features_out = self.structure.n_components(estimate.latent)
         self.components_ = self._parameters["A"]
         if "S" in self._parameters:
             self.amounts_ = self.Z_ * self._parameters["S"]
-        self.history_ = trace.history()
-        self.burn_in_ = min(trace.burn_in, self.history_["n_components"].shape[1])
-        self.starts_, self.stopped_ = trace.starts, trace.stopped
-        self.seconds_, self.drift_ = trace.seconds, trace.drift
-        self.kind_, self.weights_ = trace.kind, trace.weights()
-        if trace.kind == "weighted":
-            self.log_evidence_ = trace.log_evidence
-        if trace.kind == "variational":
-            self.elbo_ = float(self.history_["elbo"][:, -1].max())
-            self.variational_params_ = {
-                k: v for k, v in trace.law.items() if k.split("_")[0] not in HIDDEN
-            }
-            self.n_rows_seen_ = int(trace.law.get("stream_seen", data.n))
-            self.elbos_ = {
-                k.removeprefix("bound_"): float(v)
-                for k, v in trace.law.items()
-                if k.startswith("bound_")
-            }
-        if trace.kind == "point":
-            self.proven_optimal_, self.log_joint_upper_bound_ = (
-                bool(trace.law["proven"]),
-                float(trace.law["bound"]),
-            )
-            self.n_enqueued_ = int(trace.law["enqueued"])
-            self.n_dequeued_ = int(trace.law["dequeued"])
-        self._n_features_out = self.n_components_
         return self
 
-    def _answer(self, data: Data, model: Model, trace: Trace) -> PointEstimate:
-        """The point estimate, with its parameters and log joint noted."""
-        if trace.kind == "variational":
-            estimate, self._parameters, self.log_joint_ = variational_answer(
-                model, data, trace.law, self._hyper
-            )
-            return estimate
-        most = draws_to_use(data.n, int(trace.kept()["n_components"].max()))
-        picked = trace.pick(trace.spread(most))
-        estimate = point_estimate(
-            [draw.Z for draw in picked],
-            np.array([draw.scalars["log_joint"] for draw in picked]),
-        )
-        seed = np.random.SeedSequence((self.seed_, 0))
-        self._parameters, self.log_joint_ = answer_at(
-            model, data, estimate.Z, self._hyper, picked, seed, trace.kind == "point"
-        )
-        return estimate
+    @available_if(streaming.can_stream)
+    def partial_fit(self, X: Any, y: Any = None, *, total_samples: int | None = None) -> Self:
+        """Take in one piece of the data; the first is fitted by itself, and finds the features.
+
+        A model that was fitted, or loaded, goes on from there. ``total_samples`` is how many rows
+        there will be in all: pieces then count less the earlier they came (``forgetting`` and
+        ``delay`` of the engine). Without it all rows count alike. What is said of rows (``Z_``,
+        ``draws()``) is of the last piece; features, frequencies and hyperparameters are of all.
+
+        >>> import thali
+        >>> X = thali.datasets.images(n=300, random_state=0).X
+        >>> model = thali.LatentFeatures(engine=thali.Variational(truncation=8), random_state=0)
+        >>> for piece in (X[:100], X[100:200], X[200:]):
+        ...     model = model.partial_fit(piece)
+        >>> model.components_.shape == (model.n_components_, 36), model.n_rows_seen_
+        (True, 300)
+        """
+        if total_samples is not None:
+            total_samples = whole_number("partial_fit", "total_samples", total_samples, 1)
+        if not streaming.has_begun(self):
+            return self.fit(X)
+        with self._undo_on_failure():
+            fit = streaming.absorbed(self.fit_, validation.centered(self, X), total_samples)
+            mean = self.mean_
+            self._forget()
+            self.mean_, self.row_names_ = mean, None
+            return self._show(fit)
+
+    # draws
+
+    def draws(self, max_draws: int | None = None) -> Iterator[Draw]:
+        """Every kept draw, or at most ``max_draws`` evenly spaced ones; its features A are drawn
+        given the rest, the same at every call.
+
+        Each has a weight, and the weights sum to one: equal ones for a sampler's draws, the
+        particles' own for a particle filter's (of which ``max_draws`` picks some by their weight,
+        to count equally). A mean over the posterior is Σ weight · value.
+        """
+        check_is_fitted(self)
+        return feature_draws(self.fit_, max_draws)
+
+    @cached_property
+    def best_(self) -> Draw:
+        """The kept draw with the highest log joint."""
+        check_is_fitted(self)
+        return best_draw(self.fit_)
 
     # new data
 
@@ -299,11 +162,11 @@ class LatentFeatures(
     def predict_proba(self, X: Any) -> np.ndarray:
         """P(row has feature k) for rows of X taken as new ones, (n, K), given what they show."""
         check_is_fitted(self)
-        X = self._centerd(X)
-        if self._is_stream():
-            return streaming.probabilities(self._stream(), X, self.engine_.dtype)
-        return predictive.probabilities(
-            self._model, self._data, self.Z_, self._hyper, self._parameters, X
+        X, fit = validation.centered(self, X), self.fit_
+        if streaming.is_stream(fit):
+            return streaming.probabilities(fit, X)
+        return prediction.probabilities(
+            fit.model, fit.data, self.Z_, fit.mean_hyper(), self._parameters, X
         )
 
     def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> np.ndarray:
@@ -321,7 +184,7 @@ class LatentFeatures(
             raise ValueError(
                 f"Z has {Z.shape[1]} columns but the model {self.n_components_} features."
             )
-        likelihood: Any = self._model.at(self._hyper).likelihood
+        likelihood: Any = self.fit_.model.likelihood_at(self.fit_.mean_hyper())
         return likelihood.mean(Z, self.components_) + self.mean_
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -338,32 +201,69 @@ class LatentFeatures(
         check_is_fitted(self)
         if hasattr(X, "log_predictive"):
             return X.log_predictive(self)
-        X = self._centerd(X)
-        if self._is_stream():
-            return streaming.mean_bound(self._stream(), X, self.engine_.dtype)
-        picked = self._trace.pick(self._trace.spread(predictive.SCORE_DRAWS))
-        logs = []
-        for Z, scalars, kept in picked:
-            hyper = {name: scalars[name] for name in self._hyper}
-            logs.append(predictive.log_densities(self._model, self._data, Z, hyper, kept, X))
-        stacked = np.array(logs)
-        return float((np.logaddexp.reduce(stacked, axis=0) - np.log(len(stacked))).mean())
+        X = validation.centered(self, X)
+        if streaming.is_stream(self.fit_):
+            return streaming.mean_bound(self.fit_, X)
+        return float(prediction.mean_log_densities(self.fit_, X).mean())
 
-    # convergence, pictures and files
+    # missing entries
 
-    def convergence(self) -> Verdict:
-        """Whether the chains came to agree, in plain words: ``level``, ``headline`` and ``advice``.
+    def impute(self, *, return_std: bool = False, interval: float | None = None) -> Any:
+        """The training data with each missing entry replaced by its posterior mean.
 
-        >>> import thali
+        The law of a missing entry is the mixture, over kept draws, of its law given the draw: with
+        A integrated out given Z, the scales and the observed entries where that can be done, else
+        given the draw's parameters. Nothing is drawn for it, so the answer is the same at every
+        call. At most ``imputation.DRAWS`` evenly spaced draws.
+        ``return_std=True`` gives (filled, std), the standard deviation of that law, 0 where an
+        entry was observed; ``interval=0.9`` gives (filled, low, high), its central quantiles.
+        Data frames come back as data frames.
+
+        >>> import numpy as np, thali
         >>> X = thali.datasets.images(n=30, random_state=0).X
+        >>> X[3, 4] = np.nan
         >>> engine = thali.CollapsedGibbs(sweeps=20, chains=1)
-        >>> thali.LatentFeatures(engine=engine, random_state=0).fit(X).convergence().headline
-        'One chain cannot vouch for itself.'
+        >>> model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
+        >>> filled, low, high = model.impute(interval=0.9)
+        >>> bool(low[3, 4] < filled[3, 4] < high[3, 4]), int(np.isnan(filled).sum())
+        (True, 0)
         """
-        from thali.report import verdict
-
         check_is_fitted(self)
-        return verdict(self)
+        if return_std and interval is not None:
+            raise ValueError("impute: ask for return_std=True or for an interval, not for both.")
+        if self.fit_.data.sparse:
+            raise ValueError(
+                "impute: the model was fitted to a sparse matrix, which has no missing entries: "
+                "what it leaves out are zeros."
+            )
+        law = imputation.missing_entries_of(self.fit_)
+        missing = np.isnan(self.X_)
+        center = np.broadcast_to(self.mean_, missing.shape)[missing]
+
+        def filled(values: np.ndarray) -> Any:
+            table = self.X_.copy()
+            table[missing] = values + center
+            return self._as_given(table)
+
+        if return_std:
+            std = np.zeros(missing.shape)
+            std[missing] = law.std()
+            return filled(law.mean()), self._as_given(std)
+        if interval is not None:
+            low, high = law.interval(interval)
+            return filled(law.mean()), filled(low), filled(high)
+        return filled(law.mean())
+
+    def _as_given(self, values: np.ndarray) -> Any:
+        """A table like the training data, with its names if it had any."""
+        names = getattr(self, "feature_names_in_", None)
+        if names is None and self.row_names_ is None:
+            return values
+        import pandas as pd
+
+        return pd.DataFrame(values, index=self.row_names_, columns=names)
+
+    # pictures
 
     def plot(self, **options: Any) -> Any:
         """One figure with the most useful pictures; returns a matplotlib Figure."""
@@ -371,17 +271,3 @@ class LatentFeatures(
 
         check_is_fitted(self)
         return plots.overview(self, **options)
-
-    def report(self, path: str | os.PathLike[str], **options: Any) -> Path:
-        """Write a self-contained HTML report and return its path."""
-        from thali.report import write_report
-
-        check_is_fitted(self)
-        return write_report(self, path, **options)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Save to one file that ``thali.load`` opens: arrays and JSON, no pickle."""
-        from thali.estimators.saving import save
-
-        check_is_fitted(self)
-        save(self, path)

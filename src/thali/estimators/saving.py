@@ -15,10 +15,11 @@ from scipy.sparse import csr_array
 
 from thali import storage
 from thali.data import Data
-from thali.estimators.latent_features import LatentFeatures
+from thali.estimators.base import LatentModel
 from thali.hyperparameters import Beta, Gamma, InverseGamma
 from thali.model import Model
-from thali.results.trace import Trace
+from thali.registry import ESTIMATORS
+from thali.results.fit import fit_from_arrays
 from thali.run.choices import ENGINES, LIKELIHOODS, PRIORS
 
 KNOWN = {
@@ -36,17 +37,18 @@ KNOWN = {
 SPARSE = ("data", "indices", "indptr", "shape")  # the parts of a csr_array
 
 
-def save(model: LatentFeatures, path: str | os.PathLike[str]) -> None:
+def save(model: LatentModel, path: str | os.PathLike[str]) -> None:
     """Write a fitted model, its data and its draws to one file."""
-    arrays, trace = model._trace.to_arrays()
-    arrays |= {**data_arrays(model._data), "mean": model.mean_}
+    arrays, record = model.fit_.to_arrays()
+    arrays |= {**data_arrays(model.fit_.data), "mean": model.mean_}
     params = {name: to_json(value) for name, value in model.get_params(deep=False).items()}
     meta = {
+        "estimator": type(model).__name__,
         "params": params,
         "fitted": {
             name: to_json(getattr(model, f"{name}_")) for name in ("prior", "likelihood", "engine")
         },
-        "trace": trace,
+        "fit": record,
         "seed": model.seed_,
         "row_names": model.row_names_,
         "column_names": [str(c) for c in model.feature_names_in_]
@@ -56,7 +58,7 @@ def save(model: LatentFeatures, path: str | os.PathLike[str]) -> None:
     storage.write(path, "model", arrays, meta)
 
 
-def load(path: str | os.PathLike[str]) -> LatentFeatures:
+def load(path: str | os.PathLike[str]) -> Any:
     """Open a model that ``save`` wrote.
 
     >>> import tempfile, pathlib, thali
@@ -70,17 +72,18 @@ def load(path: str | os.PathLike[str]) -> LatentFeatures:
     """
     arrays, meta = storage.read(path, "model")
     try:
-        model = LatentFeatures(**{k: from_json(v) for k, v in meta["params"].items()})
+        estimator = ESTIMATORS[meta["estimator"]]
+        model: LatentModel = estimator(**{k: from_json(v) for k, v in meta["params"].items()})
         fitted = {name: from_json(value) for name, value in meta["fitted"].items()}
         data = data_from(arrays)
         model.mean_ = arrays["mean"]
         model.n_features_in_ = data.d
-        model.seed_, model.row_names_ = meta["seed"], meta["row_names"]
+        model.row_names_ = meta["row_names"]
         if meta["column_names"] is not None:
             model.feature_names_in_ = np.array(meta["column_names"], dtype=object)
-        trace = Trace.from_arrays(arrays, meta["trace"])
         parts = Model(fitted["prior"], fitted["likelihood"])
-        return model._settle(data, parts, fitted["engine"], trace)
+        fit = fit_from_arrays(arrays, meta["fit"], parts, data, fitted["engine"], meta["seed"])
+        return model._show(fit)
     except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
         raise ValueError(
             f"{path} is damaged: its contents do not fit together ({error})."

@@ -146,10 +146,10 @@ def _standardized(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     peak = np.abs(rows).max(axis=1, keepdims=True)
     scaled = np.divide(rows, peak, out=np.zeros_like(rows), where=peak > 0)
     mean = scaled.mean(axis=1, keepdims=True)
-    centerd = scaled - mean
-    length = np.linalg.norm(centerd, axis=1, keepdims=True)
+    centered = scaled - mean
+    length = np.linalg.norm(centered, axis=1, keepdims=True)
     constant = length <= 1e-12 * np.sqrt(rows.shape[1])
-    unit = np.divide(centerd, length, out=np.zeros_like(rows), where=~constant)
+    unit = np.divide(centered, length, out=np.zeros_like(rows), where=~constant)
     return np.concatenate([unit, np.where(constant, np.sign(mean), 0.0)], axis=1)
 
 

@@ -13,35 +13,44 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from thali.data import Data
+from thali.hyperparameters import Values
 from thali.likelihoods.entries import EntryDistribution
 from thali.likelihoods.feature_posteriors import FeaturePosterior
-from thali.structures.features import FeatureTables
+from thali.structures.base import Structure
+from thali.structures.features import FEATURES, FeatureTables
 
 
-class FeatureLikelihood(ABC):
-    """A law of the data given a binary feature matrix.
+class Likelihood(ABC):
+    """A distribution of the data given a value of a latent structure.
 
     ``starts`` names the starts that suit it. Where "race" is not among them, as when log joints of
-    different Z do not compare, an engine left to race begins from the first.
+    different values do not compare, an engine left to race begins from the first.
     """
 
-    structure = "features"
-    starts: ClassVar[tuple[str, ...]] = ("race", "ica", "columns", "prior", "empty")
+    structure: ClassVar[Structure[Any]]
+    starts: ClassVar[tuple[str, ...]]
 
     def check_data(self, data: Data) -> None:  # noqa: B027 most take any numbers
         """Refuse data that the likelihood gives no probability to."""
 
     @abstractmethod
-    def at(self, **numbers: float) -> Self:
+    def at(self, **numbers: Any) -> Self:
         """The same likelihood with hyperparameters fixed at numbers."""
 
     @abstractmethod
     def resolve(self, data: Data) -> Self:
-        """The same likelihood with every "auto" replaced by a law scaled to the data."""
+        """The same likelihood with every "auto" replaced by a hyperprior scaled to the data."""
 
     @abstractmethod
-    def start(self, data: Data) -> dict[str, float]:
+    def start(self, data: Data) -> dict[str, Any]:
         """A number for every hyperparameter: the fixed one, or a guess from the data."""
+
+
+class FeatureLikelihood(Likelihood):
+    """A distribution of the data given a binary feature matrix."""
+
+    structure = FEATURES
+    starts: ClassVar[tuple[str, ...]] = ("race", "ica", "columns", "prior", "empty")
 
 
 class Collapsed(FeatureLikelihood):
@@ -95,11 +104,11 @@ class GibbsState:
     data: Data
     bits: np.ndarray
     parameters: Parameters
-    hyper: dict[str, float]
+    hyper: Values
     mask: np.ndarray | None = None
 
     @property
-    def Z(self) -> np.ndarray:
+    def latent(self) -> np.ndarray:
         """The bits as they are recorded."""
         return self.bits.astype(bool)
 
@@ -124,7 +133,7 @@ class GibbsUpdates(Conditional):
 
     @abstractmethod
     def new_parameters(
-        self, rng: np.random.Generator, data: Data, k: int, hyper: dict[str, float]
+        self, rng: np.random.Generator, data: Data, k: int, hyper: Values
     ) -> Parameters:
         """The parameters of k features, drawn from their prior."""
 

@@ -16,6 +16,7 @@ from thali.data import Data
 from thali.hyperparameters import (
     Hyperprior,
     InverseGamma,
+    Values,
     check_hyperparameter,
     metropolis_step,
     slice_step,
@@ -76,7 +77,7 @@ def scales_without_features(
     squares: float,
     n: int,
     d: int,
-    hyper: dict[str, float],
+    hyper: Values,
     step: str = "slice",
     hold: bool = False,
     scale: float | None = None,

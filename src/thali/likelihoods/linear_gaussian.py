@@ -22,7 +22,7 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from thali.data.matrix import Data, blocks
 from thali.data.sparse import cross as sparse_cross
 from thali.data.sparse import is_sparse, size_of, squared_residual, sum_of_squares
-from thali.hyperparameters import Hyperprior, as_number
+from thali.hyperparameters import Hyperprior, Values, as_number
 from thali.likelihoods.base import (
     ExpectedBits,
     GaussianRows,
@@ -58,7 +58,7 @@ class LinearGaussian(
 ):
     """Noise scale ``sigma_x`` and feature scale ``sigma_a``: numbers, laws, or "auto".
 
-    "auto" infers the scale under a weak law centerd on the data:
+    "auto" infers the scale under a weak law centered on the data:
     σ_x² ~ InverseGamma(1, v/100) and σ_a² ~ InverseGamma(2, v), v the mean square of the data.
 
     >>> import numpy as np
@@ -178,7 +178,7 @@ class LinearGaussian(
     # Gibbs updates with A kept
 
     def new_parameters(
-        self, rng: np.random.Generator, data: Data, k: int, hyper: dict[str, float]
+        self, rng: np.random.Generator, data: Data, k: int, hyper: Values
     ) -> Parameters:
         return {"A": hyper["sigma_a"] * rng.standard_normal((k, data.d))}
 

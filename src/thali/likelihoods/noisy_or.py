@@ -29,6 +29,7 @@ from thali.data import Data
 from thali.hyperparameters import (
     Beta,
     Hyperprior,
+    Values,
     as_number,
     check_probability,
     slice_step_of_probability,
@@ -157,7 +158,7 @@ class NoisyOr(Settings, GibbsUpdates, EstimatesEvidence, CountedCauses, Masked):
     # Gibbs updates with Y kept
 
     def new_parameters(
-        self, rng: np.random.Generator, data: Data, k: int, hyper: dict[str, float]
+        self, rng: np.random.Generator, data: Data, k: int, hyper: Values
     ) -> Parameters:
         return {"A": (rng.random((k, data.d)) < hyper["p"]).astype(np.uint8)}
 
@@ -210,7 +211,7 @@ class NoisyOr(Settings, GibbsUpdates, EstimatesEvidence, CountedCauses, Masked):
         counts: np.ndarray,
         on: int,
         size: int,
-        hyper: dict[str, float],
+        hyper: Values,
     ) -> bool:
         """p given Σ y, then ε and λ given n_cx; whether one of the two is inferred."""
         if isinstance(self.p, Beta):
@@ -251,7 +252,7 @@ class NoisyOr(Settings, GibbsUpdates, EstimatesEvidence, CountedCauses, Masked):
         return as_number("NoisyOr", name, getattr(self, name))
 
 
-def rates_of(hyper: dict[str, float]) -> Any:
+def rates_of(hyper: Values) -> Any:
     """ε, λ and p as the kernels take them."""
     from thali.kernels.noisy_or import rates_at
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from thali.data import Data
-from thali.hyperparameters import Hyperprior, as_number
+from thali.hyperparameters import Hyperprior, Values, as_number
 from thali.likelihoods.base import (
     EstimatesEvidence,
     ExpectedBits,
@@ -108,7 +108,7 @@ class NonnegativeLinearGaussian(
     # Gibbs updates
 
     def new_parameters(
-        self, rng: np.random.Generator, data: Data, k: int, hyper: dict[str, float]
+        self, rng: np.random.Generator, data: Data, k: int, hyper: Values
     ) -> Parameters:
         return {"A": hyper["sigma_a"] * np.abs(rng.standard_normal((k, data.d)))}
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from thali.hyperparameters import Values
 from thali.likelihoods.base import GibbsState
 
 NO_DIMENSION = 1e-300  # D_o of a row of which nothing was observed; a divisor, so not quite 0
@@ -46,7 +47,7 @@ def own_features(
     mask: np.ndarray | None,
     rows: np.ndarray,
     s: np.ndarray,
-    hyper: dict[str, float],
+    hyper: Values,
 ) -> np.ndarray:
     """A draw of own dishes' a given their rows, amounts s and what shared dishes leave of X.
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from thali.data import Data
 from thali.data.missing import patterns
-from thali.hyperparameters import Hyperprior, as_number, slice_step
+from thali.hyperparameters import Hyperprior, Values, as_number, slice_step
 from thali.likelihoods.base import Expected, GibbsState, GibbsUpdates, Masked, Parameters
 from thali.likelihoods.entries import NormalEntries
 from thali.likelihoods.feature_posteriors import GaussianFeatures
@@ -190,7 +190,7 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
         return self.slab == "laplace"
 
     def new_parameters(
-        self, rng: np.random.Generator, data: Data, k: int, hyper: dict[str, float]
+        self, rng: np.random.Generator, data: Data, k: int, hyper: Values
     ) -> Parameters:
         A = hyper["sigma_a"] * rng.standard_normal((k, data.d))
         return {"A": A, "S": self.sample_weights(rng, (data.n, k))}
@@ -277,9 +277,7 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
         return factors
 
 
-def features_given_amounts(
-    data: Data, W: np.ndarray, hyper: dict[str, float]
-) -> tuple[np.ndarray, float]:
+def features_given_amounts(data: Data, W: np.ndarray, hyper: Values) -> tuple[np.ndarray, float]:
     """E[A | X_obs, W] and log P(X_obs | W), A integrated out."""
     sigma_x, sigma_a = hyper["sigma_x"], hyper["sigma_a"]
     columns = MaskedColumns(data.X, data.patterns)

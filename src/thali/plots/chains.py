@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from thali.results.fit import Draws, PointFit, VariationalFit, WeightedDraws
+
 from . import style
 from .reading import SCALARS, check_fitted, kept, scalars_of
 
@@ -18,16 +20,16 @@ if TYPE_CHECKING:
 
 
 STEPS = {  # what a step of the walk was
-    "draws": "sweep",
-    "weighted": "row, of the heaviest particle",
-    "variational": "iteration",
-    "point": "step of the search, then of the polishing",
+    Draws: "sweep",
+    WeightedDraws: "row, of the heaviest particle",
+    VariationalFit: "iteration",
+    PointFit: "step of the search, then of the polishing",
 }
 DRAWS = {  # what the posterior of K is counted over
-    "draws": "each kept sweep",
-    "weighted": "each particle, by weight",
-    "variational": "each draw of the law",
-    "point": "the answer",
+    Draws: "each kept sweep",
+    WeightedDraws: "each particle, by weight",
+    VariationalFit: "each draw of q",
+    PointFit: "the answer",
 }
 
 
@@ -91,7 +93,7 @@ def trace_of(model: LatentFeatures, name: str, ax: Axes | None = None) -> Axes:
     ax.set_xlim(0.5, max(sweeps, 1) + 0.5)
     _frame(ax, values, whole=name == "n_components")
     _count_sweeps(ax, sweeps)
-    step = STEPS[model.kind_]
+    step = STEPS[type(model.fit_)]
     style.label(ax, x=step + (", burn-in shaded" if burn_in else ""))
     return ax
 
@@ -137,7 +139,7 @@ def _name_chains(model: LatentFeatures, ax: Axes) -> None:
         return
     quiet = style.inks(ax).quiet
     handles = ax.get_lines()[-chains:][: len(style.CHAINS)]
-    word = "restart" if model.kind_ in ("variational", "point") else "chain"
+    word = "restart" if model.fit_.ends_early else "chain"
     names = [f"{word} {c + 1}" for c in range(len(handles))]
     legend = ax.legend(
         handles, names, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=min(chains, 4),
@@ -166,7 +168,11 @@ def feature_count(model: LatentFeatures, ax: Axes | None = None) -> Axes:
     ax = style.given_or_new(ax, 4.2, 2.8)
     values = kept(model, "n_components")
     counts = values[np.isfinite(values)].astype(int)
-    weights = model.weights_ if model.kind_ != "draws" else np.full(counts.size, 1 / counts.size)
+    weights = (
+        model.weights_
+        if not isinstance(model.fit_, Draws)
+        else np.full(counts.size, 1 / counts.size)
+    )
     colors = style.tidy(
         ax, "Number of features", f"mean {weights @ counts:.1f}" if counts.size else ""
     )
@@ -200,6 +206,6 @@ def feature_count(model: LatentFeatures, ax: Axes | None = None) -> Axes:
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
     ax.tick_params(axis="x", length=0)
-    of = DRAWS[model.kind_]
+    of = DRAWS[type(model.fit_)]
     style.label(ax, x=f"K at {of}; dark: the point estimate")
     return ax

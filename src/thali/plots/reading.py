@@ -75,11 +75,7 @@ def kept(model: LatentFeatures, name: str) -> np.ndarray:
 
     Weighted draws, and draws of a variational law, are (1, draws), in the order of ``weights_``.
     """
-    if model.kind_ != "draws":
-        return model._trace.kept()[name]
-    values = np.atleast_2d(np.asarray(model.history_[name], dtype=float))
-    after = values[:, model.burn_in_ :]
-    return after if np.isfinite(after).any() else values
+    return model.fit_.after_burn_in(name)
 
 
 def shares(model: LatentFeatures) -> np.ndarray:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from thali.results.fit import VariationalFit
+
 from . import style
 from .chains import feature_count, trace_of
 from .components import features, frequencies
@@ -56,5 +58,5 @@ def overview(model: LatentFeatures, *, image_shape: tuple[int, int] | None = Non
         reconstructions(model, axes["reconstructions"], image_shape=image_shape)
     feature_count(model, axes["count"])
     trace_of(model, "n_components", axes["k"])
-    trace_of(model, "elbo" if model.kind_ == "variational" else "log_joint", axes["fit"])
+    trace_of(model, "elbo" if isinstance(model.fit_, VariationalFit) else "log_joint", axes["fit"])
     return figure

@@ -16,7 +16,14 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import gammaln
 
-from thali.hyperparameters import Gamma, Hyperprior, as_number, check_hyperparameter, slice_step
+from thali.hyperparameters import (
+    Gamma,
+    Hyperprior,
+    Values,
+    as_number,
+    check_hyperparameter,
+    slice_step,
+)
 from thali.priors.base import HasFrequencies, PredictsRow, Sequential, Truncates
 from thali.priors.frequencies import Frequencies
 from thali.priors.seating import seat
@@ -110,9 +117,7 @@ class BetaBernoulli(Settings, PredictsRow, HasFrequencies, Sequential, Truncates
             + empty * (gammaln(a) + gammaln(n + 1.0))
         )
 
-    def resample(
-        self, rng: np.random.Generator, hyper: dict[str, float], counts: FeatureCounts
-    ) -> None:
+    def resample(self, rng: np.random.Generator, hyper: Values, counts: FeatureCounts) -> None:
         law = self.alpha
         if isinstance(law, Hyperprior):
             hyper["alpha"] = slice_step(

@@ -20,6 +20,7 @@ from thali.hyperparameters import (
     SMALLEST,
     Gamma,
     Hyperprior,
+    Values,
     as_number,
     check_hyperparameter,
     slice_step,
@@ -122,9 +123,7 @@ class IBP(Settings, PredictsRow, HasFrequencies, Sequential, Truncates):
             + (gammaln(n - m + 1.0) + gammaln(m)).sum()
         )
 
-    def resample(
-        self, rng: np.random.Generator, hyper: dict[str, float], counts: FeatureCounts
-    ) -> None:
+    def resample(self, rng: np.random.Generator, hyper: Values, counts: FeatureCounts) -> None:
         if isinstance(self.alpha, Hyperprior):
             k, rate = len(counts.column_sums), harmonic(counts.n, 1.0)
             hyper["alpha"] = resample_mass(rng, self.alpha, hyper["alpha"], k, rate)

@@ -14,7 +14,14 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import gammaln
 
-from thali.hyperparameters import Gamma, Hyperprior, as_number, check_hyperparameter, slice_step
+from thali.hyperparameters import (
+    Gamma,
+    Hyperprior,
+    Values,
+    as_number,
+    check_hyperparameter,
+    slice_step,
+)
 from thali.priors.base import HasFrequencies, PredictsRow, Sequential
 from thali.priors.ibp import buffet, harmonic, resample_mass
 from thali.priors.sticks import unused_sticks
@@ -94,9 +101,7 @@ class TwoParameterIBP(Settings, PredictsRow, HasFrequencies, Sequential):
             - len(m) * gammaln(n + beta)
         )
 
-    def resample(
-        self, rng: np.random.Generator, hyper: dict[str, float], counts: FeatureCounts
-    ) -> None:
+    def resample(self, rng: np.random.Generator, hyper: Values, counts: FeatureCounts) -> None:
         if isinstance(self.alpha, Hyperprior):
             k, rate = len(counts.column_sums), harmonic(counts.n, hyper["beta"])
             hyper["alpha"] = resample_mass(rng, self.alpha, hyper["alpha"], k, rate)

@@ -14,6 +14,7 @@ import numpy as np
 
 from thali.hyperparameters import Hyperprior
 from thali.plots.reading import SCALARS, kept, scalars_of
+from thali.results.fit import PointFit, VariationalFit, WeightedDraws
 
 from .markup import plural
 
@@ -53,10 +54,10 @@ def scalars(model: LatentFeatures) -> list[Scalar]:
 
 
 def _scalar(model: LatentFeatures, name: str) -> Scalar:
-    if model.kind_ == "variational":
+    if isinstance(model.fit_, VariationalFit):
         value = float(model.history_[name][best_restart(model), -1])
         return Scalar(name, "found", np.nan, np.nan, value, np.nan, np.nan)
-    if model.kind_ == "point":
+    if isinstance(model.fit_, PointFit):
         value = float(kept(model, name)[0, 0])
         return Scalar(name, "found", np.nan, np.nan, value, np.nan, np.nan)
     values = kept(model, name)
@@ -65,7 +66,7 @@ def _scalar(model: LatentFeatures, name: str) -> Scalar:
     rhat, ess = float(entry.get("rhat", np.nan)), float(entry.get("ess", np.nan))
     if not finite.size:
         return Scalar(name, "unknown", rhat, ess, np.nan, np.nan, np.nan)
-    if model.kind_ == "weighted":
+    if isinstance(model.fit_, WeightedDraws):
         weights = model.weights_[np.isfinite(values.ravel())]  # of those that are left
         return _weighted_scalar(model, name, finite, weights / weights.sum(), ess)
     low, high = np.quantile(finite, [0.05, 0.95])
@@ -131,11 +132,11 @@ def ranges(values: np.ndarray) -> np.ndarray:
 
 def verdict(model: LatentFeatures) -> Verdict:
     """One plain judgment over all scalars."""
-    if model.kind_ == "weighted":
+    if isinstance(model.fit_, WeightedDraws):
         return verdict_on_weights(model)
-    if model.kind_ == "variational":
+    if isinstance(model.fit_, VariationalFit):
         return verdict_on_bounds(model)
-    if model.kind_ == "point":
+    if isinstance(model.fit_, PointFit):
         return verdict_on_search(model)
     K = kept(model, "n_components")
     return verdict_on_chains(scalars(model), K.shape[0], K.shape[1], usual_counts(K))
@@ -176,8 +177,8 @@ def verdict_on_bounds(model: LatentFeatures) -> Verdict:
         return Verdict(
             "poor", "The optimization was stopped before its end.", "Let it run on (resume=True)."
         )
-    steps = len(model._trace.chains[best_restart(model)].scalars)  # a stream's also count pieces
-    if steps >= model.engine_.max_iter and not model._is_stream():
+    steps = len(model.fit_.chains[best_restart(model)].scalars)  # a stream's also count pieces
+    if steps >= model.fit_.sweeps > 0:
         return Verdict(
             "fair",
             "The bound was still rising at the last iteration.",

@@ -50,7 +50,7 @@ def fit_of(model: LatentFeatures) -> Fit:
 
 
 def _fit_of_sparse(model: LatentFeatures) -> Fit:
-    """The same from products: ‖x − zA‖² = ‖x‖² − 2 xAᵀzᵀ + zAAᵀzᵀ. Sparse data are not centerd."""
+    """The same from products: ‖x − zA‖² = ‖x‖² − 2 xAᵀzᵀ + zAAᵀzᵀ. Sparse data are not centered."""
     X, Z, A = model.X_, model.Z_.astype(float), model.components_
     squares = row_squares(X)
     residual = squares + ((Z @ (A @ A.T) - 2.0 * (X @ np.ascontiguousarray(A.T))) * Z).sum(axis=1)

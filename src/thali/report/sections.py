@@ -20,6 +20,7 @@ from thali.plots.reading import (
     shares,
     telling_rows,
 )
+from thali.results.fit import PointFit, VariationalFit, WeightedDraws
 
 from .convergence import Scalar, scalars, verdict
 from .fit import fit_of
@@ -70,7 +71,7 @@ def summary(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Markup
             ("log joint of the point estimate", number(model.log_joint_, 5)),
             *(
                 [("bound of the log evidence", number(model.elbo_, 5))]
-                if model.kind_ == "variational"
+                if isinstance(model.fit_, VariationalFit)
                 else []
             ),
             *(
@@ -78,7 +79,7 @@ def summary(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Markup
                     ("proven to be the most probable", "yes" if model.proven_optimal_ else "no"),
                     ("candidates looked at", f"{model.n_dequeued_:,}"),
                 ]
-                if model.kind_ == "point"
+                if isinstance(model.fit_, PointFit)
                 else []
             ),
             *([("missing entries, imputed", f"{missing:,}")] if missing else []),
@@ -138,14 +139,14 @@ def convergence(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Ma
 def _recorded_numbers(model: LatentFeatures) -> Markup:
     """The table of what was recorded: with diagnostics of chains, where there are any."""
     lines = scalars(model)
-    if model.kind_ == "variational":
+    if isinstance(model.fit_, VariationalFit):
         values = [[_head(line), number(line.mean, _digits(line))] for line in lines]
         return table("The numbers at the end of the best restart", ["quantity", "value"], values)
-    if model.kind_ == "point":
+    if isinstance(model.fit_, PointFit):
         values = [[_head(line), number(line.mean, _digits(line))] for line in lines]
         return table("The numbers of the answer", ["quantity", "value"], values)
     recorded = "The numbers that every sweep records, after burn-in"
-    if model.kind_ == "weighted":
+    if isinstance(model.fit_, WeightedDraws):
         recorded = "The numbers of the particles, by weight"
     return table(
         recorded,
@@ -187,7 +188,7 @@ def _chain_key(model: LatentFeatures) -> Markup:
     from thali.plots.style import CHAINS
 
     items = []
-    word = "restart" if model.kind_ in ("variational", "point") else "chain"
+    word = "restart" if model.fit_.ends_early else "chain"
     for c, start in enumerate(model.starts_):
         color = VARIABLES[CHAINS[c % len(CHAINS)]]
         items.append(
@@ -288,7 +289,7 @@ def assignments(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Ma
 def _how_sure(model: LatentFeatures) -> str:
     P = np.asarray(model.assignment_probabilities_, dtype=float)
     doubt = np.minimum(P, 1 - P)
-    if model.kind_ in ("point", "variational") and not doubt.any():
+    if model.fit_.ends_early and not doubt.any():
         return (
             "This engine decides outright which row has which feature, and does not say how sure "
             "it is; a sampler started from here does (init=model)."

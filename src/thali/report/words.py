@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from thali.likelihoods import NoisyOr, NonnegativeLinearGaussian, SparseFactor
+from thali.results.fit import PointFit
 
 from .convergence import GOOD_RHAT
 from .markup import Markup, facts, section
@@ -95,7 +96,7 @@ def reading(model: LatentFeatures, id_: str, title: str, shape: tuple[int, int] 
         ("Numerical drift", "The sampler updates its matrices in place of recomputing them. Drift "
          "is the largest relative error that this left, measured against recomputed ones."),
     ]  # fmt: skip
-    if model.kind_ == "point":  # there is no sampler to speak of
+    if isinstance(model.fit_, PointFit):  # there is no sampler to speak of
         entries = [entry for entry in entries if entry[0] not in OF_SAMPLERS]
         entries.insert(2, ("The answer", "One matrix, the most probable that a search found; "
                            "whether it is the most probable of all is known only where it says "

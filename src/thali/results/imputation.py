@@ -15,11 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from thali.data import Data
 from thali.likelihoods.entries import EntryDistribution
-from thali.model import Model
-from thali.results.point_estimate import spaced
-from thali.results.trace import Trace
+from thali.results.fit import Fit
+from thali.structures.base import evenly_spaced
 
 DRAWS = 400  # evenly spaced draws that are averaged
 
@@ -46,17 +44,13 @@ class MissingEntries:
         return self.given.mixed_quantile(tail), self.given.mixed_quantile(1.0 - tail)
 
 
-def missing_entries_of(
-    model: Model, data: Data, trace: Trace, hyper: dict[str, float], most: int = DRAWS
-) -> MissingEntries:
-    """The law of the missing entries of ``data``, in the order of ``np.nonzero(~data.mask)``.
-
-    ``hyper`` names the hyperparameters among the trace's scalars.
-    """
+def missing_entries_of(fit: Fit, most: int = DRAWS) -> MissingEntries:
+    """The distribution of the missing entries, in the order of ``np.nonzero(~data.mask)``."""
+    data = fit.data
     where = np.nonzero(np.isnan(data.X))
     laws: list[EntryDistribution] = []
-    for Z, scalars, kept in trace.pick(spaced(len(trace), most)):
-        likelihood: Any = model.at({name: scalars[name] for name in hyper}).likelihood
+    for Z, scalars, kept in fit.pick(evenly_spaced(len(fit), most)):
+        likelihood: Any = fit.model.likelihood_at(fit.hyper_of(scalars))
         if kept:
             axes = likelihood.axes
             parameters = {name: np.moveaxis(kept[name], 0, axes[name]) for name in kept}

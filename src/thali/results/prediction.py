@@ -24,6 +24,7 @@ from thali.likelihoods.base import GaussianRows
 from thali.machine import cores
 from thali.model import Model
 from thali.results import prediction_given_features as rows_given_features
+from thali.results.fit import Fit
 
 SCORE_DRAWS = 50  # draws averaged by ``score``, evenly spaced
 NO_DIMENSION = 1e-300  # of a row of which nothing was observed; a divisor, so not quite 0
@@ -33,7 +34,7 @@ def probabilities(
     model: Model,
     data: Data,
     Z: np.ndarray,
-    hyper: dict[str, float],
+    hyper: dict[str, Any],
     parameters: dict[str, np.ndarray],
     X: Any,
 ) -> np.ndarray:
@@ -50,7 +51,7 @@ def log_densities(
     model: Model,
     data: Data,
     Z: np.ndarray,
-    hyper: dict[str, float],
+    hyper: dict[str, Any],
     parameters: dict[str, np.ndarray],
     X: Any,
 ) -> np.ndarray:
@@ -61,6 +62,15 @@ def log_densities(
         return rows(fixed, data, Z, X)[1]
     odds = fixed.prior.tables(data.n + 1).log_odds[Z.sum(axis=0)]  # type: ignore[attr-defined]
     return rows_given_features.log_densities(model, hyper, parameters, odds, X)
+
+
+def mean_log_densities(fit: Fit, X: Any) -> np.ndarray:
+    """log of the mean over draws of p(x | draw), of new rows X, (n,)."""
+    logs = []
+    for Z, scalars, kept in fit.pick(fit.representatives(SCORE_DRAWS)):
+        hyper = fit.hyper_of(scalars)
+        logs.append(log_densities(fit.model, fit.data, Z, hyper, kept, X))
+    return np.logaddexp.reduce(np.array(logs), axis=0) - np.log(len(logs))
 
 
 def rows(model: Model, data: Data, Z: np.ndarray, X: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -34,7 +34,7 @@ Parameters = dict[str, np.ndarray]
 
 
 def probabilities(
-    model: Model, hyper: dict[str, float], parameters: Parameters, odds: np.ndarray, X: Any
+    model: Model, hyper: dict[str, Any], parameters: Parameters, odds: np.ndarray, X: Any
 ) -> np.ndarray:
     """P(z_k = 1 | x) of rows X, (n, K); their prior log odds are ``odds``."""
     X, parameters = in_span(X, parameters)
@@ -45,7 +45,7 @@ def probabilities(
 
 
 def log_densities(
-    model: Model, hyper: dict[str, float], parameters: Parameters, odds: np.ndarray, X: Any
+    model: Model, hyper: dict[str, Any], parameters: Parameters, odds: np.ndarray, X: Any
 ) -> np.ndarray:
     """log p(x) of rows X, (n,)."""
     fixed: Any = model.at(hyper).likelihood
@@ -117,7 +117,7 @@ def log_joints(
 
 
 def sampled(
-    model: Model, hyper: dict[str, float], parameters: Parameters, odds: np.ndarray, X: np.ndarray
+    model: Model, hyper: dict[str, Any], parameters: Parameters, odds: np.ndarray, X: np.ndarray
 ) -> np.ndarray:
     """Shares of Gibbs sweeps in which each bit is on, the features' parameters held fixed."""
     pi = 1.0 / (1.0 + np.exp(-odds))
@@ -138,7 +138,7 @@ def sampled(
 
 
 def share_of_sweeps(
-    model: Model, x: np.ndarray, parameters: Parameters, hyper: dict[str, float], pi: np.ndarray
+    model: Model, x: np.ndarray, parameters: Parameters, hyper: dict[str, Any], pi: np.ndarray
 ) -> np.ndarray:
     """How often each bit of a complete row is on, their prior probabilities being π."""
     from thali.kernels.bit_prior import BitPrior
@@ -146,15 +146,16 @@ def share_of_sweeps(
     likelihood: Any = model.likelihood
     rng, k = np.random.default_rng(0), len(pi)
     new = Data(np.tile(x, (COPIES, 1)))
-    own = likelihood.new_parameters(rng, new, k, hyper)  # those of each row are the copies' own
+    values = dict(model.likelihood_values(hyper))
+    own = likelihood.new_parameters(rng, new, k, values)  # those of each row are the copies' own
     bits = (rng.random((COPIES, k)) < pi).astype(np.uint8)  # apart, so as to find more modes
-    place = GibbsState(new, bits, {**own, **parameters}, hyper)
+    place = GibbsState(new, bits, {**own, **parameters}, values)
     total = np.zeros(k)
     counts = np.full(k, 2 * COPIES + 2, np.int64)  # in use whatever the copies do
     for i in range(2 * SWEEPS):
-        if "sigma_x" in hyper:  # at first more noise, under which copies go from mode to mode
+        if "sigma_x" in values:  # at first more noise, under which copies go from mode to mode
             heat = HEAT ** max(0.0, 1.0 - i / SWEEPS)
-            place.hyper = {**hyper, "sigma_x": heat * hyper["sigma_x"]}
+            place.hyper = {**values, "sigma_x": heat * values["sigma_x"]}
         likelihood.update_bits(rng, place, BitPrior(np.zeros(0), counts, pi))
         if i >= SWEEPS:
             total += place.bits.mean(axis=0)

@@ -19,6 +19,7 @@ import numpy as np
 
 from thali import storage
 from thali.data import Data
+from thali.engines.base import Engine
 from thali.model import Model
 from thali.results.trace import (
     ChainTrace,
@@ -27,7 +28,9 @@ from thali.results.trace import (
     chain_from_arrays,
     draw_arrays,
     draws_from_arrays,
+    with_prefix,
 )
+from thali.structures.base import Structure
 
 __all__ = ["Chain", "fingerprint", "read", "seed_of", "tell_of_fresh_start", "write"]
 
@@ -50,7 +53,7 @@ class Chain:
     trace: ChainTrace = field(default_factory=ChainTrace)
     saved: Snapshot | None = None
 
-    def snapshot(self, engine: Any) -> None:
+    def snapshot(self, engine: Engine) -> None:
         """Everything needed to go on from here."""
         arrays, numbers = engine.to_arrays(self.state)
         steps, draws = len(self.trace.scalars), len(self.trace.kept)
@@ -65,7 +68,7 @@ class Chain:
         self.saved = Snapshot(arrays, meta, list(self.trace.burning))
 
 
-def fingerprint(seed: int, model: Model, engine: Any, data: Data) -> dict[str, str]:
+def fingerprint(seed: int, model: Model, engine: Engine, data: Data) -> dict[str, str]:
     """What must be the same for a run to go on from another's checkpoint."""
     settings = {k: _plain(v) for k, v in engine.get_params().items()}
     return {
@@ -80,6 +83,7 @@ def write(
     path: Path,
     fingerprint: dict[str, str],
     chains: Sequence[Chain],
+    structure: Structure[Any],
     n: int,
     starts: list[str],
     seconds: float,
@@ -91,16 +95,20 @@ def write(
         if chain.saved is None:
             return
         (state, meta, burning), i = chain.saved, chain.index
-        arrays |= {f"state{i}_{name}": value for name, value in state.items()}
-        arrays |= chain_arrays(chain.trace, n, meta["steps"], meta["draws"], f"chain{i}")
-        arrays |= draw_arrays(burning, n, f"burning{i}")
+        trace = chain_arrays(structure, chain.trace, n, meta["steps"], meta["draws"])
+        for prefix, own in (
+            ("state", state),
+            ("chain", trace),
+            ("burning", draw_arrays(structure, burning, n)),
+        ):
+            arrays |= {f"{prefix}{i}_{name}": value for name, value in own.items()}
         metas.append(meta)
     whole = {"fingerprint": fingerprint, "chains": metas, "starts": starts, "seconds": seconds}
     storage.write(path, "checkpoint", arrays, whole)
 
 
 def read(
-    path: Path, fingerprint: dict[str, str], model: Model, engine: Any, data: Data
+    path: Path, fingerprint: dict[str, str], model: Model, engine: Engine, data: Data
 ) -> tuple[list[Chain], list[str], float]:
     """The chains that ``write`` saved, where they began, and the seconds spent on them."""
     arrays, meta = storage.read(path, "checkpoint")
@@ -114,16 +122,12 @@ def read(
     for index, saved in enumerate(meta["chains"]):
         rng = np.random.default_rng()
         rng.bit_generator.state = saved["rng"]
-        prefix = f"state{index}_"
-        state_arrays = {
-            name.removeprefix(prefix): value
-            for name, value in arrays.items()
-            if name.startswith(prefix)
-        }
-        state = engine.from_arrays(model, data, state_arrays, saved["numbers"])
-        trace = chain_from_arrays(arrays, f"chain{index}", saved["names"], saved["drift"])
-        if f"burning{index}_kept_at" in arrays:
-            trace.burning = deque(draws_from_arrays(arrays, f"burning{index}"))
+        own = with_prefix(arrays, f"state{index}_")
+        state = engine.from_arrays(model, data, own, saved["numbers"])
+        own = with_prefix(arrays, f"chain{index}_")
+        trace = chain_from_arrays(model.structure, own, saved["names"], saved["drift"])
+        burning = with_prefix(arrays, f"burning{index}_")
+        trace.burning = deque(draws_from_arrays(model.structure, burning))
         chains.append(Chain(index, rng, state, trace))
     return chains, meta["starts"], meta["seconds"]
 

@@ -20,10 +20,12 @@ import numpy as np
 
 from thali import storage
 from thali.data import Data
+from thali.engines.base import Engine
 from thali.machine import cores
 from thali.model import Model
-from thali.results.trace import Trace
+from thali.results.fit import Fit, burned, fit_class
 from thali.run.checkpoints import Chain, fingerprint, read, tell_of_fresh_start, write
+from thali.run.conclude import conclude, kept
 from thali.run.progress import Progress
 from thali.starts.choosing import Starting
 
@@ -35,15 +37,15 @@ LOOK = 50  # sweeps after which the number of features tells how many more, if t
 def run(
     seed: int,
     model: Model,
-    engine: Any,
+    engine: Engine,
     data: Data,
     *,
     progress: bool | str = "auto",
     checkpoint: str | os.PathLike[str] | None = None,
     resume: bool = False,
     time_budget: float | None = None,
-) -> Trace:
-    """Run every chain of ``engine`` on ``model`` and ``data`` and return their trace."""
+) -> Fit:
+    """Run every chain of ``engine`` on ``model`` and ``data``, and return what was found."""
     loop = _Loop(seed, model, engine, data, checkpoint, time_budget)
     with Progress(progress) as bar, _one_blas_thread():
         loop.begin(bar, resume)
@@ -58,7 +60,7 @@ class _Loop:
         self,
         seed: int,
         model: Model,
-        engine: Any,
+        engine: Engine,
         data: Data,
         checkpoint: str | os.PathLike[str] | None,
         time_budget: float | None,
@@ -134,9 +136,9 @@ class _Loop:
         """Run all chains to their end, or to a stop.
 
         Where the number of sweeps was left open, all chains first come to ``LOOK``, and the most
-        features among them then tells how many sweeps to make.
+        components among them then tells how many sweeps to make.
         """
-        if getattr(self.given, "sweeps", 0) is None:
+        if self.given.plans():
             self._drive(bar, LOOK)
             if all(len(chain.trace.scalars) >= LOOK for chain in self.chains):
                 k = max(int(chain.trace.scalars[LOOK - 1][0]) for chain in self.chains)
@@ -230,9 +232,8 @@ class _Loop:
             info = engine.step(chain.rng, self.model, self.data, chain.state)
             chain.trace.record(info, engine.measure)
             step = len(chain.trace.scalars) - 1 - engine.burned
-            if engine.kind == "draws" and step % engine.thin == 0:
-                kept_parameters = engine.kept_parameters(self.model, chain.state)
-                chain.trace.keep(chain.state.Z, kept_parameters, burning=step < 0)
+            if engine.keeps(step):
+                chain.trace.keep(kept(engine, self.model, chain.state), burning=step < 0)
             if self.stop.is_set() or time.monotonic() > until:
                 return
 
@@ -270,6 +271,7 @@ class _Loop:
             self.checkpoint,
             self.fingerprint,
             self.chains,
+            self.model.structure,
             self.data.n,
             self.starts,
             self._seconds(),
@@ -277,54 +279,30 @@ class _Loop:
 
     # ending
 
-    def finish(self) -> Trace:
-        """The trace; a chain stopped in its burn-in keeps the later half of what it did."""
+    def finish(self) -> Fit:
+        """What was found, as the kind of result that the engine leads to."""
         for chain in self.chains:
-            if not chain.trace.scalars:  # stopped before the first sweep: there must be one
+            if not chain.trace.scalars:  # stopped before the first step: there must be one
                 info = self.engine.step(chain.rng, self.model, self.data, chain.state)
                 chain.trace.record(info, self.engine.measure)
-            if self.engine.kind in ("weighted", "point"):
-                chain.trace.keep_population(
-                    self.engine.population(chain.rng, self.model, self.data, chain.state)
-                )
-            elif self.engine.kind == "variational":
-                continue
-            elif not chain.trace.kept:
-                kept_parameters = self.engine.kept_parameters(self.model, chain.state)
-                chain.trace.keep_later_half(chain.state.Z, kept_parameters)
-        chains = [chain.trace for chain in self.chains]
-        law = {}
-        if self.engine.kind == "variational":
-            law = self._keep_best_law()
-        elif self.engine.kind == "point":
-            law = self._keep_best_answer()
-        return Trace(
-            self.data.n,
+        extra = conclude(self.engine, self.model, self.data, self.chains)
+        chains = tuple(chain.trace for chain in self.chains)
+        engine = self.given
+        if self.given.plans():
+            engine = self.given.replace(sweeps=self.engine.steps(self.data))
+        return fit_class(engine)(
+            self.model,
+            self.data,
+            engine,
+            self.seed,
             chains,
-            min(self.engine.burned, *(chain.kept_at[0] for chain in chains if chain.kept_at)),
-            self.engine.kind,
-            self.starts,
+            burned(self.engine.burned, chains),
+            tuple(self.starts),
             self.stopped,
             self._seconds(),
             self.engine.steps(self.data),
-            law,
+            extra,
         )
-
-    def _keep_best_law(self) -> dict[str, np.ndarray]:
-        """The law of the restart with the highest bound, and draws of it with its record."""
-        best = max(self.chains, key=lambda chain: chain.trace.scalars[-1][1])
-        best.trace.keep_population(
-            self.engine.population(best.rng, self.model, self.data, best.state)
-        )
-        return self.engine.law(self.model, best.state)  # type: ignore[no-any-return]
-
-    def _keep_best_answer(self) -> dict[str, np.ndarray]:
-        """The best answer alone, and what all restarts together know of it."""
-        best, law = self.engine.together(self.model, [chain.state for chain in self.chains])
-        for i, chain in enumerate(self.chains):
-            if i != best:
-                chain.trace.forget_population()
-        return law  # type: ignore[no-any-return]
 
     def _seconds(self) -> float:
         return self.earlier + time.monotonic() - self.began

@@ -58,7 +58,7 @@ class Progress:
         now = time.monotonic()
         steps = min(len(chain.scalars) for chain in chains)
         if now - self.rhat_at > RHAT_EVERY and len(chains) > 1 and steps >= 8:
-            from thali.results.trace import summarize
+            from thali.results.diagnostics import summarize
 
             values = np.array([[row[1] for row in c.scalars[steps // 2 : steps]] for c in chains])
             self.rhat = summarize("rhat", values) if np.ptp(values) > 0 else float("nan")

@@ -1,7 +1,7 @@
 """Where an engine begins: a start is a matrix Z and numbers for the hyperparameters.
 
 One file a start: ``prior``, ``empty``, ``ica``, ``sparse_ica``, ``columns``, ``patterns`` (for
-noisy-or), ``given`` (a matrix or a fitted model), and ``race``, which tries several, shakes them,
+noisy-or), ``given`` (a matrix or a fitted model), and ``race``, which tries several, changes them,
 and lets the log joint decide; ``anneal`` leads from one of them to another by letting the noise
 fall.
 """
@@ -14,7 +14,7 @@ from thali.starts.given import given_start
 from thali.starts.ica import ica_start
 from thali.starts.patterns import patterns_start
 from thali.starts.prior import prior_start
-from thali.starts.race import Finish, different, rank, shake
+from thali.starts.race import Finish, different, perturb, rank
 from thali.starts.sparse_ica import sparse_ica_start
 
 NAMED = {
@@ -39,9 +39,9 @@ __all__ = [
     "ica_start",
     "melting_scale",
     "patterns_start",
+    "perturb",
     "prior_start",
     "rank",
-    "shake",
     "sparse_ica_start",
     "suitable",
 ]

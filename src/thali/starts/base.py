@@ -17,14 +17,14 @@ NAMES = ("race", "ica", "sparse_ica", "columns", "patterns", "prior", "empty")
 
 @dataclass(frozen=True)
 class Start:
-    """Z, a number for every hyperparameter, and for how many sweeps the scales stay put.
+    """A latent value, the hyperparameters, and for how many sweeps the scales stay put.
 
-    ``parameters`` are those of Z's features where the start knows them, by the likelihood's names.
+    ``parameters`` are those of its components where the start knows them, by their names.
     """
 
     name: str
-    Z: np.ndarray
-    hyper: dict[str, float]
+    latent: Any
+    hyper: dict[str, Any]
     hold_sigma: int = 0
     parameters: dict[str, np.ndarray] = field(default_factory=dict)
 

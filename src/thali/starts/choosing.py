@@ -20,8 +20,8 @@ from thali.starts import (
     Start,
     different,
     given_start,
+    perturb,
     rank,
-    shake,
     suitable,
 )
 
@@ -90,13 +90,16 @@ class Starting:
         entrants += self._heat(self._begin([kind] * len(more), more), more)
         best = sorted(entrants, key=lambda entrant: -entrant[0].level)[: self.engine.chains]
         if not self.engine.searches:
-            return different([finish for finish, _ in entrants], self.engine.chains)
+            return different(
+                [finish for finish, _ in entrants], self.engine.chains, self.model.structure
+            )
         capacity = self.model.at(self.model.start(self.data)).prior.tables(self.data.n).capacity  # type: ignore[attr-defined]
+        structure = self.model.structure
         jobs = [
-            partial(shake, rng, at, self._walk, self._search_sweeps(at), capacity)
+            partial(perturb, rng, at, self._walk, self._search_sweeps(at), structure, capacity)
             for at, rng in best
         ]
-        finishes = self.side_by_side(jobs, "shaking the best starts")
+        finishes = self.side_by_side(jobs, "improving the best starts")
         return rank(finishes, self.engine.chains)
 
     def _heat(
@@ -113,18 +116,21 @@ class Starting:
 
     def _search_sweeps(self, at: Finish) -> int:
         """Sweeps of the search from ``at``: as many as a chain's, and more where they are cheap."""
-        sweeps = self.given.racing_sweeps(self.data, at.start.Z.shape[1])
+        k = self.model.structure.n_components(at.start.latent)
+        sweeps = self.given.racing_sweeps(self.data, k)
         if self.data.mask is not None:  # sweeps that draw missing entries are not cheap
             return sweeps
-        cheap = SEARCH / (self.data.n * (at.start.Z.shape[1] + 1) * min(self.data.n, self.data.d))
+        cheap = SEARCH / (self.data.n * (k + 1) * min(self.data.n, self.data.d))
         return int(max(sweeps, min(5 * sweeps, cheap)))
 
     def _walk(self, rng: np.random.Generator, start: Start, sweeps: int) -> Finish:
         """A few sweeps from a start: where they end, and how high the later half of them was."""
         state = self.engine.begin(rng, self.model, self.data, start)
         logs: list[float] = []
+        hyper = start.hyper
         while len(logs) < sweeps and not self.stopped():
             info = self.engine.step(rng, self.model, self.data, state)
+            hyper = info.hyper
             logs.append(self.engine.level(rng, self.model, self.data, state, info))
         level = float(np.mean(logs[len(logs) // 2 :])) if logs else -np.inf
-        return Finish(Start(start.name, state.Z, dict(state.hyper)), level)
+        return Finish(Start(start.name, state.latent, hyper), level)

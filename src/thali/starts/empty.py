@@ -15,4 +15,4 @@ HOLD = 10  # sweeps before σ is sampled: with no features yet, noise would expl
 def empty_start(rng: np.random.Generator, model: Model, data: Data) -> Start:
     """No features; σ_x from the bulk of the singular values."""
     hyper = model.start(data)
-    return Start("empty", np.zeros((data.n, 0), bool), noise_scale(model, data, hyper), HOLD)
+    return Start("empty", model.structure.empty(data.n), noise_scale(model, data, hyper), HOLD)

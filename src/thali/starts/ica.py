@@ -18,7 +18,6 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 
 from thali.data import Data, sparse
-from thali.hyperparameters import Hyperprior
 from thali.model import Model
 from thali.starts.base import Start
 from thali.structures.features import counts_from_gram
@@ -52,7 +51,7 @@ def largest_rank(model: Model, data: Data) -> int:
 
 
 def leading_scores(rng: np.random.Generator, data: Data, rank: int) -> np.ndarray:
-    """The rows' scores on the main directions of the centerd data, (N, rank)."""
+    """The rows' scores on the main directions of the centered data, (N, rank)."""
     if data.sparse:
         return sparse.leading_scores(rng, data.X, rank)
     U, s = leading_vectors(rng, data.reduced - data.reduced.mean(axis=0), rank)
@@ -79,7 +78,7 @@ def leading_vectors(
 
 
 def signal_rank(data: Data) -> int:
-    """Singular values of the centerd data above 2.858 medians (for a square matrix), and so on.
+    """Singular values of the centered data above 2.858 medians (for a square matrix), and so on.
 
     ω(β) ≈ 0.56β³ − 0.95β² + 1.82β + 1.43, β the aspect ratio: Gavish and Donoho, eq. 4.
     """
@@ -91,11 +90,11 @@ def signal_rank(data: Data) -> int:
     return int((s > max(omega * np.median(s), ROUNDING * s[0])).sum())
 
 
-def noise_scale(model: Model, data: Data, hyper: dict[str, float]) -> dict[str, float]:
+def noise_scale(model: Model, data: Data, hyper: dict[str, Any]) -> dict[str, Any]:
     """σ_x from the median singular value, which features hardly touch, and σ_a from the rest."""
     s = data.singular_values
     total = data.mean_square
-    if total == 0.0 or "sigma_x" not in hyper:
+    if total == 0.0 or "sigma_x" not in model.labels["likelihood"]:
         return hyper
     share = 0.25
     if len(s) >= 4:
@@ -106,15 +105,18 @@ def noise_scale(model: Model, data: Data, hyper: dict[str, float]) -> dict[str, 
         "sigma_x": float(np.sqrt(share * total)),
         "sigma_a": float(np.sqrt(max(1.0 - share, 0.1) * total)),
     }
-    return {**hyper, **inferred_only(model, numbers)}
+    return with_inferred(model, hyper, numbers)
 
 
-def fitted_scales(
-    model: Model, data: Data, Z: np.ndarray, hyper: dict[str, float]
-) -> dict[str, float]:
+def fitted_scales(model: Model, data: Data, Z: np.ndarray, hyper: dict[str, Any]) -> dict[str, Any]:
     """σ_x from the residual of least squares on Z, σ_a from the size of its features."""
     k = int(Z.any(axis=0).sum())
-    if k == 0 or k >= data.n or data.mean_square == 0.0 or "sigma_x" not in hyper:
+    if (
+        k == 0
+        or k >= data.n
+        or data.mean_square == 0.0
+        or "sigma_x" not in model.labels["likelihood"]
+    ):
         return noise_scale(model, data, hyper)
     X, bits = data.reduced, Z.astype(float)
     T = products(Z, X)
@@ -125,14 +127,14 @@ def fitted_scales(
         "sigma_x": float(np.sqrt(max(left, 1e-4 * data.mean_square))),
         "sigma_a": float(np.sqrt(np.square(A).sum() / (k * data.d))),
     }
-    return {**hyper, **inferred_only(model, numbers)}
+    return with_inferred(model, hyper, numbers)
 
 
-def inferred_only(model: Model, numbers: dict[str, float]) -> dict[str, float]:
-    """The numbers whose hyperparameters have laws; fixed ones are not to be moved."""
-    return {
-        k: v for k, v in numbers.items() if isinstance(getattr(model.likelihood, k), Hyperprior)
-    }
+def with_inferred(model: Model, hyper: dict[str, Any], numbers: dict[str, float]) -> dict[str, Any]:
+    """A table with these numbers of the likelihood in it; fixed ones are not to be moved."""
+    labels = model.labels["likelihood"]
+    own = {labels[name]: value for name, value in numbers.items()}
+    return {**hyper, **{k: v for k, v in own.items() if k in model.hyperpriors}}
 
 
 def marchenko_pastur_median(beta: float) -> float:
@@ -245,7 +247,7 @@ def alternate(Z: np.ndarray, X: Any) -> np.ndarray:
     return bits.astype(bool)
 
 
-def drop_rejected(model: Model, data: Data, Z: np.ndarray, hyper: dict[str, float]) -> np.ndarray:
+def drop_rejected(model: Model, data: Data, Z: np.ndarray, hyper: dict[str, Any]) -> np.ndarray:
     """Drop, one at a time, the column whose loss raises the log joint the most."""
     from thali.kernels.evidence import log_evidence
 

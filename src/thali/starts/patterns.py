@@ -34,8 +34,9 @@ def patterns_start(rng: np.random.Generator, model: Model, data: Data) -> Start:
     prior: Any = model.at(hyper).prior
     capacity = prior.tables(data.n).capacity
     most = LARGEST if capacity < 0 else min(LARGEST, capacity)
-    p = hyper["p"]
-    gain = gains(rates_at(hyper["epsilon"], hyper["lam"], p), most + 1)
+    rates = model.likelihood_values(hyper)
+    p = rates["p"]
+    gain = gains(rates_at(rates["epsilon"], rates["lam"], p), most + 1)
     codes = data.binary.astype(np.int64)
     V = candidates(rng, data.binary).astype(float)
     Z = np.zeros((data.n, 0), bool)

@@ -7,9 +7,15 @@ m_k and the multiplicities K_h of equal columns (the histories h).
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from thali.machine import refuse_beyond_memory
+from thali.structures.base import PointEstimate, Structure
+from thali.structures.feature_changes import change_columns
+from thali.structures.feature_estimate import point_estimate
 
 
 class FeatureTables(NamedTuple):
@@ -129,3 +135,69 @@ def counts_from_gram(n: int, gram: np.ndarray) -> FeatureCounts:
     size = equal.sum(axis=1)
     first = equal.argmax(axis=1) == np.arange(len(size))
     return FeatureCounts(n, sums, size[first])
+
+
+class Features(Structure[np.ndarray]):
+    """Binary matrices Z (N, K): which rows have which features, up to the order of columns."""
+
+    name = "features"
+    component = "feature"
+
+    def n_components(self, latent: np.ndarray) -> int:
+        return latent.shape[1]
+
+    def empty(self, n: int) -> np.ndarray:
+        return np.zeros((n, 0), bool)
+
+    def canonical(self, latent: np.ndarray) -> np.ndarray:
+        return left_order(latent)
+
+    def counts(self, latent: np.ndarray) -> FeatureCounts:
+        return feature_counts(latent)
+
+    def check(self, owner: str, given: Any, n: int | None = None) -> np.ndarray:
+        try:
+            matrix = np.asarray(given)
+        except ValueError:
+            raise ValueError(f"{owner}: init is a list whose rows differ in length.") from None
+        if matrix.ndim != 2:
+            raise TypeError(
+                f"{owner}: init must be the name of a start, a 0/1 matrix with a row for each row "
+                f"of X, or a fitted model; not {type(given).__name__}."
+            )
+        if matrix.dtype == bool and n is None:
+            return matrix
+        refuse_beyond_memory("init", matrix.shape[0], matrix.shape[1], 1)
+        try:
+            return as_binary_matrix(matrix, n=n)
+        except ValueError as error:
+            raise ValueError(f"{owner}: init: {error}") from None
+
+    def pack(self, latent: np.ndarray) -> np.ndarray:
+        """Eight rows to a byte."""
+        return np.packbits(latent, axis=0)
+
+    def unpack(self, packed: np.ndarray, n: int) -> np.ndarray:
+        return np.unpackbits(packed, axis=0, count=n).astype(bool)
+
+    def join(self, packed: Sequence[np.ndarray], n: int) -> dict[str, np.ndarray]:
+        none = np.zeros((-(-n // 8), 0), np.uint8)
+        return {
+            "k": np.array([z.shape[1] for z in packed], np.int64),
+            "Z": np.concatenate([none, *packed], axis=1),
+        }
+
+    def split(self, arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        ends = np.cumsum(arrays["k"])
+        return [arrays["Z"][:, end - k : end] for end, k in zip(ends, arrays["k"], strict=True)]
+
+    def point_estimate(
+        self, draws: Sequence[np.ndarray], log_joints: np.ndarray
+    ) -> PointEstimate[np.ndarray]:
+        return point_estimate(draws, log_joints)
+
+    def changed(self, rng: np.random.Generator, latent: np.ndarray, capacity: int) -> np.ndarray:
+        return change_columns(rng, latent, capacity)
+
+
+FEATURES = Features()

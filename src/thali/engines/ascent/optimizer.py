@@ -16,7 +16,7 @@ from thali.data import Data
 from thali.data.sparse import size_of
 from thali.engines.ascent.moves import add_feature, drop_features, join_features
 from thali.engines.ascent.state import State, iterate
-from thali.engines.base import Engine, Info, Population
+from thali.engines.base import BoundOptimizer, Info, Population
 from thali.hyperparameters import Hyperprior
 from thali.likelihoods.feature_posteriors import FeaturePosterior
 from thali.machine import cores
@@ -32,7 +32,7 @@ DRAWN = 2e8  # bytes of all of them together
 DRAWN_SPARSE = 2e7  # where X is sparse, and so small beside them
 
 
-class Optimizer(Engine):
+class Optimizer(BoundOptimizer):
     """The loop's questions, a step, and draws of the law that is found."""
 
     truncation: int | str
@@ -43,10 +43,7 @@ class Optimizer(Engine):
 
     masked: ClassVar[bool] = True
     sparse: ClassVar[bool] = True
-    kind: ClassVar[str] = "variational"
     unit: ClassVar[str] = "iteration"
-    measure: ClassVar[str] = "elbo"
-    burned: ClassVar[int] = 0
 
     def check_limits(self) -> None:
         """Refuse settings that make no sense, with words."""

@@ -40,7 +40,7 @@ class State:
     found: Statistics | None = None  # of the last iteration
 
     @property
-    def Z(self) -> np.ndarray:
+    def latent(self) -> np.ndarray:
         """The features more likely than not, those in use."""
         Z = self.rows.nu > 0.5
         return Z[:, Z.any(axis=0)]

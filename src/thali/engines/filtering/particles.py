@@ -73,13 +73,14 @@ def row_laws(model: Model, data: Data, state: State) -> Any:
     """Each particle's law of the next row."""
     from thali.kernels.particle_rows import RowLaws
 
-    law = model.prior.next_row(state.row + 1, state.hyper)  # type: ignore[attr-defined]
+    law = model.prior.next_row(state.row + 1, model.prior_values(state.hyper))  # type: ignore[attr-defined]
     shape = state.log_weights.shape
     offset, rest, new_log_weight = (
         np.ascontiguousarray(np.broadcast_to(np.asarray(value, float), shape))
         for value in (law.offset, law.rest, law.new_log_weight)
     )
-    sigma_x, sigma_a = state.hyper["sigma_x"], state.hyper["sigma_a"]
+    scales = model.likelihood_values(state.hyper)
+    sigma_x, sigma_a = scales["sigma_x"], scales["sigma_a"]
     capacity = int(law.capacity)
     return RowLaws(offset, rest, new_log_weight, sigma_x, sigma_a, capacity, float(data.d))
 
@@ -198,24 +199,25 @@ def shrink(rng: np.random.Generator, state: State, size: int) -> None:
 def describe(model: Model, data: Data, state: State, p: int, drift: float) -> Info:
     """K, the log joint of the rows so far, and the numbers of one particle."""
     numbers = {name: float(values[p]) for name, values in state.hyper.items()}
-    (evidence,) = evidences(data, state, p, p + 1)
+    (evidence,) = evidences(model, data, state, p, p + 1)
     (log_joint,) = log_joints(model, state, np.array([p]), np.array([evidence]))
     return Info(int(state.particles.k[p]), log_joint, numbers, drift)
 
 
-def evidences(data: Data, state: State, first: int, last: int) -> np.ndarray:
+def evidences(model: Model, data: Data, state: State, first: int, last: int) -> np.ndarray:
     """log P(X | Z) of the rows so far for some particles."""
     from thali.kernels.particle_scales import log_evidences
 
     out = np.zeros(len(state.log_weights))
-    scales = (state.hyper["sigma_x"], state.hyper["sigma_a"])
-    log_evidences(state.particles, seen(data, state.row), *scales, out, first, last)
+    scales = model.likelihood_values(state.hyper)
+    sigmas = scales["sigma_x"], scales["sigma_a"]
+    log_evidences(state.particles, seen(data, state.row), *sigmas, out, first, last)
     return out[first:last]
 
 
 def log_joints(model: Model, state: State, slots: np.ndarray, evidence: np.ndarray) -> np.ndarray:
     """Left-ordered log P([Z]) + log P(X | Z) of the rows so far, for some particles."""
-    hyper = {name: v for name, v in state.hyper.items() if hasattr(model.prior, name)}
+    hyper = model.own_values("prior", state.hyper)
     prior, before = None, None
     found = evidence.astype(float)
     for i, p in enumerate(slots):
@@ -231,7 +233,7 @@ def log_joints(model: Model, state: State, slots: np.ndarray, evidence: np.ndarr
 def drawn(model: Model, data: Data, state: State) -> Draws:
     """The population as draws, particles without weight left out; the arrays are let go."""
     slots = np.flatnonzero(state.log_weights > -np.inf)
-    evidence = np.concatenate(state.in_blocks(lambda a, b: evidences(data, state, a, b)))
+    evidence = np.concatenate(state.in_blocks(lambda a, b: evidences(model, data, state, a, b)))
     joints = log_joints(model, state, slots, evidence[slots])
     Z = list(state.genealogy.matrices(state.particles.k, slots))
     state.log_weights = state.log_weights[slots]

@@ -28,25 +28,26 @@ class Integrated:
 
     @staticmethod
     def problem(
-        model: Model, data: Data, order: np.ndarray, hyper: dict[str, float], bound: str
+        model: Model, data: Data, order: np.ndarray, hyper: dict[str, Any], bound: str
     ) -> Problem:
+        scales = model.likelihood_values(hyper)
         return Problem(
             np.ascontiguousarray(data.reduced[order]),
             data.squares[order],
             data.d,
             model.prior_at(hyper),
-            hyper["sigma_x"],
-            hyper["sigma_a"],
+            scales["sigma_x"],
+            scales["sigma_a"],
             bound=bound,
         )
 
     @staticmethod
-    def begin(model: Model, data: Data, Z: np.ndarray, hyper: dict[str, float]) -> Parameters:
+    def begin(model: Model, data: Data, Z: np.ndarray, hyper: dict[str, Any]) -> Parameters:
         return {}
 
     @staticmethod
     def log_joint(
-        model: Model, data: Data, Z: np.ndarray, parameters: Parameters, hyper: dict[str, float]
+        model: Model, data: Data, Z: np.ndarray, parameters: Parameters, hyper: dict[str, Any]
     ) -> float:
         return model.at(hyper).log_joint(data.X, Z)
 
@@ -62,8 +63,8 @@ class Integrated:
         data: Data,
         Z: np.ndarray,
         parameters: Parameters,
-        hyper: dict[str, float],
-    ) -> tuple[np.ndarray, Parameters, dict[str, float], float]:
+        hyper: dict[str, Any],
+    ) -> tuple[np.ndarray, Parameters, dict[str, Any], float]:
         """One pass of polishing, and what was gained."""
         Z, hyper, gain = polish.improve(rng, model, data, Z, hyper)
         return Z, {}, hyper, gain
@@ -76,7 +77,7 @@ class Kept:
 
     @staticmethod
     def problem(
-        model: Model, data: Data, order: np.ndarray, hyper: dict[str, float], bound: str
+        model: Model, data: Data, order: np.ndarray, hyper: dict[str, Any], bound: str
     ) -> KeptProblem:
         likelihood: Any = model.at(hyper).likelihood
         X = np.ascontiguousarray(data.binary[order])
@@ -84,7 +85,7 @@ class Kept:
         return KeptProblem(X, model.prior_at(hyper), law, bound)
 
     @staticmethod
-    def begin(model: Model, data: Data, Z: np.ndarray, hyper: dict[str, float]) -> Parameters:
+    def begin(model: Model, data: Data, Z: np.ndarray, hyper: dict[str, Any]) -> Parameters:
         """Y at its best given Z; with many causes idle, until polishing makes them active."""
         idle = np.zeros((Z.shape[1], data.d), np.uint8)
         fixed = model.at(hyper)
@@ -92,7 +93,7 @@ class Kept:
 
     @staticmethod
     def log_joint(
-        model: Model, data: Data, Z: np.ndarray, parameters: Parameters, hyper: dict[str, float]
+        model: Model, data: Data, Z: np.ndarray, parameters: Parameters, hyper: dict[str, Any]
     ) -> float:
         return kept_polish.log_joint(model, data, Z, parameters["A"], hyper)
 
@@ -108,17 +109,17 @@ class Kept:
         data: Data,
         Z: np.ndarray,
         parameters: Parameters,
-        hyper: dict[str, float],
-    ) -> tuple[np.ndarray, Parameters, dict[str, float], float]:
+        hyper: dict[str, Any],
+    ) -> tuple[np.ndarray, Parameters, dict[str, Any], float]:
         Z, Y, hyper, gain = kept_polish.improve(model, data, Z, parameters["A"], hyper)
         return Z, {"A": Y}, hyper, gain
 
 
 def log_target(
-    model: Model, data: Data, Z: np.ndarray, parameters: Parameters, hyper: dict[str, float]
+    model: Model, data: Data, Z: np.ndarray, parameters: Parameters, hyper: dict[str, Any]
 ) -> float:
     """The log joint plus the logarithms of the laws of the hyperparameters."""
-    laws = polish.hyperpriors_of(model, hyper)
+    laws = model.hyperpriors
     return float(form_of(model).log_joint(model, data, Z, parameters, hyper)) + sum(
         law.log_density(hyper[name]) for name, law in laws.items()
     )

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from thali.data import Data
-from thali.engines.search.polish import ROUNDS, WIDE, hyperpriors_of
+from thali.engines.search.polish import ROUNDS, WIDE
 from thali.hyperparameters import Beta
 from thali.model import Model
 from thali.structures.features import feature_counts, potentials
@@ -25,7 +25,7 @@ EDGE = 1e-6  # a probability with a law stays this far from 0 and 1, where its b
 
 
 def log_joint(
-    model: Model, data: Data, Z: np.ndarray, Y: np.ndarray, hyper: dict[str, float]
+    model: Model, data: Data, Z: np.ndarray, Y: np.ndarray, hyper: dict[str, Any]
 ) -> float:
     """log P(X, Y, [Z])."""
     fixed = model.at(hyper)
@@ -59,12 +59,12 @@ def best_parameters(
 
 
 def improve(
-    model: Model, data: Data, Z: np.ndarray, Y: np.ndarray, hyper: dict[str, float]
-) -> tuple[np.ndarray, np.ndarray, dict[str, float], float]:
+    model: Model, data: Data, Z: np.ndarray, Y: np.ndarray, hyper: dict[str, Any]
+) -> tuple[np.ndarray, np.ndarray, dict[str, Any], float]:
     """One pass, hyperparameters after it, and what was gained; nothing changes for the worse."""
-    laws = hyperpriors_of(model, hyper)
+    laws = model.hyperpriors
 
-    def value(Z: np.ndarray, Y: np.ndarray, numbers: dict[str, float]) -> float:
+    def value(Z: np.ndarray, Y: np.ndarray, numbers: dict[str, Any]) -> float:
         of_laws = sum(law.log_density(numbers[name]) for name, law in laws.items())
         return log_joint(model, data, Z, Y, numbers) + of_laws
 
@@ -115,17 +115,18 @@ def own_causes(
 
 
 def settle_hyper(
-    model: Model, data: Data, Z: np.ndarray, Y: np.ndarray, hyper: dict[str, float]
-) -> dict[str, float]:
+    model: Model, data: Data, Z: np.ndarray, Y: np.ndarray, hyper: dict[str, Any]
+) -> dict[str, Any]:
     """Hyperparameters with laws at their best given Z and Y, in turn until they stay."""
-    hyper, laws = dict(hyper), hyperpriors_of(model, hyper)
+    hyper, laws = dict(hyper), model.hyperpriors
     if not len(Y):
-        laws = {name: law for name, law in laws.items() if name not in ("lam", "p")}
+        idle = {model.labels["likelihood"][name] for name in ("lam", "p")}
+        laws = {name: law for name, law in laws.items() if name not in idle}
     if not laws:
         return hyper
     counts, entries = feature_counts(Z), count_table(data.binary, Z, Y)
 
-    def value(numbers: dict[str, float]) -> float:
+    def value(numbers: dict[str, Any]) -> float:
         fixed = model.at(numbers)
         prior = float(fixed.prior.log_prob_counts(counts))
         density = log_density_of(fixed.likelihood, entries, Y)

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from thali.data import Data
-from thali.hyperparameters import Hyperprior
 from thali.likelihoods.gaussian_scales import LEAST
 from thali.model import Model
 from thali.structures.features import feature_counts
@@ -22,28 +21,17 @@ WIDE = 3.0  # of log value: how far a hyperparameter may go in one look
 ROUNDS = 20
 
 
-def hyperpriors_of(model: Model, hyper: dict[str, float]) -> dict[str, Hyperprior]:
-    """The laws of the hyperparameters that have one."""
-    found = {}
-    for name in hyper:
-        value = getattr(model.prior, name, None)
-        value = getattr(model.likelihood, name, None) if value is None else value
-        if isinstance(value, Hyperprior):
-            found[name] = value
-    return found
-
-
-def log_target(model: Model, data: Data, Z: np.ndarray, hyper: dict[str, float]) -> float:
+def log_target(model: Model, data: Data, Z: np.ndarray, hyper: dict[str, Any]) -> float:
     """log P(X, [Z]) plus the logarithms of the laws of the hyperparameters."""
-    laws = hyperpriors_of(model, hyper)
+    laws = model.hyperpriors
     return model.at(hyper).log_joint(data.X, Z) + sum(
         law.log_density(hyper[name]) for name, law in laws.items()
     )
 
 
 def improve(
-    rng: np.random.Generator, model: Model, data: Data, Z: np.ndarray, hyper: dict[str, float]
-) -> tuple[np.ndarray, dict[str, float], float]:
+    rng: np.random.Generator, model: Model, data: Data, Z: np.ndarray, hyper: dict[str, Any]
+) -> tuple[np.ndarray, dict[str, Any], float]:
     """One pass, hyperparameters after it, and what was gained; nothing changes for the worse."""
     before = log_target(model, data, Z, hyper)
     found = climb(rng, model.at(hyper), data, Z)
@@ -76,24 +64,24 @@ def climb(rng: np.random.Generator, model: Model, data: Data, Z: np.ndarray) -> 
     return rows.Z[:, : int(report.n_components)].astype(bool)
 
 
-def settle_hyper(
-    model: Model, data: Data, Z: np.ndarray, hyper: dict[str, float]
-) -> dict[str, float]:
+def settle_hyper(model: Model, data: Data, Z: np.ndarray, hyper: dict[str, Any]) -> dict[str, Any]:
     """Hyperparameters with laws at their best given Z, one after the other until they stay."""
     from thali.kernels.evidence import log_evidence, spectrum
 
-    hyper, laws = dict(hyper), hyperpriors_of(model, hyper)
+    hyper, laws = dict(hyper), model.hyperpriors
     if not laws:
         return hyper
     counts = feature_counts(Z)
     bits = Z.astype(float)
     eigenvalues, lengths = spectrum(bits.T @ bits, bits.T @ data.reduced)
+    noise = model.labels["likelihood"]["sigma_x"]
     total, scale = float(data.squares.sum()), float(np.sqrt(data.mean_square))
 
-    def value(numbers: dict[str, float]) -> float:
-        if "sigma_x" in laws and numbers["sigma_x"] < LEAST * max(scale, numbers["sigma_a"]):
+    def value(numbers: dict[str, Any]) -> float:
+        scales = model.likelihood_values(numbers)
+        sigma_x, sigma_a = scales["sigma_x"], scales["sigma_a"]
+        if noise in laws and sigma_x < LEAST * max(scale, sigma_a):
             return -np.inf  # where its law is cut off, as in sampling
-        sigma_x, sigma_a = numbers["sigma_x"], numbers["sigma_a"]
         fit = log_evidence(eigenvalues, lengths, total, data.n, float(data.d), sigma_x, sigma_a)
         prior = model.prior_at(numbers).log_prob_counts(counts)
         return fit + prior + sum(law.log_density(numbers[name]) for name, law in laws.items())
