@@ -74,16 +74,16 @@ def update_row(rng: np.random.Generator, X: NDArray, state: TextbookState, n: in
     """Gibbs steps for z_n1 … z_nK, then for row n's own (new) dishes."""
     N = X.shape[0]
     sigmas = state.sigma_x, state.sigma_a
-    others = state.latent.sum(axis=0) - state.latent[n]
+    others = state.Z.sum(axis=0) - state.Z[n]
     for k in np.flatnonzero(others > 0):
-        Z = state.latent.copy()
+        Z = state.Z.copy()
         log_p = []
         for bit, prior in ((0.0, N - others[k]), (1.0, others[k])):  # P(z=1 | others) = m/N
             Z[n, k] = bit
             log_p.append(np.log(prior / N) + log_marginal(X, Z, *sigmas))
         Z[n, k] = draw_log(rng, log_p)
         state = replace(state, Z=Z)
-    return new_dishes(rng, X, replace(state, Z=state.latent[:, others > 0]), n)
+    return new_dishes(rng, X, replace(state, Z=state.Z[:, others > 0]), n)
 
 
 def new_dishes(rng: np.random.Generator, X: NDArray, state: TextbookState, n: int) -> TextbookState:
@@ -100,7 +100,7 @@ def new_dishes(rng: np.random.Generator, X: NDArray, state: TextbookState, n: in
     log_p: list[float] = []
     log_poisson, j = 0.0, 0
     while True:
-        candidates.append(np.hstack([state.latent, np.repeat(own, j, axis=1)]))
+        candidates.append(np.hstack([state.Z, np.repeat(own, j, axis=1)]))
         log_p.append(log_poisson + log_marginal(X, candidates[-1], state.sigma_x, state.sigma_a))
         falling = j > 0 and log_p[-1] < log_p[-2] and rate / (j + 1) < 0.5
         if falling and log_p[-1] - max(log_p) < np.log(NEGLIGIBLE):
@@ -143,13 +143,9 @@ def sweep(
         shape, rate = alpha_law[0] + state.n_components, alpha_law[1] + harmonic
         state = replace(state, alpha=rng.gamma(shape) / rate)
     if step_sigmas:
-        s = step_sigma(
-            rng, lambda s: log_marginal(X, state.latent, s, state.sigma_a), state.sigma_x
-        )
+        s = step_sigma(rng, lambda s: log_marginal(X, state.Z, s, state.sigma_a), state.sigma_x)
         state = replace(state, sigma_x=s)
-        s = step_sigma(
-            rng, lambda s: log_marginal(X, state.latent, state.sigma_x, s), state.sigma_a
-        )
+        s = step_sigma(rng, lambda s: log_marginal(X, state.Z, state.sigma_x, s), state.sigma_a)
         state = replace(state, sigma_a=s)
     return state
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import hard_oracle as oracle
 import numpy as np
 
 import thali
+from oracles import hard as oracle
 from oracles.variational import log_density_of_scale
 from thali.backends.rows import Rows
 from thali.data import Data

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import search_oracle as oracle
 
 import thali
+from oracles import search as oracle
 from thali.data import Data
 from thali.engines.search.candidates import Problem
 from thali.model import Model

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import variational_oracle as oracle
 
 import thali
+from oracles import variational as oracle
 from thali.backends.rows import Rows, local_step
 from thali.data import Data
 from thali.engines.ascent.state import State

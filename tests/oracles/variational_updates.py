@@ -11,9 +11,9 @@ import sys
 import types
 
 import numpy as np
-import variational_oracle as oracle
 from statistical.mutants import mutate
 
+from oracles import variational as oracle
 from oracles.variational_problems import LIKELIHOODS, problem
 from thali.backends import rows
 from thali.engines.ascent import bound, moves, state

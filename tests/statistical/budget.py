@@ -60,7 +60,7 @@ def alarms(p_values: Mapping[str, float]) -> dict[str, float]:
     return {name: p for name, p in p_values.items() if p < threshold(len(p_values))}
 
 
-def estimate_evidence(family: str, p_values: Mapping[str, float]) -> None:
+def judge(family: str, p_values: Mapping[str, float]) -> None:
     """Fail, with the offending p-values, when a test's share of the budget is overspent."""
     assert family in TESTS
     assert p_values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import variational_oracle as oracle
+from oracles import variational as oracle
 from oracles.variational_problems import problem
 from statistical.budget import TESTS, judge, p_value_of_mean
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hard_oracle as oracle
 import numpy as np
 import pytest
+from oracles import hard as oracle
 from oracles.hard_problems import PRIORS, problem, random_problems, without_empty
 
 from thali.engines.ascent.hard_rows import SOLVERS, guarantee

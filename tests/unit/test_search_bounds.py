@@ -7,7 +7,7 @@ from math import comb, lgamma
 
 import numpy as np
 import pytest
-import search_oracle as oracle
+from oracles import search as oracle
 from oracles.search_problems import KINDS, Case
 
 import thali

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-import search_oracle as oracle
+from oracles import search as oracle
 from oracles.features import (
     classes,
     histories,

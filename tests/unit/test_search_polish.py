@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import search_oracle as oracle
+from oracles import search as oracle
 from oracles.search_problems import KINDS, Case
 from oracles.variational import log_density_of_scale
 from scipy.optimize import minimize

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import search_oracle as oracle
+from oracles import search as oracle
 from oracles.search_problems import KINDS, larger
 
 from thali.engines.search.best_first import BestFirst

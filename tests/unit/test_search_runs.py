@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-import search_oracle as oracle
+from oracles import search as oracle
 from oracles.search_problems import KINDS, Case, larger
 
 import thali

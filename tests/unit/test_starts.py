@@ -7,9 +7,10 @@ import pytest
 import thali
 from thali.data import Data
 from thali.model import Model
-from thali.starts import NAMED, Finish, Start, given_start, rank
+from thali.starts import NAMED, Finish, Start, given_start, perturb, rank
 from thali.starts.ica import marchenko_pastur_median, signal_rank, split_in_two
 from thali.structures.feature_changes import change_columns
+from thali.structures.features import FEATURES
 
 LIKELIHOODS = {"patterns": thali.NoisyOr, "sparse_ica": thali.SparseFactor}  # the others': linear
 LINEAR = [name for name in NAMED if name in thali.LinearGaussian.starts]
@@ -90,7 +91,7 @@ def test_race_ranks_by_log_joint_and_drops_the_hopeless():
     assert [s.name for s in rank([finish("a", -np.inf)], 2)] == ["a", "a"]
 
 
-def test_shaking_never_loses_the_best_point_and_finds_better_ones(seed):
+def test_a_search_never_loses_the_best_point_and_finds_better_ones(seed):
     rng = np.random.default_rng(seed)
     truth = rng.random((20, 3)) < 0.5
     doubled = np.column_stack([truth, truth[:, 0] & truth[:, 1]])
@@ -100,9 +101,9 @@ def test_shaking_never_loses_the_best_point_and_finds_better_ones(seed):
         return Finish(start, score)
 
     begin = walk(rng, Start("doubled", doubled, {}), 0)
-    end = perturb(rng, begin, walk, sweeps=4800)
+    end = perturb(rng, begin, walk, 4800, FEATURES)
     assert end.level > begin.level
-    assert perturb(rng, begin, walk, sweeps=0) == begin
+    assert perturb(rng, begin, walk, 0, FEATURES) == begin
 
 
 def test_changed_columns_stay_valid(seed):

@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-import variational_oracle as oracle
+from oracles import variational as oracle
 from oracles.variational_problems import problem
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit, logit, logsumexp
