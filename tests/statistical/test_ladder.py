@@ -80,7 +80,7 @@ def allowed(engine, likelihood, prior):
     return not missing_capabilities(ENGINES[engine], Model(PRIORS[prior](), likelihood))
 
 
-SAMPLERS = [name for name, engine in ENGINES.items() if engine.kind in ("draws", "weighted")]
+SAMPLERS = [name for name, engine in ENGINES.items() if issubclass(engine, Sampler | WeightedSampler)]
 CELLS = [
     (engine, way, likelihood, variant, prior)
     for engine, likelihood, prior in itertools.product(SAMPLERS, LIKELIHOODS, PRIORS)
@@ -163,7 +163,7 @@ def check_enumeration(engine, story, prior, seed, size=1000):
     truths, cells, exact = enumerated(story, prior)
     spec, cap = story.priors[prior]
     model = Model(library_prior(spec), story.fixed())
-    if engine.kind == "weighted":
+    if isinstance(engine, WeightedSampler):
         series = {name: [] for name in [*truths, "evidence"]}
         for log_evidence, weights, draws in populations(
             engine, model, story.tiny, seed, max(size // 30, 40)
@@ -207,7 +207,7 @@ def test_enumeration_closely(cell, seed):
 def check_flat(engine, story, prior, seed, size=1500):
     spec = test_prior_recovery.CASES[FLAT[prior]]
     model = Model(library_prior(spec), story.flat())
-    if engine.kind == "weighted":
+    if isinstance(engine, WeightedSampler):
         runs = list(populations(engine, model, FLAT_DATA, seed, size // 100))
         assert all(np.allclose(w * len(w), 1.0, atol=1e-3) for _, w, _ in runs)
         draws = [draw for _, _, draws in runs for draw in draws]
@@ -298,7 +298,7 @@ def of_joint(story, draws, gaps=()):
 def check_joint(engine, story, prior, seed, size=1200, gaps=()):
     one, two = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2))
     spec = JOINT[prior]
-    if engine.kind == "weighted":
+    if isinstance(engine, WeightedSampler):
         return check_joint_weighted(engine, story, spec, one, seed, size)
     ahead = of_joint(story, forward(one, story, spec, size, (N, D)), gaps)
     chain = of_joint(story, successive(two, engine, story, spec, size, gaps), gaps)
@@ -370,7 +370,7 @@ def check_agreement(engine, story, prior, seed, size=1500):
         for Z, _, hyper in walk(thali.CollapsedGibbs(moves=0), model, X, seed, size)
     ]
     gibbs = {name: np.array([row[name] for row in rows]) for name in rows[0]}
-    if engine.kind != "weighted":
+    if not isinstance(engine, WeightedSampler):
         rows = [summaries(Z, hyper) for Z, _, hyper in walk(engine, model, X, seed + 1, size)]
         return {
             name: p_value_of_difference(gibbs[name], np.array([row[name] for row in rows]))

@@ -15,7 +15,7 @@ from thali import datasets
 from thali.cli import run as thali_command
 from thali.data import Data
 from thali.engines import particle_filter as engine_module
-from thali.engines import particles as particles_module
+from thali.engines.filtering import particles as particles_module
 from thali.engines.filtering.genealogy import Genealogy, settle, systematic
 from thali.engines.filtering.particles import make_room, no_proposals, row_laws
 from thali.kernels import particle_rows as kernel

@@ -11,7 +11,7 @@ from scipy import stats
 import thali
 from thali.data import Data
 from thali.likelihoods.base import GibbsState
-from thali.structures.feature_estimate import nearest
+from thali.results.feature_answer import nearest
 
 
 def table(seed, n=100, k=4, d=6, noise=0.05):
