@@ -1,5 +1,6 @@
 """Likelihoods: how features make data (one file a likelihood)."""
 
+from thali.registry import import_family
 from thali.likelihoods.base import (
     Collapsed,
     Conditional,
@@ -15,6 +16,8 @@ from thali.likelihoods.linear_gaussian import LinearGaussian
 from thali.likelihoods.noisy_or import NoisyOr
 from thali.likelihoods.nonnegative_linear_gaussian import NonnegativeLinearGaussian
 from thali.likelihoods.sparse_factor import SparseFactor
+
+import_family(__name__, __path__)
 
 __all__ = [
     "Collapsed",

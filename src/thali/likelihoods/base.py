@@ -18,15 +18,27 @@ from thali.likelihoods.feature_posteriors import FeaturePosterior
 from thali.structures.features import FeatureTables
 
 
+class Words(NamedTuple):
+    """What the report says of a likelihood: what a feature is, and how features make a row."""
+
+    feature: str
+    model: str
+
+
 class FeatureLikelihood(ABC):
     """A law of the data given a binary feature matrix.
 
-    ``starts`` names the starts that suit it. Where "race" is not among them, as when log joints of
-    different Z do not compare, an engine left to race begins from the first.
+    ``starts`` names the starts that suit it, in the order in which they enter a race. Where "race"
+    is not among them, as when log joints of different Z do not compare, an engine left to race
+    begins from the first. ``words`` are what the report says of it.
     """
 
     structure = "features"
-    starts: ClassVar[tuple[str, ...]] = ("race", "ica", "columns", "prior", "empty")
+    starts: ClassVar[tuple[str, ...]] = ("race", "ica", "columns", "empty", "prior")
+    words: ClassVar[Words] = Words(
+        "Each feature is a pattern that some of the rows have, most frequent first.",
+        "A row of the data X is made by the features A that it has (Z says which: 1 or 0).",
+    )
 
     def check_data(self, data: Data) -> None:  # noqa: B027 most take any numbers
         """Refuse data that the likelihood gives no probability to."""

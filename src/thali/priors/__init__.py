@@ -1,8 +1,11 @@
 """Priors on binary feature matrices, each a table of potentials (one file a prior)."""
 
+from thali.registry import import_family
 from thali.priors.base import PredictsRow, Sequential, Truncates
 from thali.priors.beta_bernoulli import BetaBernoulli
 from thali.priors.ibp import IBP
 from thali.priors.two_parameter_ibp import TwoParameterIBP
+
+import_family(__name__, __path__)
 
 __all__ = ["IBP", "BetaBernoulli", "PredictsRow", "Sequential", "Truncates", "TwoParameterIBP"]
