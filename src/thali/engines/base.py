@@ -32,6 +32,7 @@ import numpy as np
 from thali.data import Data
 from thali.likelihoods.base import Masked, TakesSparse
 from thali.model import Model
+from thali.settings import Label
 from thali.starts import Start, anneal
 
 
@@ -64,7 +65,9 @@ class Engine:
     sparse: ClassVar[bool] = False  # whether X may be a sparse matrix
     kind: ClassVar[str] = "draws"
     unit: ClassVar[str] = "sweep"  # what a step is called
-    measure: ClassVar[str] = "log_joint"  # what a step tells of how good the place is
+    measure: ClassVar[str] = "log_joint"  # what a step tells of how good the place is,
+    measure_label: ClassVar[Label] = Label("log joint", "how well it fits")  # and what it is called
+    auto_rank: ClassVar[int | None] = None  # "auto" takes the able engine of lowest rank, if any
     races: ClassVar[bool] = True  # whether starts can be raced by short runs of it
 
     def steps(self, data: Data) -> int:

@@ -10,7 +10,8 @@ from typing import Any, Self
 
 from thali.engines.base import takes_missing
 from thali.model import Model
-from thali.run.choices import LIKELIHOODS, PRIORS, choose_engine, named
+from thali.registry import LIKELIHOODS, PRIORS
+from thali.run.choices import choose_engine
 from thali.settings import Settings, refuse_class
 
 
@@ -59,7 +60,7 @@ class NestedParts:
             except (ValueError, TypeError):  # no such parts: fit will say so
                 model = None
             return choose_engine(value, model)
-        return named(name, value, PRIORS if name == "prior" else LIKELIHOODS)
+        return (PRIORS if name == "prior" else LIKELIHOODS).make(value)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]

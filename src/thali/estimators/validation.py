@@ -12,7 +12,8 @@ from thali.data.matrix import as_matrix, as_sparse, check_table, refuse_same_nam
 from thali.data.sparse import is_sparse
 from thali.engines.base import takes_sparse
 from thali.model import Model
-from thali.run.choices import LIKELIHOODS, PRIORS, check_sparse, choose_engine, named
+from thali.registry import LIKELIHOODS, PRIORS
+from thali.run.choices import check_sparse, choose_engine
 
 __all__ = ["Accepting", "checked_progress", "seed_from", "to_copy"]
 
@@ -32,9 +33,7 @@ class Accepting:
 
     def _parts(self) -> Model:
         """Prior and likelihood as they are given, or named."""
-        return Model(
-            named("prior", self.prior, PRIORS), named("likelihood", self.likelihood, LIKELIHOODS)
-        )
+        return Model(PRIORS.make(self.prior), LIKELIHOODS.make(self.likelihood))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]

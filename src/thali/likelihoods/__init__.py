@@ -1,6 +1,5 @@
 """Likelihoods: how features make data (one file a likelihood)."""
 
-from thali.registry import import_family
 from thali.likelihoods.base import (
     Collapsed,
     Conditional,
@@ -16,6 +15,7 @@ from thali.likelihoods.linear_gaussian import LinearGaussian
 from thali.likelihoods.noisy_or import NoisyOr
 from thali.likelihoods.nonnegative_linear_gaussian import NonnegativeLinearGaussian
 from thali.likelihoods.sparse_factor import SparseFactor
+from thali.registry import import_family
 
 import_family(__name__, __path__)
 

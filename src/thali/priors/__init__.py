@@ -1,10 +1,10 @@
 """Priors on binary feature matrices, each a table of potentials (one file a prior)."""
 
-from thali.registry import import_family
 from thali.priors.base import PredictsRow, Sequential, Truncates
 from thali.priors.beta_bernoulli import BetaBernoulli
 from thali.priors.ibp import IBP
 from thali.priors.two_parameter_ibp import TwoParameterIBP
+from thali.registry import import_family
 
 import_family(__name__, __path__)
 

@@ -10,7 +10,15 @@ fall.
 
 from thali.registry import import_family
 from thali.starts.anneal import anneal, melting_scale
-from thali.starts.base import Start, blind_names, check_init, contenders, start, start_names, suitable
+from thali.starts.base import (
+    Start,
+    blind_names,
+    check_init,
+    contenders,
+    start,
+    start_names,
+    suitable,
+)
 from thali.starts.columns import columns_start
 from thali.starts.empty import empty_start
 from thali.starts.given import given_start

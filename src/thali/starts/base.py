@@ -1,7 +1,7 @@
 """The start itself, how one registers, and the check of an engine's ``init`` setting.
 
-    @start("ica", entries=2)
-    def ica_start(rng, model, data): …
+@start("ica", entries=2)
+def ica_start(rng, model, data): …
 """
 
 from __future__ import annotations
