@@ -145,8 +145,9 @@ def check_settings(part: Any) -> None:
 
     A word may be written with hyphens; it is kept with underscores.
     """
-    owner = type(part).__name__
-    for name, said in settings_of(type(part)).items():
+    cls: Any = type(part)
+    owner = cls.__name__
+    for name, said in settings_of(cls).items():
         if not said.help:  # a plain field, which declares nothing
             continue
         value = getattr(part, name)

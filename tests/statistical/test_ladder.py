@@ -47,7 +47,7 @@ import thali
 from thali.data import Data
 from thali.engines.base import missing_capabilities, takes_missing
 from thali.model import Model
-from thali.run.choices import ENGINES, LIKELIHOODS, PRIORS
+from thali.registry import ENGINES, LIKELIHOODS, PRIORS
 from thali.starts import Start
 
 WAYS = {  # the settings under which an engine is another algorithm
