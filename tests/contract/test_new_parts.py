@@ -229,3 +229,23 @@ def test_a_new_file_of_a_family_is_imported(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     import_family("toy_family", [str(tmp_path / "toy_family")])
     assert STARTS["toy_late"].entries == 1
+
+
+def test_parts_of_two_families_may_use_one_name(monkeypatch):
+    from thali.cli.parts import Given, part_options
+
+    @dataclass(frozen=True)
+    class Shared(ToyEngine):
+        """An engine with a setting that priors have too, and one that the command has."""
+
+        alpha: float = setting(2.0, help="Another alpha")
+        seed: int = setting(1, help="Another seed", minimum=0)
+
+    monkeypatch.setitem(ENGINES._classes, "toy_shared", Shared)
+    options = {option.name: option for option in part_options({"seed", "engine"})}
+    assert options["alpha"].family == "prior"
+    assert list(options["engine_alpha"].owners) == list(options["engine_seed"].owners)
+    values = {"prior": "ibp", "engine": "toy-shared", "alpha": 3.0, "engine_alpha": 5.0}
+    given = Given({"seed", "engine"}, values)
+    assert given.part("prior") == thali.IBP(alpha=3.0)
+    assert given.engine(None) == Shared(alpha=5.0)
