@@ -20,7 +20,8 @@ from rai_daume_2011_fits import (
 
 import thali
 from thali.data import Data
-from thali.starts import NAMED, given_start
+from thali.registry import STARTS
+from thali.starts import given_start
 
 
 def figure_3(options: argparse.Namespace) -> Section:
@@ -70,7 +71,7 @@ def walk(task: Task, sampler: Any, Z: np.ndarray | None, seconds: float, seed: i
     model = task.model.resolve(data)
     rng = np.random.default_rng(seed)
     began = time.perf_counter()
-    start = NAMED["prior"](rng, model, data) if Z is None else given_start(Z, model, data)
+    start = STARTS["prior"](rng, model, data) if Z is None else given_start(Z, model, data)
     state = sampler.begin(rng, model, data, start)
     times, values = [], []
     while not times or times[-1] < seconds:

@@ -20,26 +20,36 @@ from typing import Any
 
 import numpy as np
 
-from thali.settings import Settings, positive_number
+from thali.registry import HYPERPRIORS
+from thali.settings import Settings, check_settings, positive_number, setting
 
 SMALLEST = 1e-300  # where a draw from a very flat law underflows
 LARGEST = 1.0 - 2.0**-53  # the largest probability below one
 
 
+@HYPERPRIORS.register("gamma")
 @dataclass(frozen=True)
 class Gamma(Settings):
-    """A gamma law of a positive parameter, by shape and rate (mean shape / rate).
+    """A gamma law of a positive parameter.
 
+    Parameters
+    ----------
+    shape : float, default 1.0
+        The shape; the mean is shape / rate.
+    rate : float, default 1.0
+        The rate: one over the scale.
+
+    Examples
+    --------
     >>> round(Gamma(2.0, 4.0).center(), 3)
     0.5
     """
 
-    shape: float = 1.0
-    rate: float = 1.0
+    shape: float = setting(1.0, help="Shape of the law")
+    rate: float = setting(1.0, help="Rate of the law, one over its scale")
 
     def __post_init__(self) -> None:
-        positive_number("Gamma", "shape", self.shape)
-        positive_number("Gamma", "rate", self.rate)
+        check_settings(self)
 
     def center(self) -> float:
         """A value in the middle of the law: its mean."""
@@ -60,22 +70,31 @@ class Gamma(Settings):
         )
 
 
+@HYPERPRIORS.register("inverse_gamma")
 @dataclass(frozen=True)
 class InverseGamma(Settings):
     """An inverse-gamma law of a variance σ², for the scale σ that it governs.
 
+    Parameters
+    ----------
+    shape : float, default 1.0
+        The shape; a large one holds σ² near scale / shape.
+    scale : float, default 1.0
+        The scale, in the unit of σ².
+
+    Examples
+    --------
     >>> import numpy as np
     >>> sigma = InverseGamma(3.0, 2.0).sample(np.random.default_rng(0))
     >>> bool(sigma > 0)
     True
     """
 
-    shape: float = 1.0
-    scale: float = 1.0
+    shape: float = setting(1.0, help="Shape of the law")
+    scale: float = setting(1.0, help="Scale of the law, in the unit of the variance")
 
     def __post_init__(self) -> None:
-        positive_number("InverseGamma", "shape", self.shape)
-        positive_number("InverseGamma", "scale", self.scale)
+        check_settings(self)
 
     def center(self) -> float:
         """A scale σ in the middle of the law: √(scale / shape)."""
@@ -97,20 +116,29 @@ class InverseGamma(Settings):
         )
 
 
+@HYPERPRIORS.register("beta")
 @dataclass(frozen=True)
 class Beta(Settings):
-    """A beta law of a probability, a parameter between 0 and 1 (mean a / (a + b)).
+    """A beta law of a probability, a parameter between 0 and 1.
 
+    Parameters
+    ----------
+    a : float, default 1.0
+        The weight of values near one; the mean is a / (a + b).
+    b : float, default 1.0
+        The weight of values near zero.
+
+    Examples
+    --------
     >>> Beta(1.0, 4.0).center()
     0.2
     """
 
-    a: float = 1.0
-    b: float = 1.0
+    a: float = setting(1.0, help="Weight of values near one")
+    b: float = setting(1.0, help="Weight of values near zero")
 
     def __post_init__(self) -> None:
-        positive_number("Beta", "a", self.a)
-        positive_number("Beta", "b", self.b)
+        check_settings(self)
 
     def center(self) -> float:
         """A value in the middle of the law: its mean."""

@@ -16,7 +16,7 @@ from thali.data import Data
 from thali.hyperparameters import Hyperprior, Scope, Values
 from thali.likelihoods.base import Likelihood
 from thali.priors.base import Prior
-from thali.settings import Hyperparameter, hyperparameters_of, refuse_class
+from thali.settings import Label, hyperparameters_of, refuse_class
 from thali.structures.base import Structure
 
 PARTS = ("prior", "likelihood")
@@ -61,7 +61,7 @@ class Model:
         }
 
     @property
-    def hyperparameters(self) -> dict[str, Hyperparameter]:
+    def hyperparameters(self) -> dict[str, Label]:
         """Symbol and words of every hyperparameter, by its name in the table."""
         return {
             label: hyperparameters_of(getattr(self, part))[name]

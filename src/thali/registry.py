@@ -1,4 +1,4 @@
-"""Names of parts: a prior, likelihood, engine or structure registers itself where it is defined.
+"""Names of parts: a prior, likelihood, engine, hyperprior or start registers where it is defined.
 
     @PRIORS.register("ibp")
     @dataclass(frozen=True)
@@ -11,16 +11,18 @@ else keeps a list of parts, so that adding one adds a file.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping
+import pkgutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib import import_module
 from typing import Any, TypeVar
 
 from thali.settings import Settings
 
-Part = TypeVar("Part", bound=type)
+Part = TypeVar("Part", bound=Callable[..., Any])
 
 
 class Registry(Mapping[str, Any]):
-    """Classes by name, in the order in which they were registered."""
+    """Classes (or, of starts, functions) by name, in the order in which they were registered."""
 
     def __init__(self, what: str) -> None:
         self.what = what
@@ -45,16 +47,20 @@ class Registry(Mapping[str, Any]):
 
         return decorate
 
-    def make(self, value: Any) -> Any:
-        """The part itself, or the one that a name such as "two-parameter-ibp" stands for."""
+    def make(self, value: Any, besides: Iterable[str] = ()) -> Any:
+        """The part itself, or the one that a name such as "two-parameter-ibp" stands for.
+
+        ``besides`` are names that someone else understands; a refusal lists them too.
+        """
         if not isinstance(value, str):
             return value
         key = value.lower().replace("-", "_")
         if key not in self._classes:
-            near = difflib.get_close_matches(key, self._classes, n=1)
+            names = [*besides, *self]
+            near = difflib.get_close_matches(key, names, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise ValueError(
-                f"{self.what}={value!r} is not known; use one of {', '.join(self)}.{hint}"
+                f"{self.what}={value!r} is not known; use one of {', '.join(names)}.{hint}"
             )
         return self._classes[key]()
 
@@ -81,6 +87,13 @@ LIKELIHOODS = Registry("likelihood")
 ENGINES = Registry("engine")
 HYPERPRIORS = Registry("hyperprior")
 ESTIMATORS = Registry("estimator")  # by the names of their classes
+STARTS = Registry("start")
+
+
+def import_family(package: str, folder: Iterable[str]) -> None:
+    """Import every module of a family's folder, so that what it defines is registered."""
+    for module in pkgutil.iter_modules(folder):
+        import_module(f"{package}.{module.name}")
 
 
 def known_classes() -> dict[str, type[Settings]]:

@@ -12,8 +12,9 @@ from thali.engines.base import missing_capabilities
 from thali.likelihoods.base import Collapsed, FeatureLikelihood, GibbsState
 from thali.model import Model
 from thali.priors.base import FeaturePrior
+from thali.registry import ENGINES, LIKELIHOODS, PRIORS
 from thali.results.fit import VariationalFit
-from thali.run.choices import ENGINES, LIKELIHOODS, PRIORS, check_engine
+from thali.run.choices import check_engine
 from thali.settings import Settings
 
 SMALL = {  # settings of a short run

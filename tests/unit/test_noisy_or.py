@@ -18,7 +18,7 @@ from thali.kernels import noisy_or as kernel
 from thali.kernels.bit_prior import BitPrior
 from thali.likelihoods.base import GibbsState
 from thali.model import Model
-from thali.starts import NAMED
+from thali.registry import STARTS
 
 RATES = {"epsilon": 0.03, "lam": 0.8, "p": 0.3}
 
@@ -185,7 +185,7 @@ def test_extreme_rates_stay_finite(rates, rng):
     data = Data.validate(np.eye(4))
     model = Model(thali.IBP(alpha=1.0), thali.NoisyOr(*rates))
     engine = thali.UncollapsedGibbs(chains=1)
-    state = engine.begin(rng, model, data, NAMED["prior"](rng, model, data))
+    state = engine.begin(rng, model, data, STARTS["prior"](rng, model, data))
     for _ in range(20):
         assert np.isfinite(engine.step(rng, model, data, state).log_joint)
 
@@ -250,12 +250,12 @@ def test_data_can_be_drawn():
     assert data.A.shape == (data.Z.shape[1], 30)
 
 
-@pytest.mark.parametrize("name", [name for name in thali.NoisyOr.starts if name in NAMED])
+@pytest.mark.parametrize("name", [name for name in thali.NoisyOr.starts if name in STARTS])
 @pytest.mark.parametrize("X", [np.zeros((3, 4)), np.ones((3, 4)), np.ones((1, 1)), np.eye(5)])
 def test_every_start_is_valid(name, X, rng):
     data = Data.validate(X)
     for prior, most in ((thali.IBP(), np.inf), (thali.BetaBernoulli(n_components=2), 2)):
-        start = NAMED[name](rng, Model(prior, thali.NoisyOr()).resolve(data), data)
+        start = STARTS[name](rng, Model(prior, thali.NoisyOr()).resolve(data), data)
         assert start.latent.shape[0] == len(X)
         assert start.latent.dtype == bool
         assert start.latent.shape[1] <= most
@@ -266,7 +266,7 @@ def test_the_patterns_start_is_near_the_planted_network():
     Z, X = planted(2, n=50, k=6, t=300, share=0.2)
     data = Data.validate(X)
     model = Model(thali.IBP(), thali.NoisyOr()).resolve(data)
-    start = NAMED["patterns"](np.random.default_rng(0), model, data)
+    start = STARTS["patterns"](np.random.default_rng(0), model, data)
     assert match_assignments(Z, start.latent).distance < 0.5 * Z.sum()
 
 

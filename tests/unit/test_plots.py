@@ -248,11 +248,11 @@ def test_an_unfitted_model_says_so(name: str) -> None:
 
 def test_every_hyperparameter_of_every_part_has_a_symbol():
     from thali.data import Data
-    from thali.plots.reading import SCALARS
-    from thali.run.choices import LIKELIHOODS, PRIORS
+    from thali.registry import LIKELIHOODS, PRIORS
+    from thali.settings import hyperparameters_of
 
     data = Data.validate([[0.0, 1.0], [1.0, 0.0]])
     for part in PRIORS.values():
-        assert set(part().start()) <= set(SCALARS)
+        assert set(part().start()) == set(hyperparameters_of(part))
     for part in LIKELIHOODS.values():
-        assert set(part().start(data)) <= set(SCALARS)
+        assert set(part().start(data)) == set(hyperparameters_of(part))

@@ -264,7 +264,7 @@ def test_the_worst_scalar_decides(levels: list[str], chains: int, draws: int, ve
 
 def test_chains_worth_few_draws_are_not_said_to_differ() -> None:
     lines = [
-        Scalar("alpha", "poor", 1.0, 9, 5, 4, 6),
+        Scalar("alpha", "poor", 1.0, 9, 5, 4, 6, symbol="α"),
         Scalar("n_components", "good", 1, 1, 0, 0, 0),
     ]
     said = verdict_on_chains(lines, 2, 500)
@@ -314,7 +314,7 @@ def test_the_report_says_what_a_feature_is(likelihood: Any, words: str, tmp_path
 
 
 def test_chains_that_disagree_on_k_are_named() -> None:
-    lines = [Scalar("n_components", "poor", 2.0, 3, 5, 4, 6)]
+    lines = [Scalar("n_components", "poor", 2.0, 3, 5, 4, 6, symbol="K")]
     assert verdict_on_chains(lines, 2, 500, [4, 6]).headline == (
         "K has not settled: chains disagree, 4 against 6."
     )
@@ -342,7 +342,11 @@ def test_fixed_is_what_the_model_fixed_and_the_rest_has_not_moved(
 
 
 def test_several_that_have_not_moved_are_named() -> None:
-    lines = [Scalar(n, "unknown", np.nan, np.nan, 1, 1, 1, True) for n in ("sigma_x", "sigma_a")]
+    names = {"sigma_x": "σₓ", "sigma_a": "σₐ"}
+    lines = [
+        Scalar(name, "unknown", np.nan, np.nan, 1, 1, 1, True, symbol)
+        for name, symbol in names.items()
+    ]
     assert verdict_on_chains(lines, 4, 500).headline == "σₓ and σₐ have not moved."
     assert verdict_on_chains(lines, 1, 500).level == "poor"
     assert verdict_on_chains(lines, 4, 10).headline.startswith("Too few draws")

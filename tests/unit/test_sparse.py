@@ -13,8 +13,8 @@ from thali.cli.commands import run
 from thali.data import Data, sparse
 from thali.engines.base import missing_capabilities, takes_sparse
 from thali.model import Model
+from thali.registry import ENGINES, LIKELIHOODS, PRIORS
 from thali.report.fit import fit_of
-from thali.run.choices import ENGINES, LIKELIHOODS, PRIORS
 
 LINEAR = ("linear_gaussian", "nonnegative_linear_gaussian")
 FORMATS = (sp.csr_matrix, sp.csc_array, sp.coo_array)
@@ -79,13 +79,13 @@ def test_blocks_of_rows_side_by_side_give_the_same_answer(likelihood):
 
 @pytest.mark.parametrize("init", ["columns", "prior", "empty"])
 def test_starts_from_a_sparse_matrix_are_those_from_the_dense_one(init):
-    from thali.starts import NAMED
+    from thali.registry import STARTS
 
     model = Model(thali.IBP(), thali.LinearGaussian())
     found = []
     for x in (X, sp.coo_array(X)):
         data = Data.validate(x)
-        found.append(NAMED[init](np.random.default_rng(0), model.resolve(data), data))
+        found.append(STARTS[init](np.random.default_rng(0), model.resolve(data), data))
     dense, other = found
     assert other.hyper == pytest.approx(dense.hyper, rel=1e-6)
     assert np.array_equal(dense.Z, other.Z)

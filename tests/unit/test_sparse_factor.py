@@ -25,7 +25,8 @@ from thali.kernels.sparse_factor import (
 from thali.likelihoods.base import GibbsState
 from thali.likelihoods.observed_rows import own_features
 from thali.model import Model
-from thali.starts import NAMED, given_start
+from thali.registry import STARTS
+from thali.starts import given_start
 
 HYPER = {"alpha": 1.0, "sigma_x": 0.5, "sigma_a": 0.8}
 
@@ -238,7 +239,7 @@ def test_the_sparse_start_is_near_the_truth():
     W, X = sources(0)
     data = Data.validate(X)
     model = Model(thali.IBP(), thali.SparseFactor()).resolve(data)
-    start = NAMED["sparse_ica"](np.random.default_rng(0), model, data)
+    start = STARTS["sparse_ica"](np.random.default_rng(0), model, data)
     assert start.latent.shape[1] == 3
     assert (agreement(W, start.parameters["S"]) > 0.95).all()
     assert start.hyper["sigma_x"] == pytest.approx(0.2, rel=0.1)

@@ -7,13 +7,14 @@ import pytest
 import thali
 from thali.data import Data
 from thali.model import Model
-from thali.starts import NAMED, Finish, Start, given_start, perturb, rank
+from thali.registry import STARTS
+from thali.starts import Finish, Start, given_start, perturb, rank
 from thali.starts.ica import marchenko_pastur_median, signal_rank, split_in_two
 from thali.structures.feature_changes import change_columns
 from thali.structures.features import FEATURES
 
 LIKELIHOODS = {"patterns": thali.NoisyOr, "sparse_ica": thali.SparseFactor}  # the others': linear
-LINEAR = [name for name in NAMED if name in thali.LinearGaussian.starts]
+LINEAR = [name for name in STARTS if name in thali.LinearGaussian.starts]
 
 
 def parts(X, prior=None, likelihood=thali.LinearGaussian):
@@ -21,7 +22,7 @@ def parts(X, prior=None, likelihood=thali.LinearGaussian):
     return data, Model(prior or thali.IBP(), likelihood()).resolve(data)
 
 
-@pytest.mark.parametrize("name", list(NAMED))
+@pytest.mark.parametrize("name", list(STARTS))
 @pytest.mark.parametrize("shape", [(1, 1), (1, 5), (3, 2), (5, 1), (8, 30), (40, 6)])
 def test_every_start_is_valid_on_every_shape(name, shape, seed):
     rng = np.random.default_rng(seed)
@@ -29,7 +30,7 @@ def test_every_start_is_valid_on_every_shape(name, shape, seed):
         if name == "patterns":
             X = (X > 0.0).astype(float)
         data, model = parts(X, None, LIKELIHOODS.get(name, thali.LinearGaussian))
-        start = NAMED[name](rng, model, data)
+        start = STARTS[name](rng, model, data)
         assert start.latent.shape[0] == shape[0]
         assert start.latent.dtype == bool
         assert all(np.isfinite(v) and v > 0 for v in start.hyper.values())
@@ -42,7 +43,7 @@ def test_starts_respect_a_finite_prior_and_fixed_scales(name, seed):
     model = Model(
         thali.BetaBernoulli(n_components=3), thali.LinearGaussian(sigma_x=2.0, sigma_a=3.0)
     )
-    start = NAMED[name](rng, model.resolve(data), data)
+    start = STARTS[name](rng, model.resolve(data), data)
     assert start.latent.shape[1] <= 3
     assert (start.hyper["sigma_x"], start.hyper["sigma_a"]) == (2.0, 3.0)
 
@@ -50,7 +51,7 @@ def test_starts_respect_a_finite_prior_and_fixed_scales(name, seed):
 def test_ica_alone_finds_the_planted_features(seed):
     planted = thali.datasets.noisy_nonnegative(500, 200, 10, random_state=1)
     data, model = parts(planted.X)
-    start = NAMED["ica"](np.random.default_rng(seed), model, data)
+    start = STARTS["ica"](np.random.default_rng(seed), model, data)
     distance = thali.evaluation.match_assignments(planted.Z, start.latent).distance
     assert distance <= 0.002 * planted.Z.size
     assert abs(start.hyper["sigma_x"] - 1.0) < 0.05

@@ -6,6 +6,9 @@ from thali.engines.maximization_expectation import MaximizationExpectation
 from thali.engines.particle_filter import ParticleFilter
 from thali.engines.uncollapsed_gibbs import UncollapsedGibbs
 from thali.engines.variational import Variational
+from thali.registry import import_family
+
+import_family(__name__, __path__)
 
 __all__ = [
     "BeamSearch",

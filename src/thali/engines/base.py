@@ -22,6 +22,7 @@ import numpy as np
 from thali.data import Data
 from thali.likelihoods.base import Masked, TakesSparse
 from thali.model import Model
+from thali.settings import Label
 from thali.starts import Start, anneal
 
 Parameters = dict[str, np.ndarray]
@@ -63,7 +64,9 @@ class Engine(Protocol):
     masked: ClassVar[bool]  # whether it can deal with missing entries
     sparse: ClassVar[bool]  # whether X may be a sparse matrix
     unit: ClassVar[str]  # what a step is called
-    measure: ClassVar[str]  # what a step tells of how good the state is
+    measure: ClassVar[str]  # what a step tells of how good the state is,
+    measure_label: ClassVar[Label]  # and what that is called
+    auto_rank: ClassVar[int | None]  # "auto" takes the able engine of lowest rank, if any
     races: ClassVar[bool]  # whether starts can be raced by short runs of it
     init: Any
 
@@ -109,6 +112,8 @@ class EngineDefaults(ABC):
     sparse: ClassVar[bool] = False
     unit: ClassVar[str] = "sweep"
     measure: ClassVar[str] = "log_joint"
+    measure_label: ClassVar[Label] = Label("log joint", "how well it fits")
+    auto_rank: ClassVar[int | None] = None
     races: ClassVar[bool] = True
 
     @abstractmethod

@@ -28,7 +28,8 @@ from thali.engines.search.heuristics import heuristic
 from thali.likelihoods.base import Parameters, SearchRows
 from thali.model import Model
 from thali.priors.base import PredictsRow, Sequential
-from thali.settings import Settings, whole_number
+from thali.registry import ENGINES
+from thali.settings import Settings, check_settings, setting
 from thali.starts import Start, check_init
 from thali.structures.features import feature_counts
 
@@ -71,25 +72,46 @@ class State:
     own: tuple[int, float] = (0, -np.inf)  # of the best that searches came to, starts left out
 
 
+@ENGINES.register("beam_search")
 @dataclass(frozen=True)
 class BeamSearch(Settings, Search):
     """Best-first search for the most probable Z, row by row, with a bounded queue.
 
-    ``width`` candidates are in the queue at most (None: any number). ``heuristic`` is what rows to
-    come are taken to add: "inadmissible" (a dish of their own; what "auto" is where features are
-    integrated out), "trivial" (nothing; what it is where they are not), "cluster", "neighbor",
-    "neighbors_or" (of ``neighbors`` rows), or "admissible", a bound: then ``proven_optimal_`` may
-    come out true, as it must with ``width=None`` and ``expansion="all"``. ``expansion`` looks at
-    "all" 2^K rows that may follow, or those that a beam "within" the row finds; "auto" at all up to
-    10 features. A row opens any number of dishes, up to ``most_new`` (8 where features are not
-    integrated out). ``order`` of the rows is "given", "random" or "farthest_first"; of ``n_init``
-    the best answer is kept. ``prior_bound`` is "convex", "paper" or "so_far".
+    Parameters
+    ----------
+    width : int or None, default 20
+        The most candidates in the queue. None is any number.
+    heuristic : str, default "auto"
+        What rows to come are taken to add: "inadmissible" (a dish of their own; what "auto" is
+        where features are integrated out), "trivial" (nothing; what "auto" is where they are not),
+        "cluster", "neighbor", "neighbors_or", or "admissible", a bound: then ``proven_optimal_``
+        may come out true, as it must with ``width=None`` and ``expansion="all"``.
+    expansion : {"auto", "all", "within"}, default "auto"
+        Which rows may follow: "all" 2^K of them, or those that a beam "within" the row finds.
+        "auto" looks at all up to 10 features.
+    order : {"random", "given", "farthest_first"}, default "random"
+        The order in which the search goes through the rows.
+    prior_bound : {"convex", "paper", "so_far"}, default "convex"
+        The bound of the prior of what a candidate can become.
+    most_new : int, optional
+        The most dishes that a row opens. By default any number, or 8 where features are not
+        integrated out.
+    neighbors : int, default 3
+        How many rows the heuristic "neighbors_or" looks at.
+    passes : int, default 2
+        The most searches: where ``polish`` changes hyperparameters, the search is repeated with
+        the new ones.
+    polish : bool, default True
+        Whether bits and inferred hyperparameters of the answer are changed while that helps.
+    n_init : int, default 4
+        How many searches are made, in other orders of the rows; the best answer is kept.
+    init : str, array of shape (n, K), or fitted model, default "race"
+        A start to improve on: its name, a matrix Z, or the answer of another model. "race" is the
+        first start that suits the likelihood. Its Z, polished, is the answer if the search finds
+        none that is better, and candidates that cannot become better are dropped.
 
-    ``init`` is as of ``CollapsedGibbs`` ("race": the first start that suits): its Z, polished, is
-    the answer if the search finds none that is better, and candidates that cannot become better are
-    dropped. ``polish`` changes bits and inferred hyperparameters of the answer while that helps;
-    where it changes hyperparameters the search is repeated with them, up to ``passes`` times.
-
+    Examples
+    --------
     >>> import thali
     >>> X = thali.datasets.images(n=60, random_state=0).X
     >>> model = thali.LatentFeatures(engine=BeamSearch(width=5), random_state=0).fit(X)
@@ -97,17 +119,21 @@ class BeamSearch(Settings, Search):
     (4, False)
     """
 
-    width: int | None = 20
-    heuristic: str = "auto"
-    expansion: str = "auto"
-    order: str = "random"
-    prior_bound: str = "convex"
-    most_new: int | None = None
-    neighbors: int = 3
-    passes: int = 2
-    polish: bool = True
-    n_init: int = 4
-    init: Any = "race"
+    width: int | None = setting(20, help="Most candidates in the queue", minimum=1)
+    heuristic: str = setting(
+        "auto", help="What rows to come are taken to add", choices=("auto", *HEURISTICS)
+    )
+    expansion: str = setting("auto", help="Rows that may follow", choices=EXPANSIONS)
+    order: str = setting("random", help="Order of the rows", choices=orders.NAMES)
+    prior_bound: str = setting(
+        "convex", help="Bound of the prior to come", choices=prior_bounds.NAMES
+    )
+    most_new: int | None = setting(None, help="Most new features of a row", minimum=0)
+    neighbors: int = setting(3, help="Rows that the heuristic neighbors-or looks at", minimum=1)
+    passes: int = setting(2, help="Most searches, each with better hyperparameters", minimum=1)
+    polish: bool = setting(True, help="Change the answer while that helps")
+    n_init: int = setting(4, help="Runs from other starts, of which the best is kept", minimum=1)
+    init: Any = setting("race", help="Where to begin")
 
     needs_prior: ClassVar[tuple[type, ...]] = (PredictsRow, Sequential)
     needs_likelihood: ClassVar[tuple[type, ...]] = (SearchRows,)
@@ -115,29 +141,8 @@ class BeamSearch(Settings, Search):
     races: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        owner = "BeamSearch"
-        for name in ("width", "most_new"):
-            if getattr(self, name) is not None:
-                whole_number(owner, name, getattr(self, name), 1 if name == "width" else 0)
-        for name in ("neighbors", "passes", "n_init"):
-            whole_number(owner, name, getattr(self, name), 1)
-        for name, known in (
-            ("heuristic", ("auto", *HEURISTICS)),
-            ("expansion", EXPANSIONS),
-            ("order", orders.NAMES),
-            ("prior_bound", prior_bounds.NAMES),
-        ):
-            value = getattr(self, name)
-            if isinstance(value, str):
-                value = value.replace("-", "_")
-                object.__setattr__(self, name, value)
-            if value not in known:
-                raise ValueError(
-                    f"{owner}: {name} must be one of {', '.join(map(repr, known))}, not {value!r}."
-                )
-        if not isinstance(self.polish, bool):
-            raise TypeError(f"{owner}: polish must be True or False, not {self.polish!r}.")
-        object.__setattr__(self, "init", check_init(owner, self.init))
+        check_settings(self)
+        object.__setattr__(self, "init", check_init("BeamSearch", self.init))
 
     @classmethod
     def greedy(cls, **settings: Any) -> Self:

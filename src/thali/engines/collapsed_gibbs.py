@@ -31,12 +31,12 @@ from thali.likelihoods.gaussian_scales import scales_without_features
 from thali.likelihoods.masked_columns import MaskedColumns
 from thali.model import Model
 from thali.priors.base import PredictsRow
-from thali.settings import whole_number
-from thali.starts import Start
+from thali.registry import ENGINES
+from thali.settings import setting
+from thali.starts import Start, blind_names
 from thali.structures.features import FeatureTables, counts_from_gram, potentials
 
 SUMS_AFRESH = 64  # sweeps after which T = ZᵀX is summed again from the data
-ANNEALED = ("prior", "empty", "race")  # starts that know nothing of the data, or try such
 
 
 @dataclass
@@ -59,44 +59,60 @@ class State:
         return self.rows.Z[:, : self.n_components].astype(bool)
 
 
+@ENGINES.register("collapsed_gibbs")
 @dataclass(frozen=True)
 class CollapsedGibbs(ChainSettings, Sampler):
     """Sweeps over Z with A integrated out, in several chains.
 
-    ``sweeps`` a chain (None: 1000, but fewer, down to 100, where data and features are large), the
-    first ``burn_in`` of them (None: half) not kept, then every ``thin``-th kept.
-    ``init`` is "race", "ica", "columns", "prior", "empty", a matrix Z, or a fitted model.
-    ``sigma_step`` is "slice" (on log σ) or "metropolis" (uniform ±0.05, as Anand 2015).
-    ``moves`` attempts a sweep change whole columns (split, join, turn, drop), by which chains leave
-    modes that a change of one bit at a time does not leave; 0 is the plain Gibbs sampler.
-    ``anneal`` sweeps under falling noise come before the first of a chain that begins at "prior" or
-    "empty" (in a race, of those contenders); they belong to the start and are not recorded.
+    Parameters
+    ----------
+    sweeps : int, optional
+        Sweeps of each chain. By default 1000, but fewer, down to 100, where data and features are
+        large.
+    burn_in : int, optional
+        How many of the first sweeps are not kept. By default half of them.
+    thin : int, default 1
+        One of so many sweeps is kept after burn-in.
+    chains : int, default 4
+        How many chains run side by side.
+    init : str, array of shape (n, K), or fitted model, default "race"
+        Where chains begin: the name of a start, a matrix Z, or another model's answer.
+        "race" tries the starts that suit the likelihood, for a while each, and goes on from the
+        best.
+    sigma_step : {"slice", "metropolis"}, default "slice"
+        How σ_x and σ_a are sampled: a slice step on log σ, or a uniform step of ±0.05 that is
+        accepted or not (Anand 2015).
+    moves : int, default 2
+        How often a sweep tries to change whole columns (split, join, turn, drop). Chains leave
+        modes by these moves that they do not leave by single bits. 0 is the plain Gibbs sampler.
+    anneal : int, default 0
+        How many sweeps under falling noise come before the first sweep of a chain that begins at
+        "prior" or "empty" (in a race, of those contenders). They belong to the start and are not
+        recorded.
 
+    Examples
+    --------
     >>> CollapsedGibbs(sweeps=200, chains=2).kept
     100
     """
 
-    sigma_step: str = "slice"
-    moves: int = 2
-    anneal: int = 0
+    sigma_step: str = setting(
+        "slice", help="How the scales are sampled", choices=("slice", "metropolis")
+    )
+    moves: int = setting(2, help="Tries to change whole columns, a sweep", minimum=0)
+    anneal: int = setting(0, help="Steps under falling noise before the first", minimum=0)
 
     needs_prior: ClassVar[tuple[type, ...]] = (PredictsRow,)
     needs_likelihood: ClassVar[tuple[type, ...]] = (Collapsed, GaussianRows)
     masked: ClassVar[bool] = True
+    auto_rank: ClassVar[int | None] = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole_number("CollapsedGibbs", "moves", self.moves, 0)
-        whole_number("CollapsedGibbs", "anneal", self.anneal, 0)
-        if self.sigma_step not in ("slice", "metropolis"):
-            raise ValueError(
-                "CollapsedGibbs: sigma_step must be 'slice' or 'metropolis', "
-                f"not {self.sigma_step!r}."
-            )
-        if self.anneal and not (isinstance(self.init, str) and self.init in ANNEALED):
+        if self.anneal and not (isinstance(self.init, str) and self.init in blind_names()):
             raise ValueError(
                 "CollapsedGibbs: anneal melts whatever it begins from, so init must be "
-                f"{', '.join(map(repr, ANNEALED))}; leave anneal at 0 for another start."
+                f"{', '.join(map(repr, blind_names()))}; leave anneal at 0 for another start."
             )
 
     def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:

@@ -39,26 +39,42 @@ from thali.likelihoods.gaussian_scales import LEAST
 from thali.machine import refuse_beyond_memory
 from thali.model import Model
 from thali.priors.base import PredictsRow
-from thali.settings import Settings
+from thali.registry import ENGINES
+from thali.settings import Settings, setting
 from thali.starts import Start
 
 EXACT = 16  # features for which looking at every set of them is a matter of milliseconds
 
 
+@ENGINES.register("maximization_expectation")
 @dataclass(frozen=True)
 class MaximizationExpectation(Settings, Optimizer):
     """Hard assignments and a law of the features that maximize a lower bound of the evidence.
 
-    ``solver`` chooses the features of a row: "local_search", "double_greedy" and
-    "randomized_double_greedy" promise a share of the best (1/3, 1/3, and 1/2 on average) where
-    features have no negative entries; "exact" looks at all sets of at most 16 features; "best"
-    also exchanges one feature for another, from where the row is and, if that moves it, from where
-    local search ends. A row never gets worse.
-    ``truncation`` is the most features there can be; "auto" leaves it to the bound. Of ``n_init``
-    optimizations the one with the highest bound is kept; each ends when the bound has gained less
-    than ``tol`` of itself, or after ``max_iter``. A single restart works on blocks of
-    rows side by side. ``init`` is as of ``CollapsedGibbs``.
+    Parameters
+    ----------
+    solver : str, default "best"
+        How the features of a row are chosen; a row never gets worse. "local_search",
+        "double_greedy" and "randomized_double_greedy" promise a share of the best (1/3, 1/3, and
+        1/2 on average) where features have no negative entries. "exact" looks at all sets of at
+        most 16 features. "best" also exchanges one feature for another, from where the row is and,
+        if that moves it, from where local search ends.
+    truncation : int or "auto", default "auto"
+        The most features there can be. "auto" leaves it to the bound.
+    n_init : int, default 2
+        How many optimizations are made; the one with the highest bound is kept.
+        A single one works on blocks of rows side by side.
+    tol : float, default 1e-6
+        An optimization ends when the bound has gained less than this share of itself.
+    max_iter : int, default 500
+        The most iterations of an optimization.
+    init : str, array of shape (n, K), or fitted model, default "race"
+        Where the optimizations begin: the name of a start, a matrix Z, or another model's answer.
+        "race" tries the starts that suit the likelihood, for a while each, and goes on from the
+        best.
 
+    Examples
+    --------
     >>> import thali
     >>> X = thali.datasets.images(n=60, random_state=0).X
     >>> engine = MaximizationExpectation(truncation=8)
@@ -68,28 +84,24 @@ class MaximizationExpectation(Settings, Optimizer):
     (True, True)
     """
 
-    solver: str = "best"
-    truncation: int | str = "auto"
-    n_init: int = 2
-    tol: float = 1e-6
-    max_iter: int = 500
-    init: Any = "race"
+    solver: str = setting("best", help="How the features of a row are chosen", choices=SOLVERS)
+    truncation: int | str = setting(
+        "auto", help="Most features there can be", choices=("auto",), minimum=1
+    )
+    n_init: int = setting(2, help="Runs from other starts, of which the best is kept", minimum=1)
+    tol: float = setting(1e-6, help="Gain of the bound, relative, that does not count")
+    max_iter: int = setting(500, help="Most iterations", minimum=1)
+    init: Any = setting("race", help="Where to begin")
 
     needs_prior: ClassVar[tuple[type, ...]] = (PredictsRow,)
     needs_likelihood: ClassVar[tuple[type, ...]] = (ExpectedBits,)
 
     def __post_init__(self) -> None:
-        owner = "MaximizationExpectation"
-        if self.solver not in SOLVERS:
-            raise ValueError(
-                f"{owner}: solver must be one of {', '.join(map(repr, SOLVERS))}, "
-                f"not {self.solver!r}."
-            )
         self.check_limits()
         if self.solver == "exact" and self.truncation != "auto" and int(self.truncation) > EXACT:
             raise ValueError(
-                f"{owner}: solver='exact' looks at every set of features, at most {EXACT} of them; "
-                f"lower truncation={self.truncation}, or use solver='best'."
+                "MaximizationExpectation: solver='exact' looks at every set of features, at most "
+                f"{EXACT} of them; lower truncation={self.truncation}, or use solver='best'."
             )
 
     # beginning

@@ -48,7 +48,8 @@ from thali.likelihoods.base import Collapsed, GaussianRows
 from thali.likelihoods.gaussian_scales import FINEST, LEAST
 from thali.model import Model
 from thali.priors.base import Sequential
-from thali.settings import Settings, whole_number
+from thali.registry import ENGINES
+from thali.settings import Settings, check_settings, setting
 from thali.starts import Start
 from thali.structures.features import FeatureCounts
 
@@ -58,22 +59,32 @@ FEWEST = 20  # particles with which a filter that was stopped goes through the r
 SPREAD = 0.7  # of the bell around the guess of log σ
 
 
+@ENGINES.register("particle_filter")
 @dataclass(frozen=True)
 class ParticleFilter(Settings, WeightedSampler):
     """A filter of weighted particles through the rows, in their order.
-
-    ``n_particles``, of which each proposes its next row: "conditional", given the row's data, or
-    "prior", without looking, as Wood and Griffiths (2007), which needs many more particles.
-    They are resampled where their effective size is below ``resample_below`` of their number.
-    ``passes`` beyond the first give every particle one collapsed Gibbs sweep over all rows each
-    (hyperparameters with laws included). A sweep leaves the posterior invariant, so the weighted
-    particles approximate the same law before and after, and each is nearer to a draw of it.
 
     The weighted particles approximate the joint posterior of Z and of every hyperparameter that
     has a law, and ``log_evidence_`` estimates the logarithm of P(X), integrated over those laws.
     A filter that is stopped keeps 20 particles, by weight, and goes through the remaining
     rows with them: a filter still, only a rougher one.
 
+    Parameters
+    ----------
+    n_particles : int, default 500
+        How many particles go through the rows.
+    proposal : {"conditional", "prior"}, default "conditional"
+        How a particle proposes its next row: given the row's data, or without looking at them
+        (Wood and Griffiths 2007), which needs many more particles.
+    resample_below : float, default 0.5
+        Particles are resampled where their effective size is below this share of their number.
+    passes : int, default 1
+        Each pass beyond the first gives every particle one collapsed Gibbs sweep over all rows,
+        hyperparameters with laws included. A sweep leaves the posterior invariant, so the weighted
+        particles approximate the same law before and after, and each is nearer to a draw of it.
+
+    Examples
+    --------
     >>> import thali
     >>> X = thali.datasets.images(n=30, random_state=0).X
     >>> engine = ParticleFilter(n_particles=100)
@@ -82,10 +93,12 @@ class ParticleFilter(Settings, WeightedSampler):
     True
     """
 
-    n_particles: int = 500
-    proposal: str = "conditional"
-    resample_below: float = 0.5
-    passes: int = 1
+    n_particles: int = setting(500, help="Particles of the filter", minimum=1)
+    proposal: str = setting("conditional", help="How a particle proposes a row", choices=PROPOSALS)
+    resample_below: float = setting(
+        0.5, help="Share of the particles below which they are resampled", minimum=0.0
+    )
+    passes: int = setting(1, help="Passes over the rows", minimum=1)
 
     needs_prior: ClassVar[tuple[type, ...]] = (Sequential,)
     needs_likelihood: ClassVar[tuple[type, ...]] = (Collapsed, GaussianRows)
@@ -95,17 +108,12 @@ class ParticleFilter(Settings, WeightedSampler):
     unit: ClassVar[str] = "row"
 
     def __post_init__(self) -> None:
-        whole_number("ParticleFilter", "n_particles", self.n_particles, 1)
-        whole_number("ParticleFilter", "passes", self.passes, 1)
-        if self.proposal not in PROPOSALS:
-            raise ValueError(
-                f"ParticleFilter: proposal must be 'conditional' or 'prior', not {self.proposal!r}."
-            )
         share = self.resample_below
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
             raise ValueError(
                 f"ParticleFilter: resample_below must be a share between 0 and 1, not {share!r}."
             )
+        check_settings(self)
 
     def steps(self, data: Data) -> int:
         """One for each row, and one for each further pass."""

@@ -43,6 +43,8 @@ from thali.hyperparameters import as_scalars
 from thali.likelihoods.base import Collapsed, EstimatesEvidence, GibbsState, GibbsUpdates
 from thali.model import Model
 from thali.priors.base import HasFrequencies, PredictsRow
+from thali.registry import ENGINES
+from thali.settings import setting
 from thali.starts import Start
 from thali.structures.features import FeatureCounts, FeatureTables
 
@@ -74,33 +76,49 @@ class State(GibbsState):
         return self.fixed
 
 
+@ENGINES.register("uncollapsed_gibbs")
 @dataclass(frozen=True)
 class UncollapsedGibbs(ChainSettings, Sampler):
     """Sweeps over Z given the parameters, and over the parameters given Z, in several chains.
 
-    ``new_features`` is "integrated" (their parameters summed out where the likelihood can, births
-    and deaths where not) or "slice". The other settings are as of ``CollapsedGibbs``. Mixing is
-    slower than with A integrated out, and a sweep cheaper: it never touches more than two products
-    of the data with Z and A. Where entries of X are missing, a row's features are drawn given what
-    was observed of it, and what was not is drawn after them.
+    Mixing is slower than with A integrated out, and a sweep is cheaper: it never touches more than
+    two products of the data with Z and A. Where entries of X are missing, a row's features are
+    drawn given what was observed of it, and what was not is drawn after them.
 
+    Parameters
+    ----------
+    sweeps : int, optional
+        Sweeps of each chain. By default 1000, but fewer, down to 100, where data and features are
+        large.
+    burn_in : int, optional
+        How many of the first sweeps are not kept. By default half of them.
+    thin : int, default 1
+        One of so many sweeps is kept after burn-in.
+    chains : int, default 4
+        How many chains run side by side.
+    init : str, array of shape (n, K), or fitted model, default "race"
+        Where chains begin: the name of a start, a matrix Z, or another model's answer.
+        "race" tries the starts that suit the likelihood, for a while each, and goes on from the
+        best.
+    new_features : {"integrated", "slice"}, default "integrated"
+        How features that only one row has come and go. "integrated" sums their parameters out
+        where the likelihood can, and else tries births and deaths. "slice" lets unused features
+        take part, with parameters from their prior.
+
+    Examples
+    --------
     >>> UncollapsedGibbs(sweeps=200, chains=2, new_features="slice").kept
     100
     """
 
-    new_features: str = "integrated"
+    new_features: str = setting(
+        "integrated", help="How new features come", choices=("integrated", "slice")
+    )
 
     needs_prior: ClassVar[tuple[type, ...]] = (PredictsRow, HasFrequencies)
     needs_likelihood: ClassVar[tuple[type, ...]] = (GibbsUpdates,)
     masked: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.new_features not in ("integrated", "slice"):
-            raise ValueError(
-                "UncollapsedGibbs: new_features must be 'integrated' or 'slice', "
-                f"not {self.new_features!r}."
-            )
+    auto_rank: ClassVar[int | None] = 2
 
     def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:
         """The state at ``start``, parameters its own or drawn given its Z."""

@@ -40,7 +40,8 @@ from thali.likelihoods.gaussian_scales import LEAST
 from thali.machine import refuse_beyond_memory
 from thali.model import Model
 from thali.priors.base import Truncates
-from thali.settings import Settings, positive_number, whole_number
+from thali.registry import ENGINES
+from thali.settings import Settings, setting
 from thali.starts import Start, melting_scale
 from thali.structures.statistics import Statistics
 
@@ -50,22 +51,46 @@ ERROR = 0.01  # the chance that rows have features beyond the truncation, where 
 AMOUNTS = ("first", "second", "cost")  # what rows with amounts keep of them
 
 
+@ENGINES.register("variational")
 @dataclass(frozen=True)
 class Variational(Settings, Optimizer):
     """Soft assignments that maximize a lower bound of the evidence.
 
-    ``truncation`` is the most features there can be, or "auto": so many that data like these need
-    more with a probability below 1% (a finite prior has its own number). Of ``n_init``
-    optimizations the one with the highest bound is kept; each ends when the bound has gained less
-    than ``tol`` of itself, or after ``max_iter``. ``anneal`` iterations under falling noise come
-    before those that begin knowing nothing of the data. ``stick_bound`` of E[log(1 − π_k)] is
-    "multinomial", or "taylor", tighter and slower. ``features`` have one law jointly, or one each
-    ("factorized", as in the paper, a lower bound). ``dtype="float32"`` halves the time of the
-    products with the data, at seven digits of these: the bound, which has their difference, keeps
-    fewer where the noise is far below the data's scale. ``init`` is as of ``CollapsedGibbs``.
-    ``forgetting`` and ``delay`` say how fast ``partial_fit`` with a known number of rows in all
-    forgets earlier pieces: piece t counts for (t + delay)^−forgetting.
+    Parameters
+    ----------
+    truncation : int or "auto", default "auto"
+        The most features there can be. "auto" is so many that data like these need more with a
+        probability below 1%; a finite prior has its own number.
+    n_init : int, default 2
+        How many optimizations are made; the one with the highest bound is kept.
+    tol : float, default 1e-6
+        An optimization ends when the bound has gained less than this share of itself.
+    max_iter : int, default 500
+        The most iterations of an optimization.
+    anneal : int, default 0
+        How many iterations under falling noise come before the first, where a start knows nothing
+        of the data.
+    stick_bound : {"multinomial", "taylor"}, default "multinomial"
+        The bound of E[log(1 − π_k)]. "taylor" is tighter and slower.
+    features : {"joint", "factorized"}, default "joint"
+        Whether features have one law jointly, or one each, as in the paper, which gives a lower
+        bound.
+    dtype : {"float64", "float32"}, default "float64"
+        The precision of the products with the data. "float32" halves their time and keeps seven
+        digits of them; the bound, which has their difference, keeps fewer where the noise is far
+        below the data's scale.
+    forgetting : float, default 0.7
+        How fast ``partial_fit`` with a known number of rows in all forgets earlier pieces: piece t
+        counts for (t + delay)^−forgetting. Above 0.5 and at most 1.
+    delay : float, default 1.0
+        How little the first pieces count, in the same formula.
+    init : str, array of shape (n, K), or fitted model, default "race"
+        Where the optimizations begin: the name of a start, a matrix Z, or another model's answer.
+        "race" tries the starts that suit the likelihood, for a while each, and goes on from the
+        best.
 
+    Examples
+    --------
     >>> import thali
     >>> X = thali.datasets.images(n=60, random_state=0).X
     >>> engine = Variational(truncation=8)
@@ -74,41 +99,34 @@ class Variational(Settings, Optimizer):
     (True, True)
     """
 
-    truncation: int | str = "auto"
-    n_init: int = 2
-    tol: float = 1e-6
-    max_iter: int = 500
-    anneal: int = 0
-    stick_bound: str = "multinomial"
-    features: str = "joint"
-    dtype: str = "float64"
-    forgetting: float = 0.7
-    delay: float = 1.0
-    init: Any = "race"
+    truncation: int | str = setting(
+        "auto", help="Most features there can be", choices=("auto",), minimum=1
+    )
+    n_init: int = setting(2, help="Runs from other starts, of which the best is kept", minimum=1)
+    tol: float = setting(1e-6, help="Gain of the bound, relative, that does not count")
+    max_iter: int = setting(500, help="Most iterations", minimum=1)
+    anneal: int = setting(0, help="Steps under falling noise before the first", minimum=0)
+    stick_bound: str = setting(
+        "multinomial", help="Bound of the sticks' logarithms", choices=BOUNDS
+    )
+    features: str = setting("joint", help="Laws of the features", choices=FEATURES)
+    dtype: str = setting(
+        "float64", help="Precision of products with the data", choices=("float64", "float32")
+    )
+    forgetting: float = setting(0.7, help="How fast a stream forgets earlier pieces")
+    delay: float = setting(1.0, help="How little the first pieces of a stream count")
+    init: Any = setting("race", help="Where to begin")
 
     needs_prior: ClassVar[tuple[type, ...]] = (Truncates,)
     needs_likelihood: ClassVar[tuple[type, ...]] = (Expected,)
 
     def __post_init__(self) -> None:
-        owner = "Variational"
         self.check_limits()
-        whole_number(owner, "anneal", self.anneal, 0)
-        positive_number(owner, "delay", self.delay)
-        if not 0.5 < positive_number(owner, "forgetting", self.forgetting) <= 1.0:
+        if not 0.5 < self.forgetting <= 1.0:
             raise ValueError(
-                f"{owner}: forgetting must be above 0.5 and at most 1, not {self.forgetting!r}; "
-                "otherwise the steps do not settle."
+                "Variational: forgetting must be above 0.5 and at most 1, not "
+                f"{self.forgetting!r}; otherwise the steps do not settle."
             )
-        for name, values in (
-            ("stick_bound", BOUNDS),
-            ("features", FEATURES),
-            ("dtype", ("float64", "float32")),
-        ):
-            if getattr(self, name) not in values:
-                raise ValueError(
-                    f"{owner}: {name} must be {' or '.join(map(repr, values))}, "
-                    f"not {getattr(self, name)!r}."
-                )
 
     # beginning
 

@@ -10,7 +10,8 @@ from contextlib import suppress
 from typing import Any
 
 from thali.model import Model
-from thali.run.choices import LIKELIHOODS, PRIORS, choose_engine, named
+from thali.registry import LIKELIHOODS, PRIORS
+from thali.run.choices import choose_engine
 from thali.settings import Settings, refuse_class
 
 PARTS = ("prior", "likelihood", "engine")
@@ -25,7 +26,7 @@ def part(estimator: Any, name: str) -> Any:
     """The prior, likelihood or engine that a parameter stands for."""
     value = getattr(estimator, name)
     if name != "engine":
-        return named(name, value, PRIORS if name == "prior" else LIKELIHOODS)
+        return (PRIORS if name == "prior" else LIKELIHOODS).make(value)
     model = None
     with suppress(ValueError, TypeError):  # no such parts: fit will say so
         model = model_of(estimator)

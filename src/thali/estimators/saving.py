@@ -1,7 +1,7 @@
 """Saving and loading fitted models: settings as JSON by class name, everything else as arrays.
 
-Only the classes listed in ``KNOWN`` are ever made from a file, so that opening a stranger's model
-runs no code of theirs.
+Only registered classes are ever made from a file, so that opening a stranger's model runs no code
+of theirs.
 """
 
 from __future__ import annotations
@@ -16,23 +16,9 @@ from scipy.sparse import csr_array
 from thali import storage
 from thali.data import Data
 from thali.estimators.base import LatentModel
-from thali.hyperparameters import Beta, Gamma, InverseGamma
 from thali.model import Model
-from thali.registry import ESTIMATORS
+from thali.registry import ESTIMATORS, known_classes
 from thali.results.fit import fit_from_arrays
-from thali.run.choices import ENGINES, LIKELIHOODS, PRIORS
-
-KNOWN = {
-    cls.__name__: cls
-    for cls in (
-        *PRIORS.values(),
-        *LIKELIHOODS.values(),
-        *ENGINES.values(),
-        Beta,
-        Gamma,
-        InverseGamma,
-    )
-}
 
 SPARSE = ("data", "indices", "indptr", "shape")  # the parts of a csr_array
 
@@ -108,7 +94,7 @@ def data_from(arrays: dict[str, np.ndarray]) -> Data:
 
 def to_json(value: Any) -> Any:
     """Settings as {"class": …, fields}, numbers and text as they are, others by description."""
-    if dataclasses.is_dataclass(value) and type(value).__name__ in KNOWN:
+    if known_classes().get(type(value).__name__) is type(value):
         fields = {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return {"class": type(value).__name__, **fields}
     if isinstance(value, np.bool_ | np.integer | np.floating):
@@ -122,16 +108,19 @@ def to_json(value: Any) -> Any:
     if isinstance(value, np.random.Generator | np.random.RandomState):
         return None  # cannot be written; the seed that was drawn from it is saved
     raise TypeError(
-        f"A model with {type(value).__name__} cannot be saved: a file can name only thali's own "
-        "priors, likelihoods and engines."
+        f"A model with {type(value).__name__} cannot be saved: a file can name only priors, "
+        "likelihoods and engines that are registered (thali.registry)."
     )
 
 
 def from_json(value: Any) -> Any:
-    """What ``to_json`` wrote; classes by name from ``KNOWN`` only."""
+    """What ``to_json`` wrote; classes by name, of those that are registered only."""
     if not isinstance(value, dict):
         return value
     name = value["class"]
     if name == "matrix":
         return np.array(value["rows"], bool)
-    return KNOWN[name](**{k: from_json(v) for k, v in value.items() if k != "class"})
+    known = known_classes()
+    if name not in known:
+        raise ValueError(f"no part is called {name!r}; import the module that defines it first")
+    return known[name](**{k: from_json(v) for k, v in value.items() if k != "class"})

@@ -15,6 +15,9 @@ from thali.likelihoods.linear_gaussian import LinearGaussian
 from thali.likelihoods.noisy_or import NoisyOr
 from thali.likelihoods.nonnegative_linear_gaussian import NonnegativeLinearGaussian
 from thali.likelihoods.sparse_factor import SparseFactor
+from thali.registry import import_family
+
+import_family(__name__, __path__)
 
 __all__ = [
     "Collapsed",

@@ -20,15 +20,24 @@ from thali.structures.base import Structure
 from thali.structures.features import FEATURES, FeatureTables
 
 
+class Words(NamedTuple):
+    """What the report says of a likelihood: what a component is, and how components make a row."""
+
+    feature: str
+    model: str
+
+
 class Likelihood(ABC):
     """A distribution of the data given a value of a latent structure.
 
-    ``starts`` names the starts that suit it. Where "race" is not among them, as when log joints of
-    different values do not compare, an engine left to race begins from the first.
+    ``starts`` names the starts that suit it, in the order in which they enter a race. Where "race"
+    is not among them, as when log joints of different values do not compare, an engine left to race
+    begins from the first. ``words`` are what the report says of it.
     """
 
     structure: ClassVar[Structure[Any]]
     starts: ClassVar[tuple[str, ...]]
+    words: ClassVar[Words]
 
     def check_data(self, data: Data) -> None:  # noqa: B027 most take any numbers
         """Refuse data that the likelihood gives no probability to."""
@@ -50,7 +59,11 @@ class FeatureLikelihood(Likelihood):
     """A distribution of the data given a binary feature matrix."""
 
     structure = FEATURES
-    starts: ClassVar[tuple[str, ...]] = ("race", "ica", "columns", "prior", "empty")
+    starts: ClassVar[tuple[str, ...]] = ("race", "ica", "columns", "empty", "prior")
+    words: ClassVar[Words] = Words(
+        "Each feature is a pattern that some of the rows have, most frequent first.",
+        "A row of the data X is made by the features A that it has (Z says which: 1 or 0).",
+    )
 
 
 class Collapsed(FeatureLikelihood):

@@ -32,6 +32,7 @@ from thali.likelihoods.base import (
     Parameters,
     SearchRows,
     TakesSparse,
+    Words,
 )
 from thali.likelihoods.entries import NormalEntries
 from thali.likelihoods.feature_posteriors import GaussianFeatures
@@ -48,19 +49,33 @@ from thali.likelihoods.observed_rows import (
     observed_residual,
     own_features,
 )
+from thali.registry import LIKELIHOODS
 from thali.settings import Settings, hyperparameter
 from thali.structures.features import FeatureTables, as_binary_matrix
 
 
+@LIKELIHOODS.register("linear_gaussian")
 @dataclass(frozen=True)
 class LinearGaussian(
     Settings, MaskedCollapsed, GibbsUpdates, GaussianRows, SearchRows, ExpectedBits, TakesSparse
 ):
-    """Noise scale ``sigma_x`` and feature scale ``sigma_a``: numbers, laws, or "auto".
+    """A row is the sum of its features and Gaussian noise.
 
-    "auto" infers the scale under a weak law centered on the data:
-    σ_x² ~ InverseGamma(1, v/100) and σ_a² ~ InverseGamma(2, v), v the mean square of the data.
+    Parameters
+    ----------
+    sigma_x : float, hyperprior or "auto", default "auto"
+        The size of the noise, a standard deviation.
+    sigma_a : float, hyperprior or "auto", default "auto"
+        The size of the features: the standard deviation of the entries of A.
 
+    Notes
+    -----
+    A number is fixed; a hyperprior means that the scale is inferred. "auto" infers it under a weak
+    law centered on the data: σ_x² ~ InverseGamma(1, v/100) and σ_a² ~ InverseGamma(2, v), v the
+    mean square of the data.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> lik = LinearGaussian(sigma_x=0.5, sigma_a=1.0)
     >>> round(lik.log_marginal(np.zeros((1, 1)), np.zeros((1, 0))), 4)  # N(0; 0, 0.25)
@@ -75,6 +90,11 @@ class LinearGaussian(
     )
 
     axes: ClassVar[dict[str, int]] = {"A": 0}
+    words: ClassVar[Words] = Words(
+        "Each feature is a pattern that is added to every row that has it, most frequent first.",
+        "X = Z A + noise: a row of the data X is the sum of the features A that it has (Z says "
+        "which: 1 or 0), plus noise.",
+    )
 
     def __post_init__(self) -> None:
         check_scales(self)

@@ -42,8 +42,10 @@ from thali.likelihoods.base import (
     GibbsUpdates,
     Masked,
     Parameters,
+    Words,
 )
 from thali.likelihoods.entries import BinaryEntries
+from thali.registry import LIKELIHOODS
 from thali.settings import Settings, hyperparameter
 from thali.structures.features import FeatureTables
 
@@ -51,17 +53,32 @@ NAMES = ("epsilon", "lam", "p")
 ALL_SEEN = np.zeros((0, 0), bool)
 
 
+@LIKELIHOODS.register("noisy_or")
 @dataclass(frozen=True)
 class NoisyOr(Settings, GibbsUpdates, EstimatesEvidence, CountedCauses, Masked):
-    """Leak ``epsilon``, strength ``lam`` and rate ``p`` of the causes: numbers, or beta laws.
+    """Hidden causes bring binary data on, each independently of the others.
 
     X must be of 0 and 1. A draw's ``A`` is Y, K×T of 0 and 1: which cause is active in which column
     of X. ``components_`` has their probabilities given ``Z_`` (after ``BeamSearch``, the Y found
     with it), and ``log_joint_`` is log P(X, Y, [Z_]) with y = 1 where that is above one half.
 
-    The default laws say that causes are strong and active in a minority of columns, and that little
-    comes on by itself: without any such word a weak cause of everything and a leak are the same.
+    Parameters
+    ----------
+    epsilon : float or Beta, default Beta(1, 19)
+        The leak: the probability that an entry is on by itself.
+    lam : float or Beta, default Beta(4, 1)
+        The strength: the probability that an active cause turns an entry on.
+    p : float or Beta, default Beta(1, 4)
+        The rate: the probability that a cause is active in a column.
 
+    Notes
+    -----
+    A number is fixed; a ``Beta`` law means that the probability is inferred. The default laws say
+    that causes are strong and active in a minority of columns, and that little comes on by itself:
+    without any such word a weak cause of everything and a leak are the same.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> lik = NoisyOr(epsilon=0.01, lam=0.9, p=0.1)
     >>> Z, Y = np.array([[1, 1], [0, 1]]), np.array([[1, 0], [1, 0]])
@@ -81,7 +98,13 @@ class NoisyOr(Settings, GibbsUpdates, EstimatesEvidence, CountedCauses, Masked):
 
     axes: ClassVar[dict[str, int]] = {"A": 0}
     settling_updates: ClassVar[int] = 5
-    starts: ClassVar[tuple[str, ...]] = ("race", "patterns", "prior", "empty")
+    starts: ClassVar[tuple[str, ...]] = ("race", "patterns", "empty", "prior")
+    words: ClassVar[Words] = Words(
+        "Each feature is a hidden cause that acts on the rows that have it; shown is the "
+        "probability that it is active in each column, most frequent first.",
+        "A noisy or: a row of the data is a node, and each of the hidden causes A that act on it "
+        "(Z says which) brings it on with probability λ wherever the cause is active.",
+    )
 
     def __post_init__(self) -> None:
         for name in NAMES:

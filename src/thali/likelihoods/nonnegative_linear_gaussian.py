@@ -25,6 +25,7 @@ from thali.likelihoods.base import (
     Masked,
     Parameters,
     TakesSparse,
+    Words,
 )
 from thali.likelihoods.entries import NormalEntries
 from thali.likelihoods.feature_posteriors import NonnegativeFeatures
@@ -40,6 +41,7 @@ from thali.likelihoods.linear_gaussian import (
     normal_entries,
     turn_bits_given_features,
 )
+from thali.registry import LIKELIHOODS
 from thali.settings import Settings, hyperparameter
 from thali.structures.features import FeatureTables
 
@@ -47,15 +49,30 @@ PASSES = 3  # over A in a step: a pass costs K²D, the rows NKD
 TRIES = 4  # births or deaths a row in a step
 
 
+@LIKELIHOODS.register("nonnegative_linear_gaussian")
 @dataclass(frozen=True)
 class NonnegativeLinearGaussian(
     Settings, GibbsUpdates, EstimatesEvidence, Masked, ExpectedBits, TakesSparse
 ):
-    """Features without negative entries; noise scale ``sigma_x`` and feature scale ``sigma_a``.
+    """A row is the sum of its features, which have no negative entries, and Gaussian noise.
 
-    The scales are numbers, laws or "auto", as of ``LinearGaussian``; ``sigma_a`` is the root mean
-    square of A's entries. The data may have negative entries, since the noise does.
+    The data may have negative entries, since the noise does.
 
+    Parameters
+    ----------
+    sigma_x : float, hyperprior or "auto", default "auto"
+        The size of the noise, a standard deviation.
+    sigma_a : float, hyperprior or "auto", default "auto"
+        The size of the features: the root mean square of the entries of A.
+
+    Notes
+    -----
+    A number is fixed; a hyperprior means that the scale is inferred. "auto" infers it under a weak
+    law centered on the data: σ_x² ~ InverseGamma(1, v/100) and σ_a² ~ InverseGamma(2, v), v the
+    mean square of the data.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> lik = NonnegativeLinearGaussian(sigma_x=0.5, sigma_a=1.0)
     >>> bool((lik.sample_features(np.random.default_rng(0), 3, 4) >= 0.0).all())
@@ -71,6 +88,12 @@ class NonnegativeLinearGaussian(
 
     axes: ClassVar[dict[str, int]] = {"A": 0}
     settling_updates: ClassVar[int] = 20
+    words: ClassVar[Words] = Words(
+        "Each feature is a pattern without negative values that is added to every row that has it, "
+        "most frequent first.",
+        "X = Z A + noise, no entry of A below zero: a row of the data X is the sum of the features "
+        "A that it has (Z says which: 1 or 0), plus noise.",
+    )
 
     def __post_init__(self) -> None:
         check_scales(self)

@@ -23,7 +23,7 @@ import numpy as np
 from thali.data import Data
 from thali.data.missing import patterns
 from thali.hyperparameters import Hyperprior, Values, as_number, slice_step
-from thali.likelihoods.base import Expected, GibbsState, GibbsUpdates, Masked, Parameters
+from thali.likelihoods.base import Expected, GibbsState, GibbsUpdates, Masked, Parameters, Words
 from thali.likelihoods.entries import NormalEntries
 from thali.likelihoods.feature_posteriors import GaussianFeatures
 from thali.likelihoods.gaussian_scales import check_scales, resolve_scales, start_scales
@@ -41,19 +41,36 @@ from thali.likelihoods.observed_rows import (
     observed_residual,
     own_features,
 )
-from thali.settings import Settings, hyperparameter
+from thali.registry import LIKELIHOODS
+from thali.settings import Settings, check_settings, hyperparameter, setting
 from thali.structures.features import FeatureTables
 
 SLABS = ("laplace", "gaussian")
 
 
+@LIKELIHOODS.register("sparse_factor")
 @dataclass(frozen=True)
 class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
-    """Features taken in amounts: ``slab`` is "laplace" or "gaussian", the law of the amounts.
+    """A row takes each of its features in an amount of its own, of either sign; plus noise.
 
-    ``sigma_x`` is the noise scale and ``sigma_a`` that of the features: numbers, laws, or "auto"
-    (σ_x² ~ InverseGamma(1, v/100), σ_a² ~ InverseGamma(2, v), v the mean square of the data).
+    Parameters
+    ----------
+    slab : {"laplace", "gaussian"}, default "laplace"
+        The law of the amounts. "laplace" has heavy tails (infinite independent components);
+        "gaussian" is infinite factor analysis.
+    sigma_x : float, hyperprior or "auto", default "auto"
+        The size of the noise, a standard deviation.
+    sigma_a : float, hyperprior or "auto", default "auto"
+        The size of the features: the standard deviation of the entries of A.
 
+    Notes
+    -----
+    A number is fixed; a hyperprior means that the scale is inferred. "auto" infers it under a weak
+    law centered on the data: σ_x² ~ InverseGamma(1, v/100) and σ_a² ~ InverseGamma(2, v), v the
+    mean square of the data.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> likelihood = SparseFactor(slab="laplace", sigma_x=0.1, sigma_a=1.0)
     >>> A = likelihood.sample_features(np.random.default_rng(0), k=2, d=3)
@@ -61,7 +78,7 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
     (5, 3)
     """
 
-    slab: str = "laplace"
+    slab: str = setting("laplace", help="Law of the amounts", choices=SLABS)
     sigma_x: float | Hyperprior | str = hyperparameter(
         "auto", symbol="σₓ", words="size of the noise"
     )
@@ -72,12 +89,15 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
     axes: ClassVar[dict[str, int]] = {"A": 0, "S": 1}
     starts: ClassVar[tuple[str, ...]] = ("sparse_ica", "prior", "empty")
     settling_updates: ClassVar[int] = 30
+    words: ClassVar[Words] = Words(
+        "Each feature is a pattern of which every row that has it takes an amount of its own, of "
+        "either sign, most frequent first.",
+        "X = (Z ⊙ S) A + noise: a row of the data X is a sum of the features A that it has (Z says "
+        "which: 1 or 0), each in an amount S of the row’s own, plus noise.",
+    )
 
     def __post_init__(self) -> None:
-        if self.slab not in SLABS:
-            raise ValueError(
-                f"SparseFactor: slab must be 'laplace' or 'gaussian', not {self.slab!r}."
-            )
+        check_settings(self)
         check_scales(self)
 
     def at(self, **numbers: float) -> Self:

@@ -10,7 +10,7 @@ import numpy as np
 from thali.results.fit import Draws, PointFit, VariationalFit, WeightedDraws
 
 from . import style
-from .reading import SCALARS, check_fitted, kept, scalars_of
+from .reading import check_fitted, kept, labels_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,10 +34,10 @@ DRAWS = {  # what the posterior of K is counted over
 
 
 def trace(model: LatentFeatures, axes: Sequence[Axes] | None = None) -> Figure:
-    """K, alpha, sigma_x, sigma_a and the log joint at every sweep of every chain, burn-in shaded.
+    """K, the hyperparameters and the log joint at every sweep of every chain, burn-in shaded.
 
-    `axes` are five axes in that order, or as many as the model has scalars; without them a new
-    figure is made. Returns the figure.
+    `axes` are as many axes as the model has scalars, in that order; without them a new figure is
+    made. Returns the figure.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def trace(model: LatentFeatures, axes: Sequence[Axes] | None = None) -> Figure:
     5
     """
     check_fitted(model)
-    names = scalars_of(model)
+    names = list(labels_of(model))
     if axes is None:
         figure = style.new_figure(7.5, 1.4 * len(names))
         axes = list(figure.subplots(len(names), 1, sharex=True))
@@ -77,7 +77,7 @@ def trace_of(model: LatentFeatures, name: str, ax: Axes | None = None) -> Axes:
     """
     check_fitted(model)
     ax = style.given_or_new(ax, 4.2, 1.9)
-    symbol, words = SCALARS[name]
+    symbol, words = labels_of(model)[name]
     values = np.atleast_2d(np.asarray(model.history_[name], dtype=float))
     chains, sweeps = values.shape
     colors = style.tidy(ax, symbol, words)

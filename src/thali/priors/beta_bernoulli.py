@@ -27,14 +27,26 @@ from thali.hyperparameters import (
 from thali.priors.base import HasFrequencies, PredictsRow, Sequential, Truncates
 from thali.priors.frequencies import Frequencies
 from thali.priors.seating import seat
-from thali.settings import Settings, hyperparameter, whole_number
+from thali.registry import PRIORS
+from thali.settings import Settings, check_settings, hyperparameter, setting, whole_number
 from thali.structures.features import FeatureCounts, FeatureTables, NextRow, feature_counts
 
 
+@PRIORS.register("beta_bernoulli")
 @dataclass(frozen=True)
 class BetaBernoulli(Settings, PredictsRow, HasFrequencies, Sequential, Truncates):
-    """At most ``n_components`` features, each with its own Beta(alpha / n_components, 1) frequency.
+    """A finite number of features, each with its own Beta(alpha / n_components, 1) frequency.
 
+    Parameters
+    ----------
+    alpha : float or hyperprior, default Gamma(1, 1)
+        The mass. A row has alpha / (1 + alpha / n_components) features on average. A number is
+        fixed; a hyperprior means that alpha is inferred.
+    n_components : int, default 10
+        The largest number of features. Fewer can be in use.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> BetaBernoulli(alpha=3.0, n_components=4).sample(np.random.default_rng(0), 6).shape[1] <= 4
     True
@@ -43,11 +55,11 @@ class BetaBernoulli(Settings, PredictsRow, HasFrequencies, Sequential, Truncates
     alpha: float | Hyperprior = hyperparameter(
         Gamma(1.0, 1.0), symbol="α", words="how many features to expect"
     )
-    n_components: int = 10
+    n_components: int = setting(10, help="Largest number of features", minimum=1)
 
     def __post_init__(self) -> None:
         check_hyperparameter("BetaBernoulli", "alpha", self.alpha)
-        whole_number("BetaBernoulli", "n_components", self.n_components, 1)
+        check_settings(self)
 
     def at(self, **numbers: float) -> Self:
         return self.replace(**numbers)

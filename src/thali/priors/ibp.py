@@ -31,14 +31,24 @@ from thali.priors.seating import seat
 from thali.priors.stick_frequencies import Sticks, TaylorSticks
 from thali.priors.sticks import unused_sticks
 from thali.priors.truncation import least_truncation, truncation_bound, truncation_error
+from thali.registry import PRIORS
 from thali.settings import Settings, hyperparameter, whole_number
 from thali.structures.features import FeatureCounts, FeatureTables, NextRow, feature_counts
 
 
+@PRIORS.register("ibp")
 @dataclass(frozen=True)
 class IBP(Settings, PredictsRow, HasFrequencies, Sequential, Truncates):
-    """The Indian buffet process with mass ``alpha`` (a number, or a law to infer it).
+    """The Indian buffet process: any number of features, most of them rare.
 
+    Parameters
+    ----------
+    alpha : float or hyperprior, default Gamma(1, 1)
+        The mass. A row has alpha features on average, and n rows have alpha (1 + 1/2 + … + 1/n).
+        A number is fixed; a hyperprior means that alpha is inferred.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> Z = IBP(alpha=2.0).sample(np.random.default_rng(0), 5)
     >>> Z.shape[0]

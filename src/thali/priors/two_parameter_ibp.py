@@ -25,14 +25,27 @@ from thali.hyperparameters import (
 from thali.priors.base import HasFrequencies, PredictsRow, Sequential
 from thali.priors.ibp import buffet, harmonic, resample_mass
 from thali.priors.sticks import unused_sticks
+from thali.registry import PRIORS
 from thali.settings import Settings, hyperparameter, whole_number
 from thali.structures.features import FeatureCounts, FeatureTables, NextRow, feature_counts
 
 
+@PRIORS.register("two_parameter_ibp")
 @dataclass(frozen=True)
 class TwoParameterIBP(Settings, PredictsRow, HasFrequencies, Sequential):
-    """The Indian buffet process with mass ``alpha`` and sharing ``beta``.
+    """The Indian buffet process with a second parameter, which says how features are shared.
 
+    Parameters
+    ----------
+    alpha : float or hyperprior, default Gamma(1, 1)
+        The mass. A row has alpha features on average. A number is fixed; a hyperprior means that
+        alpha is inferred.
+    beta : float or hyperprior, default 1.0
+        How little features are shared. ``beta=1`` is ``IBP``; a larger one gives more features,
+        each in fewer rows.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> Z = np.array([[1, 0], [1, 1]])
     >>> a = TwoParameterIBP(alpha=2.0, beta=1.0).log_prob(Z)

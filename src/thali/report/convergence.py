@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from thali.hyperparameters import Hyperprior
-from thali.plots.reading import SCALARS, kept, scalars_of
+from thali.plots.reading import kept, labels_of
 from thali.results.fit import PointFit, VariationalFit, WeightedDraws
 
 from .markup import plural
@@ -38,6 +38,8 @@ class Scalar(NamedTuple):
     low: float
     high: float
     still: bool = False  # inferred, and yet no chain has moved from where it is
+    symbol: str = ""  # as people are shown it, and in words
+    words: str = ""
 
 
 class Verdict(NamedTuple):
@@ -50,7 +52,10 @@ class Verdict(NamedTuple):
 
 def scalars(model: LatentFeatures) -> list[Scalar]:
     """The recorded scalars with their diagnostics, posterior mean and 90% interval."""
-    return [_scalar(model, name) for name in scalars_of(model)]
+    return [
+        _scalar(model, name)._replace(symbol=label.symbol, words=label.words)
+        for name, label in labels_of(model).items()
+    ]
 
 
 def _scalar(model: LatentFeatures, name: str) -> Scalar:
@@ -297,5 +302,5 @@ def verdict_on_chains(
 
 
 def _names(lines: list[Scalar]) -> str:
-    words = [SCALARS[s.name][0] for s in lines]
+    words = [s.symbol or s.name for s in lines]
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]

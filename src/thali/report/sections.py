@@ -11,12 +11,11 @@ from thali import plots
 from thali.data.sparse import count_missing
 from thali.plots import tiles
 from thali.plots.reading import (
-    SCALARS,
     column_names,
     data_of,
+    labels_of,
     reconstruct,
     row_name,
-    scalars_of,
     shares,
     telling_rows,
 )
@@ -26,7 +25,6 @@ from .convergence import Scalar, scalars, verdict
 from .fit import fit_of
 from .markup import Markup, esc, facts, join, name, number, percent, plural, section, table, tag
 from .pictures import VARIABLES, panel, png, svg
-from .words import words_of
 
 if TYPE_CHECKING:
     from thali.estimators.latent_features import LatentFeatures
@@ -126,8 +124,12 @@ def convergence(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Ma
     )
     numbers = _recorded_numbers(model)
     panels = [
-        svg(plots.trace_of(model, key, panel(1.9)), f"trace-{key}", f"Trace of {SCALARS[key][1]}")
-        for key in scalars_of(model)
+        svg(
+            plots.trace_of(model, key, panel(1.9)),
+            f"trace-{key}",
+            f"Trace of {label.words or label.symbol}",
+        )
+        for key, label in labels_of(model).items()
     ]
     count = plots.feature_count(model, panel(1.9))
     panels.append(svg(count, "count", "Posterior of the number of features"))
@@ -156,8 +158,7 @@ def _recorded_numbers(model: LatentFeatures) -> Markup:
 
 
 def _head(line: Scalar) -> Markup:
-    symbol, words = SCALARS[line.name]
-    return join((symbol, tag("span", f" {words}", class_="quiet")), "")
+    return join((line.symbol, tag("span", f" {line.words}", class_="quiet")), "")
 
 
 def _digits(line: Scalar) -> int:
@@ -205,7 +206,7 @@ def features(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Marku
     shown = min(k, MOST_CARDS)
     said = tag(
         "p",
-        words_of(model.likelihood_).feature,
+        model.likelihood_.words.feature,
         "" if shown == k else f" The {shown} most frequent of {k} are shown.",
     )
     if shape is not None:

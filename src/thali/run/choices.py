@@ -1,63 +1,31 @@
-"""From names to parts: "ibp", "collapsed_gibbs", "auto" become priors, likelihoods and engines."""
+"""Which engine runs a model: one that was given or named, or "auto"; and whether it can."""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Mapping
 from typing import Any
 
 from thali.data import Data
-from thali.engines import (
-    BeamSearch,
-    CollapsedGibbs,
-    MaximizationExpectation,
-    ParticleFilter,
-    UncollapsedGibbs,
-    Variational,
-    base,
-)
+from thali.engines import base
 from thali.engines.base import check_capabilities, check_missing, missing_capabilities
-from thali.likelihoods import LinearGaussian, NoisyOr, NonnegativeLinearGaussian, SparseFactor
 from thali.model import Model
-from thali.priors import IBP, BetaBernoulli, TwoParameterIBP
+from thali.registry import ENGINES
 from thali.settings import refuse_class
 
-PRIORS = {"ibp": IBP, "two_parameter_ibp": TwoParameterIBP, "beta_bernoulli": BetaBernoulli}
-LIKELIHOODS: dict[str, Any] = {
-    "linear_gaussian": LinearGaussian,
-    "nonnegative_linear_gaussian": NonnegativeLinearGaussian,
-    "noisy_or": NoisyOr,
-    "sparse_factor": SparseFactor,
-}
-ENGINES: dict[str, Any] = {
-    "collapsed_gibbs": CollapsedGibbs,
-    "uncollapsed_gibbs": UncollapsedGibbs,
-    "particle_filter": ParticleFilter,
-    "variational": Variational,
-    "maximization_expectation": MaximizationExpectation,
-    "beam_search": BeamSearch,
-}
-
-
-def named(what: str, value: Any, table: Mapping[str, Any]) -> Any:
-    """The part itself, or the one that a name such as "two-parameter-ibp" stands for."""
-    if not isinstance(value, str):
-        return value
-    key = value.lower().replace("-", "_")
-    if key not in table:
-        near = difflib.get_close_matches(key, table, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"{what}={value!r} is not known; use one of {', '.join(table)}.{hint}")
-    return table[key]()
+AUTO = "auto"
 
 
 def choose_engine(engine: Any, model: Model | None = None) -> Any:
-    """The engine itself or by name; "auto" is CollapsedGibbs, or UncollapsedGibbs where the model's
-    parameters cannot be integrated out. Their sweeps suit the size."""
-    auto: Any = CollapsedGibbs
-    if model is not None and missing_capabilities(CollapsedGibbs, model):
-        auto = UncollapsedGibbs if not missing_capabilities(UncollapsedGibbs, model) else auto
-    return named("engine", engine, {"auto": auto} | ENGINES)
+    """The engine itself or by name; "auto" is the first that can run the model.
+
+    First by the rank that engines declare: ``CollapsedGibbs``, or ``UncollapsedGibbs`` where the
+    model's parameters cannot be integrated out. Where no engine can, the first refuses in words.
+    """
+    if not isinstance(engine, str) or engine.lower() != AUTO:
+        return ENGINES.make(engine, besides=(AUTO,))
+    ranked = [e for e in ENGINES.values() if getattr(e, "auto_rank", None) is not None]
+    ranked.sort(key=lambda e: e.auto_rank)
+    able = [e for e in ranked if model is None or not missing_capabilities(e, model)]
+    return (able or ranked)[0]()
 
 
 def check_engine(engine: Any, model: Model, data: Data | None = None) -> None:

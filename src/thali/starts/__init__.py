@@ -1,13 +1,24 @@
 """Where an engine begins: a start is a matrix Z and numbers for the hyperparameters.
 
+A start registers itself under its name in ``thali.registry.STARTS``.
+
 One file a start: ``prior``, ``empty``, ``ica``, ``sparse_ica``, ``columns``, ``patterns`` (for
 noisy-or), ``given`` (a matrix or a fitted model), and ``race``, which tries several, changes them,
 and lets the log joint decide; ``anneal`` leads from one of them to another by letting the noise
 fall.
 """
 
+from thali.registry import import_family
 from thali.starts.anneal import anneal, melting_scale
-from thali.starts.base import Start, check_init, suitable
+from thali.starts.base import (
+    Start,
+    blind_names,
+    check_init,
+    contenders,
+    start,
+    start_names,
+    suitable,
+)
 from thali.starts.columns import columns_start
 from thali.starts.empty import empty_start
 from thali.starts.given import given_start
@@ -17,22 +28,16 @@ from thali.starts.prior import prior_start
 from thali.starts.race import Finish, different, perturb, rank
 from thali.starts.sparse_ica import sparse_ica_start
 
-NAMED = {
-    "ica": ica_start,
-    "sparse_ica": sparse_ica_start,
-    "columns": columns_start,
-    "patterns": patterns_start,
-    "prior": prior_start,
-    "empty": empty_start,
-}
+import_family(__name__, __path__)
 
 __all__ = [
-    "NAMED",
     "Finish",
     "Start",
     "anneal",
+    "blind_names",
     "check_init",
     "columns_start",
+    "contenders",
     "different",
     "empty_start",
     "given_start",
@@ -43,5 +48,7 @@ __all__ = [
     "prior_start",
     "rank",
     "sparse_ica_start",
+    "start",
+    "start_names",
     "suitable",
 ]

@@ -14,10 +14,11 @@ import numpy as np
 
 from thali.data import Data
 from thali.model import Model
+from thali.registry import STARTS
 from thali.starts import (
-    NAMED,
     Finish,
     Start,
+    contenders,
     different,
     given_start,
     perturb,
@@ -26,7 +27,6 @@ from thali.starts import (
 )
 
 SEARCH = 1e9  # multiply-adds up to which the search before a chain may be longer than the chain
-CONTENDERS = ("ica", "columns", "patterns", "empty", "prior", "ica", "prior")
 
 
 class Starting:
@@ -52,13 +52,12 @@ class Starting:
         if not isinstance(init, str):
             return [given_start(init, self.model, self.filled)] * chains
         init = suitable(init, self.model, self.engine.races)
-        able = [name for name in CONTENDERS if name in self.model.likelihood.starts]
-        names = able if init == "race" else [init] * chains
+        names = contenders(self.model.likelihood) if init == "race" else [init] * chains
         generators = [np.random.default_rng(s) for s in sequence.spawn(len(names))]
         self.filled.singular_values  # noqa: B018 computed once, before threads need it
         self.filled.squares  # noqa: B018
         if init == "empty" and getattr(self.engine, "anneal", 0) == 0:
-            return [NAMED[init](generators[0], self.model, self.filled)] * chains
+            return [STARTS[init](generators[0], self.model, self.filled)] * chains
         starts = self._begin(names, generators)
         if init != "race":
             return starts
@@ -69,8 +68,8 @@ class Starting:
         filled = self.filled  # where chains end is judged on what was observed
 
         def make(name: str, rng: np.random.Generator) -> Start:
-            start = NAMED[name](rng, self.model, filled)
-            if name in ("prior", "empty") and getattr(self.engine, "anneal", 0) > 0:
+            start = STARTS[name](rng, self.model, filled)
+            if STARTS[name].blind and getattr(self.engine, "anneal", 0) > 0:
                 return self.engine.annealed(rng, self.model, filled, start, self.stopped)  # type: ignore[no-any-return]
             return start
 

@@ -19,7 +19,7 @@ from scipy.optimize import brentq
 
 from thali.data import Data, sparse
 from thali.model import Model
-from thali.starts.base import Start
+from thali.starts.base import Start, start
 from thali.structures.features import counts_from_gram
 
 LARGEST_RANK = 100
@@ -31,6 +31,7 @@ CHUNK = 16  # sources that are split at a time
 WARNINGS = threading.Lock()  # Python's warning filters belong to the process, not to a thread
 
 
+@start("ica", entries=2)
 def ica_start(rng: np.random.Generator, model: Model, data: Data) -> Start:
     """Z by independent component analysis, scales from its residual."""
     hyper = noise_scale(model, data, model.start(data))

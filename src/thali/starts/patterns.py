@@ -19,13 +19,14 @@ import numpy as np
 
 from thali.data import Data
 from thali.model import Model
-from thali.starts.base import Start
+from thali.starts.base import Start, start
 
 CANDIDATES = 200  # columns looked at, and as many intersections of two
 LARGEST = 100  # features of such a start
 FITS = 3  # turns of which columns are active and which rows the pattern has
 
 
+@start("patterns")
 def patterns_start(rng: np.random.Generator, model: Model, data: Data) -> Start:
     """Z by greedy choice among columns of X, at the hyperparameters' first values."""
     from thali.kernels.noisy_or import gains, rates_at

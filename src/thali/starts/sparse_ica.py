@@ -12,7 +12,7 @@ import numpy as np
 
 from thali.data import Data
 from thali.model import Model
-from thali.starts.base import Start
+from thali.starts.base import Start, start
 from thali.starts.ica import (
     LEAST_NOISE,
     independent_sources,
@@ -26,6 +26,7 @@ from thali.starts.ica import (
 STANDS_OUT = 2.5
 
 
+@start("sparse_ica")
 def sparse_ica_start(rng: np.random.Generator, model: Model, data: Data) -> Start:
     """Z, S and A by independent component analysis, scales from its residual."""
     hyper = noise_scale(model, data, model.start(data))

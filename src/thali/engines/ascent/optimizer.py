@@ -21,7 +21,7 @@ from thali.hyperparameters import Hyperprior
 from thali.likelihoods.feature_posteriors import FeaturePosterior
 from thali.machine import cores
 from thali.model import Model
-from thali.settings import positive_number, whole_number
+from thali.settings import Label, check_settings
 from thali.starts import check_init
 
 DROP = 5  # iterations between looks at features that might go
@@ -44,20 +44,17 @@ class Optimizer(BoundOptimizer):
     masked: ClassVar[bool] = True
     sparse: ClassVar[bool] = True
     unit: ClassVar[str] = "iteration"
+    measure_label: ClassVar[Label] = Label("bound", "of the log evidence, from below")
 
     def check_limits(self) -> None:
         """Refuse settings that make no sense, with words."""
         owner = type(self).__name__
-        if self.truncation != "auto":
-            if isinstance(self.truncation, str):
-                raise ValueError(
-                    f"{owner}: truncation must be a number of features or 'auto', "
-                    f"not {self.truncation!r}."
-                )
-            whole_number(owner, "truncation", self.truncation, 1)
-        whole_number(owner, "n_init", self.n_init, 1)
-        whole_number(owner, "max_iter", self.max_iter, 1)
-        positive_number(owner, "tol", self.tol)
+        if isinstance(self.truncation, str) and self.truncation != "auto":
+            raise ValueError(
+                f"{owner}: truncation must be a number of features or 'auto', "
+                f"not {self.truncation!r}."
+            )
+        check_settings(self)
         object.__setattr__(self, "init", check_init(owner, self.init))
 
     # what the loop reads of every engine
