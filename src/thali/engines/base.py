@@ -68,8 +68,9 @@ class Engine(Protocol):
     measure_label: ClassVar[Label]  # and what that is called
     auto_rank: ClassVar[int | None]  # "auto" takes the able engine of lowest rank, if any
     races: ClassVar[bool]  # whether starts can be raced by short runs of it
-    init: Any
 
+    @property
+    def init(self) -> Any: ...
     @property
     def chains(self) -> int: ...
     @property
