@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hard_oracle as oracle
 import numpy as np
 import pytest
+from oracles import hard as oracle
 from scipy import stats
 from scipy.special import gammaln
 from statistical.budget import TESTS, judge

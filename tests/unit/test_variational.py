@@ -7,9 +7,9 @@ import pytest
 from resuming import check_resuming
 
 import thali
+from thali.engines.ascent import moves
 from thali.engines.variational import stream_from
-from thali.run.loop import loop as run_module
-from thali.variational import moves
+from thali.run import loop as run_module
 
 QUICK = thali.Variational(truncation=6, n_init=2, max_iter=40)
 

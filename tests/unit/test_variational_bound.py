@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-import variational_oracle as oracle
+from oracles import variational as oracle
 from oracles.features import beta_nodes
 from oracles.variational_problems import LIKELIHOODS, problem
 from scipy import integrate, stats

@@ -6,10 +6,10 @@ from functools import partial
 
 import numpy as np
 import pytest
-import variational_oracle as oracle
 from oracles import features as oracles
 from oracles import nonnegative as nonnegative_oracles
 from oracles import sparse as sparse_oracle
+from oracles import variational as oracle
 from oracles.variational_problems import LIKELIHOODS, problem
 from oracles.variational_updates import whole_iterations
 from scipy import stats

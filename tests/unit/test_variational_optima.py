@@ -6,14 +6,15 @@ from itertools import product
 
 import numpy as np
 import pytest
-import variational_oracle as oracle
+from oracles import variational as oracle
 from oracles.variational_problems import problem
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit, logit, logsumexp
 
 import thali
-from thali.variational import bound, features
-from thali.variational import sticks as sticks_module
+from thali.engines.ascent import bound
+from thali.likelihoods import feature_posteriors as features
+from thali.priors import stick_frequencies as sticks_module
 
 CLOSE = 1e-5
 

@@ -62,6 +62,7 @@ class Engine:
     needs_likelihood: ClassVar[tuple[type, ...]] = ()
     masked: ClassVar[bool] = False  # whether it can deal with missing entries
     sparse: ClassVar[bool] = False  # whether X may be a sparse matrix
+    blocks: ClassVar[bool] = False  # whether it reads X by blocks: also one that is only read
     kind: ClassVar[str] = "draws"
     unit: ClassVar[str] = "sweep"  # what a step is called
     measure: ClassVar[str] = "log_joint"  # what a step tells of how good the place is

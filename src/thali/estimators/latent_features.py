@@ -136,7 +136,9 @@ class LatentFeatures(
         sparse matrix, array or data frame of SciPy or pandas is fitted as it is by engines with
         ``sparse = True``, and never made dense; entries that it leaves out are zeros. X is never
         changed. An array of float64 in C order that is not centerd and larger than 100 MB is kept
-        as it is, not copied: if you change it afterwards, fit to ``X.copy()``.
+        as it is, not copied: if you change it afterwards, fit to ``X.copy()``. So is a memory map
+        of any size that is only read (``np.load(path, mmap_mode="r")``) by engines with
+        ``blocks = True``.
 
         ``checkpoint`` names a file written every few seconds; ``resume=True`` goes on from it and
         ends with the same draws as a run never stopped, with its seed unless ``random_state`` is
@@ -160,11 +162,11 @@ class LatentFeatures(
         if time_budget is not None:
             time_budget = positive_number("fit", "time_budget", time_budget)
         names = row_names(X)
-        X = self._validated(X, reset=True, copy=bool(self.center) or to_copy(X))
-        mean = observed_means(X) if self.center else np.zeros(X.shape[1])
-        data = Data.validate(np.subtract(X, mean, out=X) if self.center else X)
         parts = self._parts()
         engine = choose_engine(self.engine, parts)
+        X = self._validated(X, reset=True, copy=bool(self.center) or to_copy(X, engine))
+        mean = observed_means(X) if self.center else np.zeros(X.shape[1])
+        data = Data.validate(np.subtract(X, mean, out=X) if self.center else X)
         check_engine(engine, parts, data)
         model = parts.resolve(data)
         seed = self._seed(checkpoint if resume else None)
