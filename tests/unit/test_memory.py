@@ -133,6 +133,13 @@ def test_a_memory_map_is_read_by_blocks(rng, monkeypatch, tmp_path, likelihood):
         assert np.array_equal(getattr(model, name), getattr(other, name)), name
 
 
+def only_read(kind):
+    """Whether numba's type is, or holds, an array that cannot be written to."""
+    if hasattr(kind, "layout"):
+        return not kind.mutable
+    return any(map(only_read, getattr(kind, "types", ())))
+
+
 def compiled_for_reading():
     """Kernels of the library that were compiled for an array that is only read."""
     found = set()
@@ -140,7 +147,7 @@ def compiled_for_reading():
         if name.startswith("thali.kernels"):
             for each in vars(module).values():
                 for types in getattr(each, "signatures", []):
-                    if any(getattr(kind, "mutable", True) is False for kind in types):
+                    if any(map(only_read, types)):
                         found.add((each.py_func.__qualname__, str(types)))
     return found
 
@@ -154,7 +161,6 @@ def test_no_kernel_is_compiled_again_for_a_memory_map(rng, tmp_path, likelihood)
         model = fitted_by_blocks(X, init, likelihood)
         model.predict_proba(X)
         model.score(X)
-    assert "thali.kernels.expected_features" in sys.modules or likelihood == "linear_gaussian"
     assert compiled_for_reading() == before
 
 
