@@ -2,7 +2,7 @@
 
     E[log P(X | Z, A)] + log P(Z) + Σ_{k in use} E[log p(a_k)] + H[q(a_k)]
 
-Moments are integrated numerically (``variational_oracle``); every entry of X, every column of Z and
+Moments are integrated numerically (``variational.py``); every entry of X, every column of Z and
 every set of features is looked at one by one. Nothing here imports the library.
 """
 

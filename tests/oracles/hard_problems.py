@@ -9,10 +9,11 @@ import numpy as np
 import thali
 from oracles import hard as oracle
 from oracles.variational import log_density_of_scale
+from thali.backends.block import Block
 from thali.backends.rows import Rows
 from thali.data import Data
 from thali.engines.ascent.counts import Counts
-from thali.engines.ascent.optimizer import hyperpriors_of, observe
+from thali.engines.ascent.optimizer import hyperpriors_of
 from thali.engines.ascent.point_state import PointState
 from thali.likelihoods.feature_posteriors import GaussianFeatures, NonnegativeFeatures
 from thali.model import Model
@@ -50,7 +51,7 @@ class Problem(PointState):
 
     def by_library(self):
         kept = self.copy()  # features without rows leave it
-        return kept.value(PointState.local_step(kept, 1, passes=0))
+        return kept.value(PointState.local_step(kept, passes=0))
 
     def by_oracle(self, left_ordered=False):
         return oracle.bound(self.point(), left_ordered) + sum(
@@ -88,7 +89,7 @@ def problem(
         Z = rng.random((n, k)) < rng.uniform(0.1, 0.9)
     fixed = model.prior_at(hyper)
     return Problem(
-        observe(Data.validate(X), "float64"),
+        Block.of(Data.validate(X), "float64"),
         Rows.of(Z),
         random_features(rng, nonnegative, d, k, gaps),
         Counts(fixed, k + room),

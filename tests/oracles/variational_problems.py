@@ -8,10 +8,11 @@ import numpy as np
 
 import thali
 from oracles import variational as oracle
-from thali.backends.rows import Rows, local_step
+from thali.backends.block import Block
+from thali.backends.rows import Rows
 from thali.data import Data
 from thali.engines.ascent.state import State
-from thali.engines.variational import hyperpriors_of, observe
+from thali.engines.variational import hyperpriors_of
 from thali.likelihoods.feature_posteriors import GaussianFeatures, NonnegativeFeatures
 from thali.model import Model
 
@@ -40,9 +41,7 @@ class Problem(State):
 
     def statistics(self):
         """Of the rows as they are."""
-        return local_step(
-            self.data, self.rows, self.features, np.zeros(self.k), self.hyper["sigma_x"], passes=0
-        )
+        return self.backend.local_step(self.data, self.rows, self.globals(), passes=0)
 
     def by_library(self):
         return self.value(self.statistics())
@@ -127,7 +126,7 @@ def problem(
     frequencies = model.prior.frequencies(k + room, hyper["alpha"], bound)
     tau = rng.gamma(2.0, 1.0, size=(k + room, 2)) + 0.3
     found = Problem(
-        observe(Data.validate(X), "float64"),
+        Block.of(Data.validate(X), "float64"),
         rows,
         random_features(rng, likelihood, d, k, joint, gaps),
         type(frequencies)(tau),

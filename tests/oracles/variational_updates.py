@@ -15,7 +15,6 @@ from statistical.mutants import mutate
 
 from oracles import variational as oracle
 from oracles.variational_problems import LIKELIHOODS, problem
-from thali.backends import rows
 from thali.engines.ascent import bound, moves, state
 from thali.likelihoods import feature_posteriors as features
 from thali.likelihoods.feature_posteriors import NonnegativeFeatures
@@ -68,20 +67,14 @@ def whole_iterations(given, count):
     """Local and global steps in turn, and changes of whole features, as the engine has them."""
     watch, rng = Watch(given), np.random.default_rng(0)
     for _ in range(count):
-        state.iterate(given, 1)
+        state.iterate(given)
         watch.after("iteration")
         watch.told("iteration")
     for move in (moves.drop_features, moves.join_features, moves.add_feature):
-        last = {"join_features": (1,), "add_feature": (rng, 1)}.get(move.__name__, ())
-        move(given, *last)
+        move(given, *([rng] if move.__name__ == "add_feature" else []))
         watch.after(move.__name__)
         watch.told(move.__name__)
     return watch.falls
-
-
-def local_step(given):
-    odds = given.frequencies.log_odds()[: given.k]
-    return rows.local_step(given.data, given.rows, given.features, odds, given.hyper["sigma_x"])
 
 
 def each_bit(given, watch):
@@ -125,7 +118,7 @@ def each_bit(given, watch):
 
 
 def whole_rows(given, watch):
-    local_step(given)
+    given.backend.local_step(given.data, given.rows, given.globals())
     watch.after("rows")
 
 

@@ -7,6 +7,7 @@ import pytest
 from resuming import check_resuming
 
 import thali
+from thali.backends.local import Local
 from thali.engines.ascent.hard_rows import SOLVERS
 from thali.model import Model
 from thali.results.fit import VariationalFit
@@ -143,16 +144,13 @@ def test_a_stopped_run_goes_on_to_the_same_bound(X, likelihood, tmp_path, monkey
 
 
 @pytest.mark.parametrize("n_init", [1, 2])
-def test_the_result_does_not_depend_on_the_number_of_threads(X, restarts, monkeypatch):
-    from thali.engines import optimizer
-    from thali.variational import hard_rows
-
-    monkeypatch.setattr(hard_rows, "BLOCK", 7)  # so that there are many
-    engine = QUICK.replace(n_init=restarts)
+def test_the_result_does_not_depend_on_the_number_of_threads(X, n_init, monkeypatch):
+    engine = QUICK.replace(n_init=n_init)
     found = []
     for cores in (3, 1):
         monkeypatch.setattr(run_module, "cores", lambda cores=cores: cores)
-        monkeypatch.setattr(optimizer, "cores", lambda cores=cores: cores)
+        here = Local(cores if n_init == 1 else 1, most=7)  # so that there are many pieces
+        monkeypatch.setattr(thali.MaximizationExpectation, "backend", lambda *_, here=here: here)
         found.append(thali.LatentFeatures("ibp", NONNEGATIVE, engine, random_state=1).fit(X))
     assert np.array_equal(found[0].history_["elbo"], found[1].history_["elbo"])
     assert np.array_equal(found[0].Z_, found[1].Z_)

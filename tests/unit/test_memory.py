@@ -2,6 +2,7 @@
 Optimizers, which are for large data, need no second X."""
 
 import gc
+import sys
 import tracemalloc
 
 import numpy as np
@@ -14,6 +15,7 @@ from thali.structures.features import FEATURES
 
 N, K = 100_000, 30
 BUDGET = 500e6 / 1000  # bytes a draw
+SHARE = 0.4  # of X, that a fit of a memory map may need: rows' laws, draws, a few blocks
 
 
 def test_a_kept_draw_takes_an_eighth_of_its_entries(rng):
@@ -89,6 +91,86 @@ def test_maximization_expectation_makes_no_second_X(rng, monkeypatch, start):
     tracemalloc.stop()
     assert added < 0.5 * X.nbytes
     assert np.shares_memory(model.X_, X)
+
+
+BLOCKWISE = {
+    "linear_gaussian": thali.Variational(truncation=5, n_init=1, max_iter=12),
+    "nonnegative_linear_gaussian": thali.MaximizationExpectation(
+        truncation=5, n_init=1, max_iter=12
+    ),
+}
+
+
+def fitted_by_blocks(X, Z, likelihood):
+    engine = BLOCKWISE[likelihood].replace(init=Z)
+    return thali.LatentFeatures("ibp", likelihood, engine, random_state=0, progress=False).fit(X)
+
+
+def mapped(X, folder):
+    """X on disk, as an array that is only read."""
+    np.save(folder / "X.npy", X)
+    return np.load(folder / "X.npy", mmap_mode="r")
+
+
+@pytest.mark.parametrize("likelihood", BLOCKWISE)
+def test_a_memory_map_is_read_by_blocks(rng, monkeypatch, tmp_path, likelihood):
+    """It is not copied, whatever its size, and leads where the array does, bit for bit."""
+    monkeypatch.setattr("thali.data.matrix.BLOCK", 2**16)  # as small as 2²⁰ beside a large X
+    monkeypatch.setattr("thali.data.sparse.PIECE", 2**16)
+    X, Z = large(rng)
+    on_disk = mapped(X, tmp_path)
+    fitted_by_blocks(on_disk[:500], Z[:500], likelihood)  # what is compiled is not counted
+    gc.collect()
+    tracemalloc.start()
+    model = fitted_by_blocks(on_disk, Z, likelihood)
+    added = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert added < SHARE * X.nbytes
+    assert np.shares_memory(model.X_, on_disk)
+    other = fitted_by_blocks(X, Z, likelihood)
+    assert not np.shares_memory(other.X_, X)  # it is small
+    assert np.array_equal(model.history_["elbo"], other.history_["elbo"])
+    for name in ("Z_", "assignment_probabilities_", "components_", "log_joint_"):
+        assert np.array_equal(getattr(model, name), getattr(other, name)), name
+
+
+def only_read(kind):
+    """Whether numba's type is, or holds, an array that cannot be written to."""
+    if hasattr(kind, "layout"):
+        return not kind.mutable
+    return any(map(only_read, getattr(kind, "types", ())))
+
+
+def compiled_for_reading():
+    """Kernels of the library that were compiled for an array that is only read."""
+    found = set()
+    for name, module in list(sys.modules.items()):
+        if name.startswith("thali.kernels"):
+            for each in vars(module).values():
+                for types in getattr(each, "signatures", []):
+                    if any(map(only_read, types)):
+                        found.add((each.py_func.__qualname__, str(types)))
+    return found
+
+
+@pytest.mark.parametrize("likelihood", BLOCKWISE)
+def test_no_kernel_is_compiled_again_for_a_memory_map(rng, tmp_path, likelihood):
+    X, Z = large(rng)
+    X, Z = mapped(np.ascontiguousarray(X[:60, :8]), tmp_path), Z[:60]
+    before = compiled_for_reading()
+    for init in (Z, "race"):
+        model = fitted_by_blocks(X, init, likelihood)
+        model.predict_proba(X)
+        model.score(X)
+    assert compiled_for_reading() == before
+
+
+def test_an_array_that_is_only_read_is_copied_for_other_engines(rng, tmp_path):
+    X, Z = large(rng)
+    X = mapped(np.ascontiguousarray(X[:60, :8]), tmp_path)
+    engine = thali.CollapsedGibbs(sweeps=3, chains=1, init=Z[:60])
+    model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
+    assert not np.shares_memory(model.X_, X)
 
 
 def test_a_fit_leaves_X_as_it_was_and_its_X_cannot_be_written_to(rng):

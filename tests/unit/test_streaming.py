@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 import thali
-from thali.backends.rows import row_bounds
+from thali.backends.block import Block
 from thali.data import Data
-from thali.engines.variational import observe
-from thali.estimators.streaming import rows_given_globals
+from thali.estimators.streaming import row_bounds, rows_given_globals
 from thali.evaluation import match_features
 
 A = np.random.default_rng(5).standard_normal((4, 12))
@@ -83,17 +82,11 @@ def test_the_rows_parts_of_the_bound_add_up_to_it():
     state = stream.state
     X = rows(30, 3)
     X[2, 4] = X[5] = np.nan
-    for data in (
-        observe(Data.validate(rows(30, 4)), "float64"),
-        observe(Data.validate(X), "float64"),
-    ):
-        law = rows_given_globals(stream, data)
-        each = row_bounds(data, law, state.features, state.frequencies, state.hyper["sigma_x"])
-        from thali.backends.rows import local_step
-
-        found = local_step(
-            data, law, state.features, np.zeros(state.k), state.hyper["sigma_x"], passes=0
-        )
+    for data in (Data.validate(rows(30, 4)), Data.validate(X)):
+        block = Block.of(data, "float64")
+        law = rows_given_globals(stream, block)
+        each = row_bounds(stream, block, law)
+        found = state.backend.local_step(block, law, state.globals(block), passes=0)
         rest = state.features.gain(state.hyper["sigma_a"])
         rest += state.frequencies.gain_of_mass(state.hyper["alpha"])
         rest += sum(each.log_density(state.hyper[name]) for name, each in state.laws.items())

@@ -7,10 +7,10 @@ import pytest
 from resuming import check_resuming
 
 import thali
+from thali.engines.ascent import moves
 from thali.engines.variational import stream_from
 from thali.results.fit import VariationalFit
 from thali.run import loop as run_module
-from thali.variational import moves
 
 QUICK = thali.Variational(truncation=6, n_init=2, max_iter=40)
 

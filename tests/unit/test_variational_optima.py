@@ -12,8 +12,9 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit, logit, logsumexp
 
 import thali
-from thali.variational import bound, features
-from thali.variational import sticks as sticks_module
+from thali.engines.ascent import bound
+from thali.likelihoods import feature_posteriors as features
+from thali.priors import stick_frequencies as sticks_module
 
 CLOSE = 1e-5
 

@@ -1,1 +1,1 @@
-"""The local step on blocks of rows, and where it runs."""
+"""Blocks of rows of X, and the local steps on them: where X lies, only these files know."""

@@ -334,10 +334,12 @@ def refuse_nonfinite(array: np.ndarray, place: Callable[[int], Any]) -> None:
     high, low = (f.reduce(array, axis=None, initial=0.0) for f in (np.fmax, np.fmin))
     largest = float(max(high, -low))
     if np.isinf(largest):
-        infinite = np.isinf(array)
-        i, j = place(int(infinite.argmax()))
+        flat = array.ravel()
+        parts = (np.isinf(flat[at : at + BLOCK]) for at in range(0, flat.size, BLOCK))
+        infinite = np.concatenate([BLOCK * i + np.flatnonzero(p) for i, p in enumerate(parts)])
+        i, j = place(int(infinite[0]))
         raise ValueError(
-            f"X contains infinity: {int(infinite.sum())} entries, the first at row {i}, "
+            f"X contains infinity: {len(infinite)} entries, the first at row {i}, "
             f"column {j}. Replace or drop them first."
         )
     if largest > LARGEST:

@@ -63,6 +63,7 @@ class Engine(Protocol):
     needs_likelihood: ClassVar[tuple[type, ...]]
     masked: ClassVar[bool]  # whether it can deal with missing entries
     sparse: ClassVar[bool]  # whether X may be a sparse matrix
+    blocks: ClassVar[bool]  # whether it reads X by blocks: also one that is only read
     unit: ClassVar[str]  # what a step is called
     measure: ClassVar[str]  # what a step tells of how good the state is,
     measure_label: ClassVar[Label]  # and what that is called
@@ -111,6 +112,7 @@ class EngineDefaults(ABC):
     needs_likelihood: ClassVar[tuple[type, ...]] = ()
     masked: ClassVar[bool] = False
     sparse: ClassVar[bool] = False
+    blocks: ClassVar[bool] = False
     unit: ClassVar[str] = "sweep"
     measure: ClassVar[str] = "log_joint"
     measure_label: ClassVar[Label] = Label("log joint", "how well it fits")

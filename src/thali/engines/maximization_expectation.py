@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from thali.backends.block import Block
 from thali.backends.rows import Rows
 from thali.data import Data
 from thali.engines.ascent.counts import Counts
@@ -30,7 +31,6 @@ from thali.engines.ascent.optimizer import (
     common_arrays,
     features_from_arrays,
     hyperpriors_of,
-    observe,
 )
 from thali.engines.ascent.point_state import PointState
 from thali.engines.ascent.state import State, iterate
@@ -116,7 +116,7 @@ class MaximizationExpectation(Settings, Optimizer):
         order = order[:k]
         refuse_beyond_memory("The start", data.n, len(order), data.d)
         state = PointState(
-            observe(data, "float64"),
+            Block.of(data, "float64"),
             Rows.hard(start.latent[:, order]),
             likelihood.feature_posterior(len(order), data.d, hyper["sigma_a"], False),
             Counts(prior, k),  # type: ignore[arg-type]
@@ -126,9 +126,10 @@ class MaximizationExpectation(Settings, Optimizer):
             start.hold_sigma,
             solver=self.solver,
             side_by_side=self.n_init == 1,
+            backend=self.backend(self.n_init == 1),
             rng=rng,
         )
-        iterate(state, self._threads, passes=0)
+        iterate(state, passes=0)
         state.iteration, state.bound = 0, -np.inf  # of rows that no step has looked at
         return state
 
@@ -153,7 +154,7 @@ class MaximizationExpectation(Settings, Optimizer):
         (0 where their objective may not be submodular)."""
         arrays = {"nu": state.rows.weights(), **state.features.arrays()}
         try:
-            share = guarantee(state.features, state.data.mask is not None, self.solver)
+            share = guarantee(state.features, state.data.masked, self.solver)
         except ValueError:
             share = 0.0
         return arrays | {"guarantee": np.array(share), "bound_factorized": np.array(state.reported)}
@@ -174,7 +175,7 @@ class MaximizationExpectation(Settings, Optimizer):
         prior: Any = model.prior_at(hyper)
         features = likelihood.feature_posterior(1, data.d, hyper["sigma_a"], False)
         return PointState(
-            observe(data, "float64"),
+            Block.of(data, "float64"),
             Rows.hard(np.unpackbits(arrays["Z"], axis=0, count=data.n)),
             features_from_arrays(features, arrays),
             Counts(prior, self.most(prior, data.n)),  # type: ignore[arg-type]
@@ -184,4 +185,5 @@ class MaximizationExpectation(Settings, Optimizer):
             **{name: numbers[name] for name in PROGRESS},
             solver=self.solver,
             side_by_side=self.n_init == 1,
+            backend=self.backend(self.n_init == 1),
         )

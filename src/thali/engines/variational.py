@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from thali.backends.block import Block
 from thali.backends.rows import Rows
 from thali.data import Data
 from thali.engines.ascent.optimizer import (
@@ -29,7 +30,6 @@ from thali.engines.ascent.optimizer import (
     common_arrays,
     features_from_arrays,
     hyperpriors_of,
-    observe,
 )
 from thali.engines.ascent.state import State, iterate
 from thali.engines.ascent.stream import Stream
@@ -149,7 +149,7 @@ class Variational(Settings, Optimizer):
             if "S" in start.parameters:
                 S = np.asarray(start.parameters["S"], float)[:, order]
         state = State(
-            observe(data, self.dtype),
+            Block.of(data, self.dtype),
             Rows.of(nu, likelihood.amounts, S),
             likelihood.feature_posterior(
                 nu.shape[1], data.d, hyper["sigma_a"], self.features == "joint"
@@ -159,8 +159,9 @@ class Variational(Settings, Optimizer):
             hyperpriors_of(model),
             LEAST,
             hold_sigma=1,  # the start's scales belong to its rows
+            backend=self.backend(self.n_init == 1),
         )
-        iterate(state, self._threads, passes=0)
+        iterate(state, passes=0)
         state.iteration, state.bound = 0, -np.inf  # of a law that no local step has made
         state.hold_sigma = start.hold_sigma
         return state
@@ -184,12 +185,12 @@ class Variational(Settings, Optimizer):
         state.rows.nu[:] = 0.5 + 0.1 * (rng.random(state.rows.nu.shape) - 0.5)
         cold = start.hyper["sigma_x"]
         hot = max(melting_scale(data), cold)
-        iterate(state, self._threads, passes=0)
+        iterate(state, passes=0)
         for share in np.linspace(0.0, 1.0, self.anneal):
             if stopped():
                 break
             state.hyper["sigma_x"] = hot * (cold / hot) ** float(share)
-            iterate(state, self._threads)
+            iterate(state)
         soft = {"nu": state.rows.nu}
         if state.rows.slab is not None:
             soft["S"] = state.rows.amounts[0]
@@ -249,7 +250,7 @@ class Variational(Settings, Optimizer):
         )
         amounts = tuple(arrays[name] for name in AMOUNTS if name in arrays)
         return State(
-            observe(data, self.dtype),
+            Block.of(data, self.dtype),
             Rows(arrays["nu"], likelihood.amounts, amounts),
             features_from_arrays(features, arrays),
             replace(prior.frequencies(len(tau), hyper["alpha"], self.stick_bound), tau=tau),
@@ -258,6 +259,7 @@ class Variational(Settings, Optimizer):
             LEAST,
             **{name: numbers[name] for name in PROGRESS},
             found=Statistics.of_arrays(arrays, "found_") if "found_n" in arrays else None,
+            backend=self.backend(self.n_init == 1),
         )
 
 
@@ -269,8 +271,9 @@ def stream_from(
     arrays |= {f"features_{k}": v for k, v in arrays.items() if k in ("phi", "V", "mu", "s")}
     at_rest = dict(zip(PROGRESS, (0, 0, -np.inf, 0, False), strict=True))
     state = engine.from_arrays(model, data, arrays, at_rest | {"hyper": hyper})
+    state.backend = engine.backend(alone=True)
     if "stream_n" in law:
         return Stream.from_arrays(state, law)
-    iterate(state, engine._threads)
+    iterate(state)
     assert state.found is not None
     return Stream(state, state.found, 1, data.n)

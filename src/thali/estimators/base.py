@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from thali.data.matrix import Data, observed_means, row_names
-from thali.engines.base import Engine, takes_missing, takes_sparse
+from thali.engines.base import takes_missing, takes_sparse
 from thali.estimators import parameters, validation
 from thali.model import Model
 from thali.results.fit import Fit
@@ -97,7 +97,9 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
         sparse matrix, array or data frame of SciPy or pandas is fitted as it is by engines with
         ``sparse = True``, and never made dense; entries that it leaves out are zeros. X is never
         changed. An array of float64 in C order that is not centered and larger than 100 MB is kept
-        as it is, not copied: if you change it afterwards, fit to ``X.copy()``.
+        as it is, not copied: if you change it afterwards, fit to ``X.copy()``. So is a memory map
+        of any size that is only read (``np.load(path, mmap_mode="r")``) by engines with
+        ``blocks = True``.
 
         ``checkpoint`` names a file written every few seconds; ``resume=True`` goes on from it and
         ends with the same draws as a run never stopped, with its seed unless ``random_state`` is
@@ -121,11 +123,14 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
         if time_budget is not None:
             time_budget = positive_number("fit", "time_budget", time_budget)
         names = row_names(X)
-        copy = bool(self.center) or validation.to_copy(X)
+        model = self._model()
+        engine = choose_engine(self.engine, model)
+        copy = bool(self.center) or validation.to_copy(X, engine)
         X = validation.validated(self, X, reset=True, copy=copy)
         mean = observed_means(X) if self.center else np.zeros(X.shape[1])
         data = Data.validate(np.subtract(X, mean, out=X) if self.center else X)
-        model, engine = self._parts(data)
+        check_engine(engine, model, data)
+        model = model.resolve(data)
         seed = self._seed(checkpoint if resume else None)
         fit = run(
             seed,
@@ -142,17 +147,15 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
         self.mean_, self.row_names_ = mean, names
         return self._show(fit)
 
-    def _parts(self, data: Data) -> tuple[Model, Engine]:
-        """The model, resolved for the data, and an engine that can run it."""
+    def _model(self) -> Model:
+        """Prior × likelihood, if they speak of what this estimator finds."""
         model = parameters.model_of(self)
         if model.structure != self.structure:
             raise ValueError(
                 f"{type(self).__name__} finds {self.structure.name}, but "
                 f"{type(model.prior).__name__} is a prior on {model.structure.name}."
             )
-        engine = choose_engine(self.engine, model)
-        check_engine(engine, model, data)
-        return model.resolve(data), engine
+        return model
 
     @contextmanager
     def _undo_on_failure(self) -> Iterator[None]:

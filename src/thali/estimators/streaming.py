@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from thali.backends.rows import Observed, Rows, local_step, row_bounds
+from thali.backends.block import Block
+from thali.backends.rows import Rows
 from thali.data import Data
 from thali.engines import Variational
 from thali.engines.ascent.stream import Stream, fresh_rows
 from thali.engines.base import Info
-from thali.engines.variational import observe, stream_from
-from thali.machine import cores
+from thali.engines.variational import stream_from
 from thali.results.feature_answer import features_in_use
 from thali.results.fit import Fit, VariationalFit
 from thali.results.trace import ChainTrace
@@ -62,14 +62,8 @@ def absorbed(fit: Fit, X: Any, total_samples: int | None) -> VariationalFit:
     stream, engine, model = stream_of(fit), engine_of(fit), fit.model
     data = Data.validate(X)
     rng = np.random.default_rng(np.random.SeedSequence((fit.seed, stream.pieces)))
-    stream.absorb(
-        rng,
-        observe(data, engine.dtype),
-        total_samples,
-        engine.forgetting,
-        engine.delay,
-        cores(),
-    )
+    piece = Block.of(data, engine.dtype)
+    stream.absorb(rng, piece, total_samples, engine.forgetting, engine.delay)
     state = stream.state
     longest = max(fit.chains, key=lambda chain: chain.scalars[-1][1])
     chain = ChainTrace(list(longest.names), list(longest.scalars))
@@ -83,25 +77,31 @@ def absorbed(fit: Fit, X: Any, total_samples: int | None) -> VariationalFit:
 def probabilities(fit: Fit, X: Any) -> np.ndarray:
     """P(z_k = 1 | x) of new rows under the law of features and frequencies, those in use."""
     stream = stream_of(fit)
-    rows = rows_given_globals(stream, observe(Data.validate(X), engine_of(fit).dtype))
+    rows = rows_given_globals(stream, Block.of(Data.validate(X), engine_of(fit).dtype))
     return rows.nu[:, features_in_use(stream.to_arrays())]
 
 
 def mean_bound(fit: Fit, X: Any) -> float:
     """The mean over new rows of a lower bound of log p(x), given the law of all else."""
     stream = stream_of(fit)
-    state, data = stream.state, observe(Data.validate(X), engine_of(fit).dtype)
-    rows = rows_given_globals(stream, data)
-    each = row_bounds(data, rows, state.features, state.frequencies, state.hyper["sigma_x"])
-    return float(each.mean())
+    block = Block.of(Data.validate(X), engine_of(fit).dtype)
+    rows = rows_given_globals(stream, block)
+    return float(row_bounds(stream, block, rows).mean())
 
 
-def rows_given_globals(stream: Stream, data: Observed) -> Rows:
+def row_bounds(stream: Stream, block: Block, rows: Rows) -> np.ndarray:
+    """A lower bound of log p(x) for each new row, given the law of all else."""
+    state = stream.state
+    none = float(state.frequencies.log_off().sum())
+    return state.backend.row_bounds(block, rows, state.globals(block), none)
+
+
+def rows_given_globals(stream: Stream, block: Block) -> Rows:
     """The law of new rows given features and frequencies."""
     state = stream.state
-    nu = np.tile(state.frequencies.mean()[: state.k], (data.n, 1))
+    nu = np.tile(state.frequencies.mean()[: state.k], (block.n, 1))
     rows = fresh_rows(np.random.default_rng(0), nu, state.rows.slab)
-    odds = state.frequencies.log_odds()[: state.k]
+    given = state.globals(block)
     for _ in range(ROUNDS):
-        local_step(data, rows, state.features, odds, state.hyper["sigma_x"], cores())
+        state.backend.local_step(block, rows, given)
     return rows

@@ -55,10 +55,17 @@ def centered(estimator: Any, X: Any) -> Any:
     return X
 
 
-def to_copy(X: Any) -> bool:
-    """Whether X is to be copied: always, but where it is a large array that can be used as it is
-    (kernels are compiled for arrays that can be written to)."""
-    return not (isinstance(X, np.ndarray) and X.flags.writeable and X.nbytes > LARGE)
+def to_copy(X: Any, engine: Any) -> bool:
+    """Whether X is to be copied: always, but where it is large and can be used as it is, or is a
+    memory map that is only read.
+
+    Kernels are compiled for arrays that can be written to; an engine that reads X by blocks gives
+    none of it to a kernel, and takes any array.
+    """
+    if not isinstance(X, np.ndarray) or not (X.flags.writeable or getattr(engine, "blocks", False)):
+        return True
+    mapped = isinstance(X, np.memmap) and not X.flags.writeable
+    return not (mapped or X.nbytes > LARGE)
 
 
 def seed_from(random_state: Any) -> int:

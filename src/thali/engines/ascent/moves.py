@@ -12,12 +12,10 @@ The latter two are tried on a copy for a few iterations.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from thali.backends.rows import Rows, blocks_of, tally
-from thali.data.sparse import is_sparse
+from thali.backends.rows import Rows
 from thali.engines.ascent.state import State, iterate
 from thali.likelihoods.feature_posteriors import FeaturePosterior
 
@@ -25,7 +23,6 @@ TRIAL = 4  # iterations before a join or a birth is judged
 PACE = 2.0  # of gains to come, against the last
 CANDIDATES = 3  # features or pairs that are tried at a time
 POWER = 4  # rounds of power iteration
-BLOCK = 2048
 
 
 def drop_features(state: State) -> bool:
@@ -59,7 +56,7 @@ def _of_features(state: State, order: np.ndarray) -> State:
     return trial
 
 
-def join_features(state: State, threads: int) -> bool:
+def join_features(state: State) -> bool:
     """Join one of the pairs most alike if the bound gains by it."""
     if state.k < 2:
         return False
@@ -73,12 +70,12 @@ def join_features(state: State, threads: int) -> bool:
         trial = _changed(state, state.rows.taken(np.delete(np.arange(state.k), b)))
         trial.rows.nu[:, a] = np.maximum(state.rows.nu[:, a], state.rows.nu[:, b])  # a < b
         trial.features = state.features.taken(np.delete(np.arange(state.k), b))
-        if _try(state, trial, threads):
+        if _try(state, trial):
             return True
     return False
 
 
-def add_feature(state: State, rng: np.random.Generator, threads: int) -> bool:
+def add_feature(state: State, rng: np.random.Generator) -> bool:
     """Add a feature along the main direction of the residual if the bound gains by it."""
     if state.room == 0:
         return False
@@ -89,7 +86,7 @@ def add_feature(state: State, rng: np.random.Generator, threads: int) -> bool:
             continue
         trial = _changed(state, with_column(state.rows, column, scores))
         trial.features = _with_feature(state, trial.rows)
-        if _try(state, trial, threads):
+        if _try(state, trial):
             return True
     return False
 
@@ -99,7 +96,7 @@ def _with_feature(state: State, rows: Rows) -> FeaturePosterior:
 
     Features that are updated one after the other would else begin beside one of any size.
     """
-    found = tally(state.data, rows)
+    found = state.backend.tally(state.data, rows)
     return state.features.grown(found, state.hyper["sigma_x"], state.hyper["sigma_a"])
 
 
@@ -119,33 +116,12 @@ def with_column(rows: Rows, column: np.ndarray, scores: np.ndarray) -> Rows:
 
 
 def main_scores(state: State, rng: np.random.Generator) -> np.ndarray:
-    """The rows' scores on the main direction of E = X − E[W]E[A], by power iteration on blocks."""
-    X, mask, _ = state.data
-    v = np.asarray(rng.standard_normal(X.shape[1]))
-    scores = np.zeros(state.data.n)
+    """The rows' scores on the main direction of X − E[W]E[A], by power iteration."""
+    v, phi = np.asarray(rng.standard_normal(state.data.d)), state.features.phi
     for _ in range(POWER):
         v = np.asarray(v / (np.linalg.norm(v) or 1.0))
-        back = np.zeros(X.shape[1])
-        for block in blocks_of(len(scores), BLOCK):
-            scores[block], more = _there_and_back(state, X[block], mask, block, v)
-            back += more
-        v = back
+        scores, v = state.backend.residual_scores(state.data, state.rows, phi, v)
     return scores
-
-
-def _there_and_back(
-    state: State, x: Any, mask: np.ndarray | None, block: slice, v: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Ev and vᵀEᵀE for a block of E = X − E[W]E[A], which is not made where X is sparse."""
-    W, phi = state.rows.weights(block), state.features.phi
-    if is_sparse(x):
-        scores = x @ v - W @ (phi @ v)
-        return scores, x.T @ scores - (W.T @ scores) @ phi
-    E = x - W @ phi
-    if mask is not None:
-        E *= mask[block]
-    scores = E @ v
-    return scores, scores @ E
 
 
 def high_scores(scores: np.ndarray) -> np.ndarray:
@@ -175,12 +151,12 @@ def _changed(state: State, rows: Rows) -> State:
     return replace(state, rows=rows, hyper=dict(state.hyper))
 
 
-def _try(state: State, trial: State, threads: int) -> bool:
+def _try(state: State, trial: State) -> bool:
     """Iterate from a change, and keep it if it ends higher; give up where it cannot, even if it
     gained ``PACE`` times as much in each iteration to come as in the last."""
-    last = iterate(trial, threads, passes=0)
+    last = iterate(trial, passes=0)
     for left in reversed(range(TRIAL)):
-        gained = iterate(trial, threads) - last
+        gained = iterate(trial) - last
         last = trial.bound
         if last + PACE * left * gained < state.bound:
             return False

@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from thali.backends.rows import Observed, draw_rows
+from thali.backends.base import Backend
+from thali.backends.local import Local
 from thali.data import Data
-from thali.data.sparse import size_of
 from thali.engines.ascent.moves import add_feature, drop_features, join_features
 from thali.engines.ascent.state import State, iterate
 from thali.engines.base import BoundOptimizer, Info, Population
@@ -43,6 +43,7 @@ class Optimizer(BoundOptimizer):
 
     masked: ClassVar[bool] = True
     sparse: ClassVar[bool] = True
+    blocks: ClassVar[bool] = True
     unit: ClassVar[str] = "iteration"
     measure_label: ClassVar[Label] = Label("bound", "of the log evidence, from below")
 
@@ -80,7 +81,7 @@ class Optimizer(BoundOptimizer):
         """Rows given the rest, then the rest given the rows; moves where that gains no more."""
         if not state.finished:
             before = state.bound
-            iterate(state, self._threads)
+            iterate(state)
             if state.iteration % DROP == 0:
                 drop_features(state)
             little = state.bound - before <= self._negligible(state)
@@ -100,22 +101,22 @@ class Optimizer(BoundOptimizer):
         """Try changes of whole features; whether one was kept that is worth going on from."""
         before = state.bound
         drop_features(state)
-        join_features(state, self._threads)
-        add_feature(state, rng, self._threads)
+        join_features(state)
+        add_feature(state, rng)
         return state.bound - before > self._negligible(state)
 
     def _negligible(self, state: State) -> float:
         """A gain that does not count; a bound near zero is measured by the entries of X."""
-        return self.tol * max(abs(state.bound), float(size_of(state.data.X)))
+        return self.tol * max(abs(state.bound), float(state.data.size))
 
     def finished(self, state: State) -> bool:
         """Whether another step would change nothing."""
         return state.finished
 
-    @property
-    def _threads(self) -> int:
-        """Restarts run side by side; a single one has the cores to itself."""
-        return cores() if self.n_init == 1 else 1
+    def backend(self, alone: bool) -> Backend:
+        """Where blocks of rows are worked on: restarts run side by side on the cores, what runs
+        alone has them to itself."""
+        return Local(cores() if alone else 1)
 
     # ending
 
@@ -131,11 +132,10 @@ class Optimizer(BoundOptimizer):
         parameters, scalars = [], []
         point = state.rows.point  # then all draws share one Z
         bits, S = state.rows.nu > 0.5, None
+        given = None if point else state.globals()
         for _ in range(count):
-            if not point:
-                bits, S = draw_rows(
-                    rng, state.data, state.rows, state.features, state.hyper["sigma_x"]
-                )
+            if given is not None:
+                bits, S = state.backend.draw_rows(rng, state.data, state.rows, given)
             used = np.flatnonzero(bits.any(axis=0))
             kept = {"A": state.features.draw(rng)[used]}
             if S is not None:
@@ -166,14 +166,6 @@ def features_from_arrays(law: FeaturePosterior, arrays: dict[str, np.ndarray]) -
     """The features' law that ``common_arrays`` saved, of the kind of ``law``."""
     mark = "features_"
     return law.of_arrays({k.removeprefix(mark): v for k, v in arrays.items() if mark in k})
-
-
-def observe(data: Data, dtype: str) -> Observed:
-    """The data as the local step reads them."""
-    X = data.X if data.mask is None else np.where(data.mask, data.X, 0.0)
-    X = X.astype(dtype, copy=False)
-    squares = data.squares if data.sparse else np.einsum("nd,nd->n", X, X, dtype=float)
-    return Observed(X, data.mask, squares)
 
 
 def hyperpriors_of(model: Model) -> dict[str, Hyperprior]:

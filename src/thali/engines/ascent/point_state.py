@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from thali.backends.base import PASSES
 from thali.engines.ascent.counts import Counts
-from thali.engines.ascent.hard_rows import Knowns, improve_rows
+from thali.engines.ascent.hard_rows import Knowns, broadcast
 from thali.engines.ascent.state import State
 from thali.structures.statistics import Statistics
 
@@ -27,16 +28,13 @@ class PointState(State):
     side_by_side: bool = False  # blocks of rows
     rng: np.random.Generator = field(default_factory=np.random.default_rng)
 
-    def local_step(self, threads: int, passes: int | None = None) -> Statistics:
+    def local_step(self, passes: int = PASSES) -> Statistics:
         """Every row in turn, or none if ``passes`` is 0; features without rows leave."""
-        found = improve_rows(
-            self.rng,
-            self.data,
-            self.rows,
-            self.knowns(),
-            threads if self.side_by_side else 0,
-            solve=passes != 0,
-        )
+        if passes == 0:
+            found = self.backend.tally(self.data, self.rows)
+        else:
+            given = broadcast(self.knowns(), self.rows, self.data.masked)
+            found = self.backend.hard_step(self.rng, self.data, self.rows, given, self.side_by_side)
         used = np.flatnonzero(found.counts > 0.5)
         if len(used) < self.k:
             self.take(used)

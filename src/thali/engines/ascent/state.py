@@ -8,12 +8,15 @@ above zero where a feature drawn from the prior would hardly hurt.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
 
-from thali.backends.rows import Observed, Rows, local_step
+from thali.backends.base import PASSES, Backend, Globals, Moments
+from thali.backends.block import Block
+from thali.backends.local import Local
+from thali.backends.rows import Rows
 from thali.engines.ascent.bound import best_mass, best_scale, lower_bound
 from thali.hyperparameters import Hyperprior
 from thali.likelihoods.feature_posteriors import FeaturePosterior, expected_squares
@@ -25,7 +28,7 @@ from thali.structures.statistics import Statistics
 class State:
     """The laws of rows, features and frequencies, and what the last iteration found."""
 
-    data: Observed
+    data: Block
     rows: Rows
     features: FeaturePosterior
     frequencies: Frequencies
@@ -38,6 +41,7 @@ class State:
     quiet: int = 0
     finished: bool = False
     found: Statistics | None = None  # of the last iteration
+    backend: Backend = field(default_factory=Local)  # where the data are worked on
 
     @property
     def latent(self) -> np.ndarray:
@@ -63,12 +67,15 @@ class State:
         """Keep these features, in this order; what follows is not in use."""
         self.rows, self.features = self.rows.taken(order), self.features.taken(order)
 
-    def local_step(self, threads: int, passes: int | None = None) -> Statistics:
-        """The rows' laws given the rest; ``passes=0`` leaves them as they are."""
-        options = {} if passes is None else {"passes": passes}
+    def globals(self, block: Block | None = None) -> Globals:
+        """What the rows are given, those of the data or of another block."""
+        masked = self.data.masked if block is None else block.masked
         odds = self.frequencies.log_odds()[: self.k]
-        sigma_x = self.hyper["sigma_x"]
-        found = local_step(self.data, self.rows, self.features, odds, sigma_x, threads, **options)
+        return Globals(Moments.of(self.features, masked), odds, self.hyper["sigma_x"])
+
+    def local_step(self, passes: int = PASSES) -> Statistics:
+        """The rows' laws given the rest; ``passes=0`` leaves them as they are."""
+        found = self.backend.local_step(self.data, self.rows, self.globals(), passes)
         return in_order(self, found)
 
     def fit_prior(self, found: Statistics) -> None:
@@ -102,9 +109,9 @@ class State:
         return lower_bound(found, self.features, self.frequencies, self.hyper, self.laws)
 
 
-def iterate(state: State, threads: int, passes: int | None = None) -> float:
+def iterate(state: State, passes: int = PASSES) -> float:
     """One local and one global step, and the bound after them."""
-    found = state.local_step(threads, passes)
+    found = state.local_step(passes)
     state.fit_globals(found, state.iteration < state.hold_sigma)
     state.iteration += 1
     state.found = found

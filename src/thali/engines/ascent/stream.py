@@ -19,7 +19,9 @@ from typing import Self
 
 import numpy as np
 
-from thali.backends.rows import PASSES, Observed, Rows, local_step
+from thali.backends.base import PASSES
+from thali.backends.block import Block
+from thali.backends.rows import Rows
 from thali.engines.ascent.moves import high_scores, main_scores, with_column
 from thali.engines.ascent.state import State
 from thali.structures.statistics import Statistics
@@ -50,11 +52,10 @@ class Stream:
     def absorb(
         self,
         rng: np.random.Generator,
-        piece: Observed,
+        piece: Block,
         total: int | None,
         forgetting: float,
         delay: float,
-        threads: int,
     ) -> None:
         """Take in one piece."""
         state = self.state
@@ -62,9 +63,9 @@ class Stream:
         size = piece.n
         start = np.tile(state.frequencies.mean()[: state.k], (size, 1))
         state.data, state.rows = piece, fresh_rows(rng, start, slab)
-        found = self._fit_rows(state, threads)
-        if state.room and self._bear(rng, threads):
-            found = self._fit_rows(state, threads)
+        found = self._fit_rows(state)
+        if state.room and self._bear(rng):
+            found = self._fit_rows(state)
         self.seen += size
         n = float(self.seen if total is None else max(total, self.seen))
         rho = size / n if total is None else min(1.0, (self.pieces + delay) ** -forgetting)
@@ -76,7 +77,7 @@ class Stream:
         state.bound = state.value(self.statistics)
         self.pieces += 1
 
-    def _bear(self, rng: np.random.Generator, threads: int) -> bool:
+    def _bear(self, rng: np.random.Generator) -> bool:
         """Add a feature if the piece gains by it: its law found given all others as they are."""
         state, hyper = self.state, self.state.hyper
         size = state.data.n
@@ -84,7 +85,7 @@ class Stream:
         scales = hyper["sigma_x"], hyper["sigma_a"]
         base = state.copy()
         base.frequencies = state.frequencies.updated(counts, size, hyper["alpha"])
-        level = base.value(self._fit_rows(base, threads, rounds=1))
+        level = base.value(self._fit_rows(base, rounds=1))
         scores = main_scores(base, rng)
         for sign in (1.0, -1.0):
             column = high_scores(sign * scores)
@@ -95,10 +96,10 @@ class Stream:
             more = np.append(counts, column.sum())
             trial.frequencies = state.frequencies.updated(more, size, hyper["alpha"])
             trial.features = base.features.grown()
-            found = self._fit_rows(trial, threads, rounds=1, passes=0)
+            found = self._fit_rows(trial, rounds=1, passes=0)
             for _ in range(ROUNDS):
                 trial.features = base.features.grown(found, *scales)
-                found = self._fit_rows(trial, threads, rounds=1)
+                found = self._fit_rows(trial, rounds=1)
             if trial.value(found) > level:
                 state.rows, state.features = trial.rows, trial.features
                 state.frequencies = trial.frequencies
@@ -106,16 +107,11 @@ class Stream:
                 return True
         return False
 
-    def _fit_rows(
-        self, state: State, threads: int, rounds: int = ROUNDS, passes: int = PASSES
-    ) -> Statistics:
+    def _fit_rows(self, state: State, rounds: int = ROUNDS, passes: int = PASSES) -> Statistics:
         """Local steps over the piece, features as they are."""
-        odds = state.frequencies.log_odds()[: state.k]
+        given = state.globals()
         for _ in range(rounds):
-            found = local_step(
-                state.data, state.rows, state.features, odds, state.hyper["sigma_x"], threads,
-                passes,
-            )  # fmt: skip
+            found = state.backend.local_step(state.data, state.rows, given, passes)
         return found
 
 
