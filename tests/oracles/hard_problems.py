@@ -88,7 +88,7 @@ def problem(
         Z = rng.random((n, k)) < rng.uniform(0.1, 0.9)
     fixed = model.prior_at(hyper)
     return Problem(
-        observe(Data.validate(X), "float64"),
+        observe(Data.of(X), "float64"),
         Rows.of(Z),
         random_features(rng, nonnegative, d, k, gaps),
         Counts(fixed, k + room),

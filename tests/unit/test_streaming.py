@@ -84,8 +84,8 @@ def test_the_rows_parts_of_the_bound_add_up_to_it():
     X = rows(30, 3)
     X[2, 4] = X[5] = np.nan
     for data in (
-        observe(Data.validate(rows(30, 4)), "float64"),
-        observe(Data.validate(X), "float64"),
+        observe(Data.of(rows(30, 4)), "float64"),
+        observe(Data.of(X), "float64"),
     ):
         law = rows_given_globals(stream, data)
         each = row_bounds(data, law, state.features, state.frequencies, state.hyper["sigma_x"])

@@ -162,7 +162,7 @@ class LatentFeatures(
         names = row_names(X)
         X = self._validated(X, reset=True, copy=bool(self.center) or to_copy(X))
         mean = observed_means(X) if self.center else np.zeros(X.shape[1])
-        data = Data.validate(np.subtract(X, mean, out=X) if self.center else X)
+        data = Data.of(np.subtract(X, mean, out=X) if self.center else X)
         parts = self._parts()
         engine = choose_engine(self.engine, parts)
         check_engine(engine, parts, data)
@@ -303,7 +303,7 @@ class LatentFeatures(
         if self._is_stream():
             return streaming.probabilities(self._stream(), X, self.engine_.dtype)
         return predictive.probabilities(
-            self._model, self._data, self.Z_, self._hyper, self._parameters, X
+            self._model, self._data, self.Z_, self._hyper, self._parameters, Data.checked(X)
         )
 
     def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> np.ndarray:
@@ -342,10 +342,10 @@ class LatentFeatures(
         if self._is_stream():
             return streaming.mean_bound(self._stream(), X, self.engine_.dtype)
         picked = self._trace.pick(self._trace.spread(predictive.SCORE_DRAWS))
-        logs = []
+        new, logs = Data.checked(X), []
         for Z, scalars, kept in picked:
             hyper = {name: scalars[name] for name in self._hyper}
-            logs.append(predictive.log_densities(self._model, self._data, Z, hyper, kept, X))
+            logs.append(predictive.log_densities(self._model, self._data, Z, hyper, kept, new))
         stacked = np.array(logs)
         return float((np.logaddexp.reduce(stacked, axis=0) - np.log(len(stacked))).mean())
 

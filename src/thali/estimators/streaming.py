@@ -69,7 +69,7 @@ class Streaming:
         """Absorb a piece into the law so far, and settle on what it then says."""
         me: Any = self
         stream: Stream = me._stream()
-        data = Data.validate(me._centerd(X))
+        data = Data.of(me._centerd(X))
         engine = me.engine_
         rng = np.random.default_rng(np.random.SeedSequence((me.seed_, stream.pieces)))
         stream.absorb(
@@ -116,13 +116,13 @@ def trace_of_piece(
 
 def probabilities(stream: Stream, X: Any, dtype: str) -> np.ndarray:
     """P(z_k = 1 | x) of new rows under the law of features and frequencies, those in use."""
-    rows = rows_given_globals(stream, observe(Data.validate(X), dtype))
+    rows = rows_given_globals(stream, observe(Data.of(X), dtype))
     return rows.nu[:, features_in_use(stream.to_arrays())]
 
 
 def mean_bound(stream: Stream, X: Any, dtype: str) -> float:
     """The mean over new rows of a lower bound of log p(x), given the law of all else."""
-    state, data = stream.state, observe(Data.validate(X), dtype)
+    state, data = stream.state, observe(Data.of(X), dtype)
     rows = rows_given_globals(stream, data)
     each = row_bounds(data, rows, state.features, state.frequencies, state.hyper["sigma_x"])
     return float(each.mean())

@@ -20,7 +20,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
-from thali.data.matrix import refuse_nonfinite
+from thali.data.checks import refuse_nonfinite
 from thali.settings import positive_number, whole_number
 
 ROUNDS = 200  # of updates for new rows

@@ -49,18 +49,17 @@ class MissingEntries:
 def missing_entries_of(
     model: Model, data: Data, trace: Trace, hyper: dict[str, float], most: int = DRAWS
 ) -> MissingEntries:
-    """The law of the missing entries of ``data``, in the order of ``np.nonzero(~data.mask)``.
+    """The law of the missing entries of ``data``, in the order of ``data.where_missing``.
 
     ``hyper`` names the hyperparameters among the trace's scalars.
     """
-    where = np.nonzero(np.isnan(data.X))
     laws: list[EntryDistribution] = []
     for Z, scalars, kept in trace.pick(spaced(len(trace), most)):
         likelihood: Any = model.at({name: scalars[name] for name in hyper}).likelihood
         if kept:
             axes = likelihood.axes
             parameters = {name: np.moveaxis(kept[name], 0, axes[name]) for name in kept}
-            laws.append(likelihood.entries(Z, parameters, where))
+            laws.append(likelihood.entries(Z, parameters, data.where_missing))
         else:
-            laws.append(likelihood.missing_entries(data.X, Z))
+            laws.append(likelihood.missing_entries(data, Z))
     return MissingEntries(type(laws[0]).stack(laws))

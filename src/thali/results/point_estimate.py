@@ -132,11 +132,9 @@ def variational_answer(
     fixed = model.at(hyper)
     likelihood: Any = fixed.likelihood
     if isinstance(likelihood, Collapsed):
-        log_joint = fixed.log_joint(data.X, Z)
+        log_joint = fixed.log_joint(data, Z)
     else:
-        place = GibbsState(
-            data, np.ascontiguousarray(Z, np.uint8), parameters, dict(hyper), data.mask
-        )
+        place = GibbsState(data, np.ascontiguousarray(Z, np.uint8), parameters, dict(hyper))
         log_joint = likelihood.log_density(place) + fixed.prior.log_prob(Z)
     return PointEstimate(Z, nu, loss), parameters, log_joint
 
@@ -161,27 +159,25 @@ def answer_at(
     fixed = model.at(hyper)
     likelihood: Any = fixed.likelihood
     if isinstance(likelihood, Collapsed):
-        return {"A": likelihood.features(data.X, Z)}, fixed.log_joint(data.X, Z)
+        return {"A": likelihood.features(data, Z)}, fixed.log_joint(data, Z)
     rng, bits = np.random.default_rng(seed), np.ascontiguousarray(Z, dtype=np.uint8)
     parameters = nearest(
         recorded, Z, likelihood.new_parameters(rng, data, Z.shape[1], hyper), likelihood.axes
     )
-    place = GibbsState(data, bits, parameters, dict(hyper), data.mask)
+    place = GibbsState(data, bits, parameters, dict(hyper))
     if point:
         place.parameters = {name: value.astype(float) for name, value in parameters.items()}
         return place.parameters, likelihood.log_density(place) + fixed.prior.log_prob(Z)
-    if data.mask is not None:
-        place.data = likelihood.complete(rng, data, bits, parameters)
+    place.data = likelihood.augment(rng, data, bits, parameters)
 
     def updates() -> Iterator[dict[str, np.ndarray]]:
         for i in range(UPDATES + UPDATES // 2):
             likelihood.update_parameters(rng, place, hold=True)
-            if data.mask is not None:
-                place.data = likelihood.complete(rng, data, bits, place.parameters)
+            place.data = likelihood.augment(rng, data, bits, place.parameters)
             if i >= UPDATES // 2:
                 yield place.parameters
 
-    given = GibbsState(data, bits, {}, dict(hyper), data.mask)
+    given = GibbsState(data, bits, {}, dict(hyper))
     given.parameters = likelihood.representative(given, updates())
     return given.parameters, likelihood.log_density(given) + fixed.prior.log_prob(Z)
 

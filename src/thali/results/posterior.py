@@ -85,7 +85,7 @@ class Posterior:
         if not kept:
             rng = np.random.default_rng(np.random.SeedSequence((self.seed_, index)))
             likelihood: Any = self._model.at(hyper).likelihood
-            kept = {"A": likelihood.draw_features(rng, self._data.X, Z)}
+            kept = {"A": likelihood.draw_features(rng, self._data, Z)}
         alpha, sigma_x, sigma_a = (
             hyper.get(name, np.nan) for name in ("alpha", "sigma_x", "sigma_a")
         )
@@ -126,8 +126,8 @@ class Posterior:
                 "what it leaves out are zeros."
             )
         law = imputation.missing_entries_of(self._model, self._data, self._trace, self._hyper)
-        missing = np.isnan(self.X_)
-        center = np.broadcast_to(self.mean_, missing.shape)[missing]
+        missing = self._data.where_missing
+        center = np.broadcast_to(self.mean_, self.X_.shape)[missing]
 
         def filled(values: np.ndarray) -> Any:
             table = self.X_.copy()
@@ -135,7 +135,7 @@ class Posterior:
             return self._as_given(table)
 
         if return_std:
-            std = np.zeros(missing.shape)
+            std = np.zeros(self.X_.shape)
             std[missing] = law.std()
             return filled(law.mean()), self._as_given(std)
         if interval is not None:

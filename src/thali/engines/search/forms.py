@@ -48,7 +48,7 @@ class Integrated:
     def log_joint(
         model: Model, data: Data, Z: np.ndarray, parameters: Parameters, hyper: dict[str, float]
     ) -> float:
-        return model.at(hyper).log_joint(data.X, Z)
+        return model.at(hyper).log_joint(data, Z)
 
     @staticmethod
     def answer(problem: Problem, candidate: Candidate) -> tuple[Parameters, float]:

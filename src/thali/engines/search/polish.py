@@ -36,7 +36,7 @@ def hyperpriors_of(model: Model, hyper: dict[str, float]) -> dict[str, Hyperprio
 def log_target(model: Model, data: Data, Z: np.ndarray, hyper: dict[str, float]) -> float:
     """log P(X, [Z]) plus the logarithms of the laws of the hyperparameters."""
     laws = hyperpriors_of(model, hyper)
-    return model.at(hyper).log_joint(data.X, Z) + sum(
+    return model.at(hyper).log_joint(data, Z) + sum(
         law.log_density(hyper[name]) for name, law in laws.items()
     )
 
