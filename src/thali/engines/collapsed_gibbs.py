@@ -147,7 +147,7 @@ class CollapsedGibbs(ChainSettings, Engine):
             scale=float(np.sqrt(data.mean_square)),
         )
         if model.likelihood.augments(data):
-            state.data, evidence = augmented(rng, model, data, state.Z, hyper)
+            state.data, evidence = augmented(rng, model, state.data, state.Z, hyper)
             state.rows.T[:k] = state.Z.T.astype(float) @ state.X
         state.prior = model.at(hyper).prior
         log_joint = evidence + state.prior.log_prob_counts(counts)
@@ -275,12 +275,12 @@ def total_square(data: Data) -> float:
 def augmented(
     rng: np.random.Generator, model: Model, data: Data, Z: np.ndarray, hyper: dict[str, float]
 ) -> tuple[Data, float]:
-    """The data as the likelihood augments them, A being drawn first; and log P(data | Z).
+    """What was given as the likelihood augments it, A being drawn first; and its log P given Z.
 
     Data that need nothing come back as they are, and no log P of them: a sweep knows it.
     """
-    if not model.likelihood.augments(data):
+    if not model.likelihood.augments(data.given):
         return data, np.nan
     likelihood: Any = model.at(hyper).likelihood
     A, evidence = likelihood.draw_features_and_evidence(rng, data, Z)
-    return likelihood.augment(rng, data, Z, {"A": A}), evidence
+    return likelihood.augment(rng, data.given, Z, {"A": A}), evidence

@@ -89,10 +89,13 @@ class Collapsed(FeatureLikelihood):
         """Draw A given X and Z."""
 
     def draw_features_and_evidence(
-        self, rng: np.random.Generator, X: Table, Z: ArrayLike
+        self, rng: np.random.Generator, data: Data, Z: np.ndarray
     ) -> tuple[np.ndarray, float]:
-        """``draw_features`` and ``log_marginal``, for likelihoods that make both at once."""
-        return self.draw_features(rng, X, Z), self.log_marginal(X, Z)
+        """A draw of A for ``augment`` to draw entries by, and log P(what was given | Z).
+
+        Given the data as they were augmented last, unless A can be drawn given less.
+        """
+        return self.draw_features(rng, data, Z), self.log_marginal(data.given, Z)
 
 
 class Conditional(FeatureLikelihood):

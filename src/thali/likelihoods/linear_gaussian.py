@@ -149,16 +149,16 @@ class LinearGaussian(
         return mean + self._sigma_x * np.linalg.solve(L.T, noise)
 
     def draw_features_and_evidence(
-        self, rng: np.random.Generator, X: Table, Z: ArrayLike
+        self, rng: np.random.Generator, data: Data, Z: np.ndarray
     ) -> tuple[np.ndarray, float]:
-        """Where entries are missing, from one solution of every column."""
-        data, Z = _pair(X, Z)
-        if data.observed is None:
+        """Where entries are missing, given the others alone: one solution of every column."""
+        given, k = data.given, Z.shape[1]
+        if given.observed is None:
             return super().draw_features_and_evidence(rng, data, Z)
-        sigma_x, sigma_a, k = self._sigma_x, self._sigma_a, Z.shape[1]
+        sigma_x, sigma_a = self._sigma_x, self._sigma_a
         noise = sigma_x * rng.standard_normal((k, data.d))
-        A, log_dets, explained = masked_columns.solve(data, Z, self._r, noise)
-        return A, masked_columns.log_evidence(data, log_dets, explained, k, sigma_x, sigma_a)
+        A, log_dets, explained = masked_columns.solve(given, Z, self._r, noise)
+        return A, masked_columns.log_evidence(given, log_dets, explained, k, sigma_x, sigma_a)
 
     # missing entries
 
