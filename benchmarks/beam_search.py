@@ -44,7 +44,7 @@ def fit(X: np.ndarray, at: Model, engine: Any) -> tuple[float, Any]:
 
 
 def problem_of(X: np.ndarray, at: Model) -> Problem:
-    data = Data.validate(X)
+    data = Data.of(X)
     rows, scales = np.ascontiguousarray(data.reduced), at.likelihood
     return Problem(rows, data.squares, data.d, at.prior, scales.sigma_x, scales.sigma_a)
 

@@ -58,7 +58,7 @@ def time_sweeps(sweep: Callable[[], int], warm_up: int, sweeps: int) -> Timing:
 
 def ours(dataset: datasets.Dataset, sweeps: int, moves: int = 0) -> Timing:
     """The engine's step from the planted Z, without moves on columns unless asked."""
-    data = Data.validate(dataset.X)
+    data = Data.of(dataset.X)
     model = Model(thali.IBP(), thali.LinearGaussian()).resolve(data)
     engine = thali.CollapsedGibbs(chains=1, moves=moves)
     rng = np.random.default_rng(0)

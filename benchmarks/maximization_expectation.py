@@ -89,7 +89,7 @@ def begun(data: Data, Z: np.ndarray, solver: str = "best") -> State:
 def cost(n: int, d: int, k: int, times: int, solver: str = "best") -> tuple[float, ...]:
     """Seconds of an iteration and of the products, and bytes: of X, and added by the iteration."""
     X, Z = problem(n, d, k)
-    data = Data.validate(X)
+    data = Data.of(X)
     with threadpool_limits(limits=1, user_api="blas"):
         tracemalloc.start()
         state = begun(data, Z, solver)
@@ -158,19 +158,19 @@ def plain_iteration(X: np.ndarray, Z: np.ndarray, A: Case, alpha: float, sigma: 
 def numpy(quick: bool) -> None:
     n, d, k = (100, 100, 10) if quick else (500, 500, 20)
     X, Z = problem(n, d, k)
-    state = begun(Data.validate(X), Z, "local_search")
+    state = begun(Data.of(X), Z, "local_search")
     start = state.rows.nu.copy()
     law = state.features
     A = law.phi.copy(), law.variance + law.phi**2
     began = time.thread_time()
     plain_iteration(X, start, A, 2.0, (1.0, 0.55))
     plain = time.thread_time() - began
-    iterate(begun(Data.validate(X), Z, "local_search"), 1)
+    iterate(begun(Data.of(X), Z, "local_search"), 1)
     rows = [["NumPy", f"{1e3 * plain:.1f}", "1"]]
     for solver in ("local_search", "best"):
         took = []
         for _ in range(3):
-            state = begun(Data.validate(X), Z, solver)
+            state = begun(Data.of(X), Z, solver)
             took.append(smallest(lambda state=state: iterate(state, 1), 1))
         rows.append([f"ours, {solver}", f"{1e3 * min(took):.2f}", f"{plain / min(took):.0f}"])
     print(f"\n## The first iteration, {n}×{d}, {k} features\n")

@@ -59,7 +59,7 @@ def against_textbook(quick: bool) -> None:
     sizes = [(10, 4, 200), (50, 8, 300)] if quick else [(10, 4, 200), (50, 8, 300), (200, 10, 500)]
     for n, k, t in sizes:
         Z, Y, X = network(0, n, k, t, 0.5 if n == 10 else 0.2)
-        data, rng = Data.validate(X), np.random.default_rng(0)
+        data, rng = Data.of(X), np.random.default_rng(0)
         model = Model(thali.IBP(alpha=1.0), thali.NoisyOr(**RATES))
         engine = thali.UncollapsedGibbs(chains=1)
         state = engine.begin(rng, model, data, Start("planted", Z, model.start(data)))

@@ -31,7 +31,7 @@ def main() -> None:
     n, d, k = 10_000 if options.quick else 100_000, 100, 20
     times = 3 if options.quick else 15
     planted = datasets.planted(n=n, d=d, k=k, sigma_x=0.5, random_state=0)
-    data = Data.validate(planted.X)
+    data = Data.of(planted.X)
     model = Model(thali.IBP(), thali.LinearGaussian()).resolve(data)
     rng = np.random.default_rng(0)
     rows = []

@@ -52,7 +52,7 @@ def problem(n: int, d: int, k: int, seed: int = 0) -> tuple[np.ndarray, np.ndarr
 def cost(n: int, d: int, k: int, times: int) -> tuple[float, float, float, float]:
     """Seconds of an iteration and of the products, and bytes: of X, and added by the iteration."""
     X, _, Z = problem(n, d, k)
-    data = Data.validate(X)
+    data = Data.of(X)
     model = Model(thali.IBP(alpha=2.0), thali.LinearGaussian(sigma_x=1.0, sigma_a=1.0))
     engine = thali.Variational(truncation=k, n_init=2)
     before = resident()

@@ -67,7 +67,7 @@ Walk = tuple[np.ndarray, np.ndarray]
 
 def walk(task: Task, sampler: Any, Z: np.ndarray | None, seconds: float, seed: int) -> Walk:
     """The log joint after every sweep, and the seconds it took to get there."""
-    data = Data.validate(task.X)
+    data = Data.of(task.X)
     model = task.model.resolve(data)
     rng = np.random.default_rng(seed)
     began = time.perf_counter()

@@ -182,7 +182,7 @@ def seconds_of_iteration(name: str, n: int, d: int, k: int, times: int) -> float
         return seconds_of_factorization(method, data.X, k, times)
     rng = np.random.default_rng(1)
     model = Model(prior_of(method, k), method.likelihood(1.0, 0.55))
-    table, engine = Data.validate(data.X), engine_of(method, k, "prior")
+    table, engine = Data.of(data.X), engine_of(method, k, "prior")
     if name not in SAMPLERS:
         engine = engine.replace(n_init=2)  # of one restart, blocks of rows are on threads
     wrong = data.Z ^ (rng.random(data.Z.shape) < 0.05)

@@ -117,7 +117,9 @@ def by_resuming(
     """One run, stopped at each budget and resumed: no draw is made twice."""
     rng = np.random.default_rng(seed)
     start = (
-        "race" if method.raced else thali.BetaBernoulli(ALPHA, k).sample(rng, len(task.test.mask))
+        "race"
+        if method.raced
+        else thali.BetaBernoulli(ALPHA, k).sample(rng, len(task.test.observed))
     )
     if method.raced:  # a race is not cut within; what follows it is short
         budgets = (max(RACE_SECONDS, budgets[-1]),)

@@ -117,6 +117,8 @@ class Model:
     def log_joint(self, X: Any, Z: Any) -> float:
         """Left-ordered log P([Z]) + log P(X | Z), hyperparameters given as numbers.
 
+        X is ``Data``, or what ``Data.of`` makes them from.
+
         >>> import numpy as np
         >>> from thali import IBP, LinearGaussian
         >>> model = Model(IBP(alpha=1.0), LinearGaussian(sigma_x=1.0, sigma_a=1.0))

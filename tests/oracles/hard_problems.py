@@ -89,7 +89,7 @@ def problem(
         Z = rng.random((n, k)) < rng.uniform(0.1, 0.9)
     fixed = model.prior_at(hyper)
     return Problem(
-        Block.of(Data.validate(X), "float64"),
+        Block.of(Data.of(X), "float64"),
         Rows.of(Z),
         random_features(rng, nonnegative, d, k, gaps),
         Counts(fixed, k + room),

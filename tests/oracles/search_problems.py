@@ -57,7 +57,7 @@ class Case:
         return Model(self.of_library, self.likelihood)
 
     def problem(self, bound="convex"):
-        data = Data.validate(self.X)
+        data = Data.of(self.X)
         return Problem(
             data.reduced, data.squares, data.d, self.of_library, self.sigma_x, self.sigma_a, bound
         )

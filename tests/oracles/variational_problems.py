@@ -126,7 +126,7 @@ def problem(
     frequencies = model.prior.frequencies(k + room, hyper["alpha"], bound)
     tau = rng.gamma(2.0, 1.0, size=(k + room, 2)) + 0.3
     found = Problem(
-        Block.of(Data.validate(X), "float64"),
+        Block.of(Data.of(X), "float64"),
         rows,
         random_features(rng, likelihood, d, k, joint, gaps),
         type(frequencies)(tau),

@@ -54,7 +54,7 @@ class Chain:
 
     def __init__(self, setting, seed, moves=5):
         self.rng = np.random.default_rng(seed)
-        self.data = Data.validate(setting.X)
+        self.data = Data.of(setting.X)
         self.model = Model(thali.IBP(alpha=2.0), thali.LinearGaussian(setting.sigma_x, 1.0))
         self.engine = thali.CollapsedGibbs(moves=moves)
         hyper = {"alpha": 2.0, "sigma_x": setting.sigma_x, "sigma_a": 1.0}
@@ -136,7 +136,7 @@ def test_log_odds_of_a_row_that_left_are_right(sigma_x, rng):
     from thali.kernels import collapsed_rows as kernel
 
     setting = nearly_equal_columns(rng, n=20, d=4, sigma_x=sigma_x)
-    data = Data.validate(setting.X)
+    data = Data.of(setting.X)
     candidates = np.array(list(product((0.0, 1.0), repeat=4)))
     for n in range(3):
         start = Start("planted", setting.Z, {"alpha": 1.0, "sigma_x": sigma_x, "sigma_a": 1.0})

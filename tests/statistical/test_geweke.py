@@ -126,7 +126,7 @@ def successive_conditional(rng, case, draws, prior=None, engine=None):
     }
     for _ in range(draws):
         X = simulate_data(rng, Z, hyper["sigma_x"], hyper["sigma_a"], case.d)
-        data = Data.validate(X)
+        data = Data.of(X)
         state = engine.begin(rng, model, data, Start("joint", Z.astype(bool), hyper))
         engine.step(rng, model, data, state)
         Z, hyper = state.latent, dict(state.hyper)

@@ -118,7 +118,7 @@ def parts(cell):
 # ---- draws of any engine ------------------------------------------------------------------------
 def walk(engine, model, X, seed, sweeps, burn_in=100):
     """(Z, parameters, hyperparameters) of every step of one chain, after its burn-in."""
-    rng, data = np.random.default_rng(seed), Data.validate(X)
+    rng, data = np.random.default_rng(seed), Data.of(X)
     empty = Start("empty", np.zeros((data.n, 0), bool), model.start(data))
     state = engine.begin(rng, model, data, empty)
     for i in range(sweeps + burn_in):
@@ -129,7 +129,7 @@ def walk(engine, model, X, seed, sweeps, burn_in=100):
 
 def populations(engine, model, X, seed, runs):
     """Of many independent runs: log P̂(X), weights, and (Z, None, hyperparameters) of particles."""
-    data = Data.validate(X)
+    data = Data.of(X)
     empty = Start("empty", np.zeros((data.n, 0), bool), model.start(data))
     for sequence in np.random.SeedSequence(seed).spawn(runs):
         rng = np.random.default_rng(sequence)
@@ -273,7 +273,7 @@ def successive(rng, engine, story, spec, draws, gaps):
         X = story.simulate_data(rng, Z, parameters, hyper)
         for place in gaps:
             X[place] = np.nan
-        data = Data.validate(X)
+        data = Data.of(X)
         kept = hasattr(engine, "new_features")
         given = {name: np.array(value) for name, value in parameters.items()} if kept else {}
         start = Start("joint", Z.astype(bool), hyper, parameters=given)

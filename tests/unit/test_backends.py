@@ -172,7 +172,7 @@ def test_so_do_pieces_of_data(monkeypatch):
 def test_statistics_of_pieces_add_up_to_those_of_the_whole(gaps, rng):
     X = rng.standard_normal((23, 5))
     X[3, 2] = np.nan if gaps else 1.0
-    block, rows = Block.of(Data.validate(X), "float64"), Rows.of(rng.random((23, 3)))
+    block, rows = Block.of(Data.of(X), "float64"), Rows.of(rng.random((23, 3)))
     whole = Local().tally(block, rows).arrays()
     for backend in (Local(1, most=4), Local(3, most=4)):
         pieces = backend.tally(block, rows).arrays()

@@ -29,7 +29,7 @@ def state_of(Z, X, rng):
     """Arrays for Z in the order given."""
     from thali.kernels.maintained_rows import swap_features
 
-    data = Data.validate(X)
+    data = Data.of(X)
     state = thali.CollapsedGibbs().begin(rng, MODEL, data, Start("given", Z, {}))
     order = [
         next(j for j in range(Z.shape[1]) if np.array_equal(state.latent[:, j], column))
@@ -58,7 +58,7 @@ def test_evidence_of_two_matrices_differs_as_their_densities_do(d, rng):
     found, wanted = [], []
     for k in (0, 1, 3, 5):
         Z = rng.random((8, k)) < 0.5
-        bits, reduced = Z.astype(float), Data.validate(X).reduced
+        bits, reduced = Z.astype(float), Data.of(X).reduced
         found.append(log_evidence(bits.T @ bits, bits.T @ reduced, k, law))
         wanted.append(oracles.log_marginal(X, Z, SIGMA_X, SIGMA_A))
     assert np.allclose(np.diff(found), np.diff(wanted), rtol=0, atol=1e-8)
@@ -79,7 +79,7 @@ def test_arrays_stay_right_through_thousands_of_attempts(prior, rng):
     from thali.kernels.column_moves import SHARES, column_moves
 
     Z = rng.random((6, 3)) < 0.4
-    data = Data.validate(0.7 * rng.normal(size=(6, 2)))
+    data = Data.of(0.7 * rng.normal(size=(6, 2)))
     law = law_of(prior, 6, 2)
     state = thali.CollapsedGibbs().begin(rng, MODEL, data, Start("given", Z, {}))
     rows, k = state.rows, state.n_components
@@ -218,4 +218,4 @@ def test_the_melting_scale_is_that_of_the_main_direction(rng):
     for shape in ((9, 4), (4, 9)):
         X = rng.normal(size=shape)
         wanted = np.linalg.norm(X, 2) / np.sqrt(shape[0])
-        assert melting_scale(Data.validate(X)) == pytest.approx(wanted, rel=1e-10)
+        assert melting_scale(Data.of(X)) == pytest.approx(wanted, rel=1e-10)

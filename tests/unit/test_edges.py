@@ -148,7 +148,7 @@ def test_the_rank_of_data_without_noise_is_not_that_of_its_rounding_errors(rng):
     from thali.starts.ica import signal_rank
 
     X = (rng.random((600, 5)) < 0.4) @ rng.standard_normal((5, 60))
-    assert signal_rank(Data.validate(X)) == 5
+    assert signal_rank(Data.of(X)) == 5
 
 
 def test_an_alpha_beyond_all_bounds_is_named(rng):

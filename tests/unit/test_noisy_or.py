@@ -12,7 +12,7 @@ from oracles import features as oracles
 
 import thali
 import thali.plots
-from thali.data import Data
+from thali.data import Augmented, Data
 from thali.evaluation import autocorrelation, match_assignments
 from thali.kernels import noisy_or as kernel
 from thali.kernels.bit_prior import BitPrior
@@ -71,11 +71,11 @@ def accepted(rng, log_ratio):
 def test_densities_are_those_of_the_definition(small):
     X, Z, Y = small
     likelihood = thali.NoisyOr(**RATES)
-    data = Data.validate(X)
+    data = Data.of(X)
     value = likelihood.log_density(GibbsState(data, Z, {"A": Y}, RATES))
     assert value == pytest.approx(log_joint(X, Z, Y), abs=1e-10)
-    drawn = Data(np.where(np.isnan(X), 1.0, X))  # which must not count
-    value = likelihood.log_density(GibbsState(drawn, Z, {"A": Y}, RATES, data.mask))
+    drawn = Augmented(np.where(np.isnan(X), 1.0, X), source=data)  # which must not count
+    value = likelihood.log_density(GibbsState(drawn, Z, {"A": Y}, RATES))
     assert value == pytest.approx(log_joint(X, Z, Y), abs=1e-10)
     C = Z.astype(int) @ Y
     seen = ~np.isnan(X)
@@ -144,10 +144,10 @@ def test_a_step_in_one_call_is_that_in_two(small, seed):
     """Bits and own causes, on the same random numbers; drawn entries are not looked at."""
     X, Z, Y = small
     tables = thali.IBP(alpha=3.0).tables(4)
-    mask = None if not np.isnan(X).any() else ~np.isnan(X)
     found = []
     for fill in (0.0, 1.0):
-        place = GibbsState(Data(np.where(np.isnan(X), fill, X)), Z.copy(), {"A": Y}, RATES, mask)
+        drawn = Augmented(np.where(np.isnan(X), fill, X), source=Data.of(X))
+        place = GibbsState(drawn, Z.copy(), {"A": Y}, RATES)
         bits = BitPrior(tables.log_odds, Z.sum(axis=0, dtype=np.int64), np.zeros(0))
         rng, likelihood = np.random.default_rng(seed), thali.NoisyOr(**RATES)
         if fill:
@@ -182,7 +182,7 @@ def test_own_causes_are_summed_out_exactly():
 
 @pytest.mark.parametrize("rates", [(1e-300, 1e-12, 1e-9), (1 - 1e-12, 1 - 1e-12, 0.5)])
 def test_extreme_rates_stay_finite(rates, rng):
-    data = Data.validate(np.eye(4))
+    data = Data.of(np.eye(4))
     model = Model(thali.IBP(alpha=1.0), thali.NoisyOr(*rates))
     engine = thali.UncollapsedGibbs(chains=1)
     state = engine.begin(rng, model, data, STARTS["prior"](rng, model, data))
@@ -253,7 +253,7 @@ def test_data_can_be_drawn():
 @pytest.mark.parametrize("name", [name for name in thali.NoisyOr.starts if name in STARTS])
 @pytest.mark.parametrize("X", [np.zeros((3, 4)), np.ones((3, 4)), np.ones((1, 1)), np.eye(5)])
 def test_every_start_is_valid(name, X, rng):
-    data = Data.validate(X)
+    data = Data.of(X)
     for prior, most in ((thali.IBP(), np.inf), (thali.BetaBernoulli(n_components=2), 2)):
         start = STARTS[name](rng, Model(prior, thali.NoisyOr()).resolve(data), data)
         assert start.latent.shape[0] == len(X)
@@ -264,7 +264,7 @@ def test_every_start_is_valid(name, X, rng):
 
 def test_the_patterns_start_is_near_the_planted_network():
     Z, X = planted(2, n=50, k=6, t=300, share=0.2)
-    data = Data.validate(X)
+    data = Data.of(X)
     model = Model(thali.IBP(), thali.NoisyOr()).resolve(data)
     start = STARTS["patterns"](np.random.default_rng(0), model, data)
     assert match_assignments(Z, start.latent).distance < 0.5 * Z.sum()

@@ -59,7 +59,7 @@ def plain():
 def test_proposals_weights_and_changes_are_those_of_plain_numpy(plain, rng, sigma_x):
     """Forty rows of six particles without resampling, from the same uniform numbers."""
     X = (rng.random((40, 3)) < 0.4) @ rng.normal(size=(3, 5)) + sigma_x * rng.normal(size=(40, 5))
-    data = Data.validate(X)
+    data = Data.of(X)
     numbers = plain.Numbers(1.3, sigma_x, 0.9)
     model = Model(thali.IBP(1.3), thali.LinearGaussian(sigma_x, 0.9))
     engine = thali.ParticleFilter(n_particles=6)
@@ -101,7 +101,7 @@ def afresh(rows, X, r):
 
 def test_the_prior_proposal_weighs_by_the_predictive_density(rng):
     X = rng.normal(size=(12, 3))
-    data = Data.validate(X)
+    data = Data.of(X)
     model = Model(thali.TwoParameterIBP(1.3, 0.7), thali.LinearGaussian(0.8, 0.9))
     engine = thali.ParticleFilter(n_particles=40, proposal="prior", resample_below=0.0)
     state = engine.begin(rng, model, data, empty_start(rng, model, data))
@@ -121,7 +121,7 @@ def test_the_prior_proposal_weighs_by_the_predictive_density(rng):
 def test_scales_far_apart_lose_no_digits(rng):
     """σ_x/σ_a = 10⁻⁵: a new dish has S = 10¹⁰ before its row and about one after."""
     X = (rng.random((60, 4)) < 0.4) @ rng.normal(size=(4, 6)) + 1e-5 * rng.normal(size=(60, 6))
-    data = Data.validate(X)
+    data = Data.of(X)
     model = Model(thali.IBP(1.0), thali.LinearGaussian(1e-5, 1.0))
     engine = thali.ParticleFilter(n_particles=20)
     state = engine.begin(rng, model, data, empty_start(rng, model, data))
@@ -188,7 +188,7 @@ def test_the_law_of_the_noise_is_cut_off_where_the_samplers_cut_it(rng):
 
 def test_a_weight_that_is_not_a_number_is_an_error_unless_its_particle_is_dead(rng):
     model = Model(thali.IBP(1.0), thali.LinearGaussian(0.5, 1.0))
-    data = Data.validate(rng.normal(size=(5, 2)))
+    data = Data.of(rng.normal(size=(5, 2)))
     engine = thali.ParticleFilter(n_particles=4)
     state = engine.begin(rng, model, data, empty_start(rng, model, data))
     proposals = no_proposals(state.particles)

@@ -251,7 +251,7 @@ def test_every_hyperparameter_of_every_part_has_a_symbol():
     from thali.registry import LIKELIHOODS, PRIORS
     from thali.settings import hyperparameters_of
 
-    data = Data.validate([[0.0, 1.0], [1.0, 0.0]])
+    data = Data.of([[0.0, 1.0], [1.0, 0.0]])
     for part in PRIORS.values():
         assert set(part().start()) == set(hyperparameters_of(part))
     for part in LIKELIHOODS.values():

@@ -214,7 +214,7 @@ def test_means_are_over_all_draws_of_chains_of_different_length():
             chain.kept_at.append(at)
             chain.kept.append(Kept(np.ones((1, 1), np.uint8), {}))
     parts = Model(thali.IBP(), thali.LinearGaussian())
-    data = Data.validate(np.ones((1, 1)))
+    data = Data.of(np.ones((1, 1)))
     fit = Draws(parts, data, thali.CollapsedGibbs(), 0, tuple(chains), 0)
     assert fit.mean_hyper()["alpha"] == pytest.approx(3.0)
     assert fit.kept()["alpha"].shape == (2, 1)

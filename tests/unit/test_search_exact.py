@@ -219,7 +219,7 @@ def test_a_search_that_is_stopped_never_says_too_much(rng):
     finished = set()
     for i in range(6):
         case = tiny(rng, i)
-        model, data = case.model(), Data.validate(case.X)
+        model, data = case.model(), Data.of(case.X)
         for steps in range(5):
             engine = thali.BeamSearch(**EXACT, n_init=1, polish=steps % 2 == 0)
             state = begun(engine, model, data, rng)

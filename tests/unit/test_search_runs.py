@@ -199,7 +199,7 @@ def test_resuming_ends_with_the_same_answer(settings, at, rng, tmp_path, monkeyp
 
 def test_a_finished_search_goes_into_a_file_and_back(rng):
     case = larger(rng, "ibp", n=3, d=2, k=2)
-    model, data = case.model(), Data.validate(case.X)
+    model, data = case.model(), Data.of(case.X)
     engine = thali.BeamSearch(width=None, heuristic="admissible", n_init=2, init="empty")
     state = engine.begin(rng, model, data, empty_start(rng, model, data))
     while not engine.finished(state):
@@ -239,7 +239,7 @@ def test_a_model_is_saved_and_loaded(rng, tmp_path):
 def test_chains_begin_from_its_answer(rng):
     case = larger(rng, "ibp", n=40, d=10, k=3, sigma_x=0.3)
     found = case.fit()
-    data, model = Data.validate(case.X), case.model()
+    data, model = Data.of(case.X), case.model()
     start = given_start(found, model, data)
     assert np.array_equal(start.latent, found.Z_)
     engine = thali.CollapsedGibbs(sweeps=3, chains=1, init=found)

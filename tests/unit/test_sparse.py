@@ -84,7 +84,7 @@ def test_starts_from_a_sparse_matrix_are_those_from_the_dense_one(init):
     model = Model(thali.IBP(), thali.LinearGaussian())
     found = []
     for x in (X, sp.coo_array(X)):
-        data = Data.validate(x)
+        data = Data.of(x)
         found.append(STARTS[init](np.random.default_rng(0), model.resolve(data), data))
     dense, other = found
     assert other.hyper == pytest.approx(dense.hyper, rel=1e-6)
@@ -104,7 +104,7 @@ def test_independent_components_of_some_rows_find_the_features(monkeypatch):
 
     monkeypatch.setattr(ica, "SOME_ROWS", 300)
     big, planted = problem(n=500)
-    data = Data.validate(sp.csr_array(big))
+    data = Data.of(sp.csr_array(big))
     model = Model(thali.IBP(), thali.LinearGaussian()).resolve(data)
     Z = ica_start(np.random.default_rng(0), model, data).Z
     agree = (Z[:, :, None] == planted[:, None, :]).mean(axis=0).max(axis=0)
@@ -306,7 +306,7 @@ def test_the_sum_of_entries_given_twice_is_the_same_in_every_format(kind, value,
         "csr": lambda: sp.csr_array((data, [1, 1, 1], [0, 3, 3, 3, 3]), shape=(4, 3)),
         "csc": lambda: sp.csc_array((data, [0, 0, 0], [0, 0, 3, 3]), shape=(4, 3)),
     }[kind]()
-    assert Data.validate(given).X[0, 1] == total
+    assert Data.of(given).X[0, 1] == total
     assert given.nnz == 3
 
 

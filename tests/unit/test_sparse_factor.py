@@ -107,7 +107,7 @@ def some_state(rng, n=30, k=4, d=6):
     Z = (rng.random((n, k)) < 0.5).astype(np.uint8)
     S = Z * rng.laplace(size=(n, k))
     A = 0.8 * rng.normal(size=(k, d))
-    return Z, S, A, Data.validate(S @ A + 0.5 * rng.normal(size=(n, d)))
+    return Z, S, A, Data.of(S @ A + 0.5 * rng.normal(size=(n, d)))
 
 
 def slow_pass(rng, X, A, Z, S, prior, sigma_x, laplace):
@@ -220,7 +220,7 @@ def test_bad_settings_are_named(settings, words):
 @pytest.mark.parametrize("scales", [{"sigma_x": 1e-9}, {"sigma_x": 1.0, "sigma_a": 1e7}])
 def test_scales_too_fine_are_refused(scales):
     with pytest.raises(ValueError, match="too fine for double precision"):
-        thali.SparseFactor(**scales).resolve(Data.validate(np.ones((3, 2))))
+        thali.SparseFactor(**scales).resolve(Data.of(np.ones((3, 2))))
 
 
 def sources(seed, n=200, d=8, k=3):
@@ -237,7 +237,7 @@ def agreement(W, found):
 
 def test_the_sparse_start_is_near_the_truth():
     W, X = sources(0)
-    data = Data.validate(X)
+    data = Data.of(X)
     model = Model(thali.IBP(), thali.SparseFactor()).resolve(data)
     start = STARTS["sparse_ica"](np.random.default_rng(0), model, data)
     assert start.latent.shape[1] == 3
@@ -322,7 +322,7 @@ def test_saving_keeps_the_amounts(fitted, tmp_path):
 
 def test_a_fitted_model_hands_on_its_amounts(fitted):
     _, X, model = fitted
-    given = given_start(model, Model(thali.IBP(), thali.SparseFactor()), Data.validate(X))
+    given = given_start(model, Model(thali.IBP(), thali.SparseFactor()), Data.of(X))
     np.testing.assert_array_equal(given.parameters["S"], model.amounts_)
     engine = thali.UncollapsedGibbs(sweeps=2, chains=1, init=model)
     again = thali.LatentFeatures(likelihood="sparse_factor", engine=engine, random_state=1).fit(X)

@@ -18,7 +18,7 @@ LINEAR = [name for name in STARTS if name in thali.LinearGaussian.starts]
 
 
 def parts(X, prior=None, likelihood=thali.LinearGaussian):
-    data = Data.validate(X)
+    data = Data.of(X)
     return data, Model(prior or thali.IBP(), likelihood()).resolve(data)
 
 
@@ -39,7 +39,7 @@ def test_every_start_is_valid_on_every_shape(name, shape, seed):
 @pytest.mark.parametrize("name", LINEAR)
 def test_starts_respect_a_finite_prior_and_fixed_scales(name, seed):
     rng = np.random.default_rng(seed)
-    data = Data.validate(thali.datasets.noisy_nonnegative(60, 50, 8, random_state=0).X)
+    data = Data.of(thali.datasets.noisy_nonnegative(60, 50, 8, random_state=0).X)
     model = Model(
         thali.BetaBernoulli(n_components=3), thali.LinearGaussian(sigma_x=2.0, sigma_a=3.0)
     )

@@ -82,7 +82,7 @@ def test_the_rows_parts_of_the_bound_add_up_to_it():
     state = stream.state
     X = rows(30, 3)
     X[2, 4] = X[5] = np.nan
-    for data in (Data.validate(rows(30, 4)), Data.validate(X)):
+    for data in (Data.of(rows(30, 4)), Data.of(X)):
         block = Block.of(data, "float64")
         law = rows_given_globals(stream, block)
         each = row_bounds(stream, block, law)

@@ -24,7 +24,7 @@ class Block(NamedTuple):
 
     A sparse X has no mask.
 
-    >>> block = Block.of(Data.validate([[1.0, 2.0], [3.0, None]]), "float64")
+    >>> block = Block.of(Data.of([[1.0, 2.0], [3.0, None]]), "float64")
     >>> block.part(slice(1, 2)).squares.tolist(), block.cross(np.ones((2, 1))).tolist()
     ([9.0], [[4.0, 2.0]])
     """

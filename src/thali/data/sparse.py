@@ -6,7 +6,7 @@ r"""Sparse X, whose absent entries are zeros: what is computed of it without mak
     spectrum      of the centered X, from XᵀX − N x̄x̄ᵀ (or the N×N one) where it is small, and by
                   random projections where not: X − 1x̄ᵀ is never made
 
-``X`` is a ``scipy.sparse.csr_array`` of float64 throughout (``thali.data.matrix.as_sparse``).
+``X`` is a ``scipy.sparse.csr_array`` of float64 throughout (``thali.data.checks.as_sparse``).
 """
 
 from __future__ import annotations

@@ -276,9 +276,9 @@ def check_missing(
     engine: Engine, model: Model, data: Data, engines: tuple[type[Engine], ...]
 ) -> None:
     """Refuse missing entries that engine or likelihood cannot deal with, and name what could."""
-    if data.mask is None or takes_missing(engine, model):
+    if data.observed is None or takes_missing(engine, model):
         return
-    i, j = np.argwhere(~data.mask)[0]
+    i, j = (int(places[0]) for places in data.where_missing)
     able = [
         e.__name__
         for e in engines

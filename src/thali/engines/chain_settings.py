@@ -42,7 +42,7 @@ class ChainSettings(Settings):
         if self.sweeps is not None:
             return self
         k = max(1, n_components)
-        width = min(data.n, data.d) if data.mask is None else data.d
+        width = min(data.n, data.d) if data.observed is None else data.d
         sweep = data.n * (k * width + 8 * k * k) + 2 * k * k * data.missing
         sweeps = int(min(MOST, max(FEWEST, WORK / sweep)))
         return self.replace(sweeps=max(sweeps, (self.burn_in or 0) + FEWEST // 2))

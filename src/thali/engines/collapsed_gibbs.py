@@ -7,10 +7,11 @@ eigenvalues of ZᵀZ.
 
 Any prior with tables of potentials will do; the finite sampler is this engine × BetaBernoulli.
 
-Where entries of X are missing the state holds draws of them: the sweep draws each row's bits and
-missing entries together (``kernels/masked_rows.py``), α and the σ's are drawn given the completed
-data, and a step ends with A and then all missing entries afresh, given Z and what was observed.
-The log joint is that of the observed entries alone, with A integrated out column by column.
+Where entries of X are missing the state's data are ``Augmented`` by draws of them: the sweep draws
+each row's bits and missing entries together (``kernels/masked_rows.py``), α and the σ's are drawn
+given the completed data, and a step ends with A, given Z and what was observed, and then the
+likelihood's ``augment``: all missing entries afresh. The log joint is that of the observed entries
+alone, with A integrated out column by column.
 """
 
 from __future__ import annotations
@@ -22,13 +23,12 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import gammaln
 
-from thali.data import Data
+from thali.data import Augmented, Data
 from thali.engines.base import Info, Sampler
 from thali.engines.chain_settings import ChainSettings
 from thali.hyperparameters import Values
 from thali.likelihoods.base import Collapsed, GaussianRows
 from thali.likelihoods.gaussian_scales import scales_without_features
-from thali.likelihoods.masked_columns import MaskedColumns
 from thali.model import Model
 from thali.priors.base import PredictsRow
 from thali.registry import ENGINES
@@ -43,20 +43,23 @@ SUMS_AFRESH = 64  # sweeps after which T = ZᵀX is summed again from the data
 class State:
     """What the next sweep needs: the maintained arrays, the hyperparameters, and the count."""
 
+    data: Data  # those given, or ``Augmented`` by draws
     rows: Any  # kernels.collapsed_rows.Rows
     n_components: int
     hyper: dict[str, Any]
     sweep: int = 0
     hold_sigma: int = 0  # the scales stay put until this sweep, while features are being born
-    X: Any = None  # the data the rows were made of: reduced, or with missing entries drawn
-    squares: Any = None  # ‖x_n‖² of its rows, where X is complete
-    columns: Any = None  # likelihoods.masked_columns.MaskedColumns, where entries are missing
     prior: Any = None  # the model's prior at ``hyper``, kept from one sweep to the next
 
     @property
     def latent(self) -> np.ndarray:
         """The N×K matrix of the features in use."""
         return self.rows.Z[:, : self.n_components].astype(bool)
+
+    @property
+    def X(self) -> np.ndarray:
+        """What the rows are made of: reduced, unless entries were drawn into gaps."""
+        return kernel_matrix(self.data)
 
 
 @ENGINES.register("collapsed_gibbs")
@@ -121,13 +124,10 @@ class CollapsedGibbs(ChainSettings, Sampler):
 
         Z = start.latent[:, start.latent.any(axis=0)]
         Z = Z[:, rng.permutation(Z.shape[1])]  # the order of columns must carry no information
-        k, hyper = Z.shape[1], dict(start.hyper)
-        if data.mask is None:
-            X = data.reduced
-            return State(rows_of(Z, X), k, hyper, 0, start.hold_sigma, X, data.squares)
-        columns = MaskedColumns(data.X, data.patterns)
-        X, _ = _completed(rng, model, data, Z, hyper, columns)
-        return State(rows_of(Z, X), k, hyper, 0, start.hold_sigma, X, None, columns)
+        hyper = dict(start.hyper)
+        at, _ = augmented(rng, model, data, Z, hyper)
+        rows = rows_of(Z, kernel_matrix(at))
+        return State(at, rows, Z.shape[1], hyper, 0, start.hold_sigma)
 
     def step(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> Info:
         """Moves on columns, one sweep, and one update of every inferred hyperparameter."""
@@ -155,7 +155,7 @@ class CollapsedGibbs(ChainSettings, Sampler):
             model.likelihood,
             state.rows.C[:k, :k].copy(),
             state.rows.T[:k],
-            float((np.square(state.X) if state.squares is None else state.squares).sum()),
+            total_square(state.data),
             data.n,
             data.d,
             scales,
@@ -163,9 +163,9 @@ class CollapsedGibbs(ChainSettings, Sampler):
             hold=state.sweep <= state.hold_sigma,
             scale=float(np.sqrt(data.mean_square)),
         )
-        if data.mask is not None:
+        if model.likelihood.augments(data):
             Z = state.latent
-            state.X, evidence = _completed(rng, model, data, Z, hyper, state.columns)
+            state.data, evidence = augmented(rng, model, state.data, Z, hyper)
             state.rows.T[:k] = Z.T.astype(float) @ state.X
         state.prior = model.prior_at(hyper)
         log_joint = evidence + state.prior.log_prob_counts(counts)
@@ -214,15 +214,17 @@ class CollapsedGibbs(ChainSettings, Sampler):
             float(data.d),
         )
         every = max(256, 8 * k)
-        if data.mask is not None:
+        if data.observed is not None:
             from thali.kernels.masked_rows import masked_sweep
 
-            state.rows, report = masked_sweep(rng, state.X, data.mask, state.rows, k, law, every)
+            X = state.X.copy()  # in which it draws
+            state.rows, report = masked_sweep(rng, X, data.observed, state.rows, k, law, every)
+            state.data = Augmented(X, source=data)
         else:
             if state.sweep and state.sweep % SUMS_AFRESH == 0:
                 state.rows.T[:k] = state.rows.Z[:, :k].T.astype(float) @ state.X
             state.rows, report = kernel.sweep(
-                rng, state.X, state.squares, state.rows, k, law, every, False
+                rng, state.X, state.data.squares, state.rows, k, law, every, False
             )
         if report.refused >= 0 and tables.new_log_weight > np.log(0.1 * kernel.MOST_NEW):
             raise ValueError(
@@ -243,8 +245,8 @@ class CollapsedGibbs(ChainSettings, Sampler):
         the same (S and G are made afresh at each sweep)."""
         k = state.n_components
         arrays = {"Z": np.packbits(state.rows.Z[:, :k], axis=0), "T": state.rows.T[:k].copy()}
-        if state.columns is not None:
-            arrays["missing"] = state.X[~state.columns.mask]
+        if isinstance(state.data, Augmented):
+            arrays["X"] = state.data.X
         numbers = {
             "k": k,
             "hyper": dict(state.hyper),
@@ -260,22 +262,11 @@ class CollapsedGibbs(ChainSettings, Sampler):
         from thali.kernels.maintained_rows import rows_of
 
         Z = np.unpackbits(arrays["Z"], axis=0, count=data.n).astype(bool)
-        masked = data.mask is not None
-        X = data.X.copy() if masked else data.reduced
-        if data.mask is not None:
-            X[~data.mask] = arrays["missing"]
-        rows = rows_of(Z, X)
+        at = Augmented(arrays["X"], source=data) if "X" in arrays else data
+        rows = rows_of(Z, kernel_matrix(at))
         rows.T[: numbers["k"]] = arrays["T"]
-        return State(
-            rows,
-            numbers["k"],
-            dict(numbers["hyper"]),
-            numbers["sweep"],
-            numbers["hold"],
-            X,
-            None if masked else data.squares,
-            MaskedColumns(data.X, data.patterns) if masked else None,
-        )
+        hyper = dict(numbers["hyper"])
+        return State(at, rows, numbers["k"], hyper, numbers["sweep"], numbers["hold"])
 
 
 def column_tables(tables: FeatureTables, n: int) -> tuple[np.ndarray, np.ndarray, float]:
@@ -301,19 +292,25 @@ def _log_binomials(n: int) -> np.ndarray:
     return np.asarray(gammaln(n + 1.0) - gammaln(m + 1.0) - gammaln(n - m + 1.0))
 
 
-def _completed(
-    rng: np.random.Generator,
-    model: Model,
-    data: Data,
-    Z: np.ndarray,
-    hyper: dict[str, Any],
-    columns: MaskedColumns,
-) -> tuple[np.ndarray, float]:
-    """X with A, then its missing entries drawn given Z and the rest; and log P(the rest | Z)."""
-    scales = model.likelihood_values(hyper)
-    sigma_x, sigma_a = scales["sigma_x"], scales["sigma_a"]
-    noise = sigma_x * rng.standard_normal((Z.shape[1], data.d))
-    A, log_dets, explained = columns.solve(Z, (sigma_x / sigma_a) ** 2, noise)
-    evidence = columns.log_evidence(log_dets, explained, Z.shape[1], sigma_x, sigma_a)
+def kernel_matrix(data: Data) -> np.ndarray:
+    """X with gaps filled as it is, any other reduced: the reduction changes with what is drawn."""
+    return data.reduced if data.given.observed is None else data.X  # type: ignore[no-any-return]
+
+
+def total_square(data: Data) -> float:
+    """Σx² of complete data."""
+    return float(data.squares.sum()) if data.given.observed is None else data.total_square
+
+
+def augmented(
+    rng: np.random.Generator, model: Model, data: Data, Z: np.ndarray, hyper: dict[str, Any]
+) -> tuple[Data, float]:
+    """What was given as the likelihood augments it, A being drawn first; and its log P given Z.
+
+    Data that need nothing come back as they are, and no log P of them: a sweep knows it.
+    """
+    if not model.likelihood.augments(data.given):
+        return data, np.nan
     likelihood: Any = model.likelihood_at(hyper)
-    return likelihood.complete(rng, data, Z, {"A": A}).X, evidence
+    A, evidence = likelihood.draw_features_and_evidence(rng, data, Z)
+    return likelihood.augment(rng, data.given, Z, {"A": A}), evidence

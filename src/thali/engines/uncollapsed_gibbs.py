@@ -11,12 +11,13 @@ or, with ``new_features="slice"``, bits and own dishes in one: every feature get
 a level s is drawn below the smallest in use, and all unused features with π > s take part with
 parameters from their prior (after Teh, Görür and Ghahramani 2007; exact for any likelihood).
 
-Where entries of X are missing the state holds draws of them, x_m, beside what was observed, x_o:
+Where entries of X are missing the state's data are ``Augmented`` by draws of them, x_m, beside what
+was observed, x_o:
 
     bits, own   leave P(Z, parameters | x_o) invariant: x_m is integrated out, row by row, and the
                 old draws are not looked at; parameters of own dishes that were integrated out
                 are drawn given x_o too, before anything else
-    gaps        x_m given Z, the parameters and x_o: after it the whole state has its joint law
+    augment     x_m given Z, the parameters and x_o: after it the whole state has its joint law
     parameters  given Z and the completed data: leaves that joint law invariant
 
 which is blocked Gibbs sampling of (Z, x_m), then of the parameters. The order matters: had bits
@@ -36,7 +37,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from thali.data import Data
+from thali.data import Augmented, Data
 from thali.engines.base import Info, Sampler
 from thali.engines.chain_settings import ChainSettings
 from thali.hyperparameters import as_scalars
@@ -130,31 +131,29 @@ class UncollapsedGibbs(ChainSettings, Sampler):
         parameters = likelihood.new_parameters(rng, data, Z.shape[1], own)
         for name, value in start.parameters.items():
             parameters[name] = np.take(value, used, axis=likelihood.axes[name])
-        state = State(data, Z, parameters, own, data.mask, 0, start.hold_sigma, hyper)
-        if data.mask is not None and not start.parameters:
-            state.data = likelihood.guess(data)
+        state = State(data, Z, parameters, own, 0, start.hold_sigma, hyper)
+        if likelihood.augments(data) and not start.parameters:
+            state.data = Augmented(likelihood.guess(data).X, source=data)
         else:
-            complete(rng, model, data, state)
+            self._augment(rng, model, data, state)
         for _ in range(1 if start.parameters else likelihood.settling_updates):
             likelihood.update_parameters(rng, state, hold=True)
-            complete(rng, model, data, state)
+            self._augment(rng, model, data, state)
         return state
 
     def step(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> Info:
         """Bits, own dishes, missing entries, parameters, hyperparameters."""
         likelihood: Any = model.likelihood
         hyper = state.all_hyper
-        if data.mask is None:
-            state.data = data
         self._select(model, state, rng.permutation(state.n_components))
         if self.new_features == "slice":
             self._slice(rng, model, state)
         else:
             self._bits_then_own(rng, model, state)
-        complete(rng, model, data, state)
+        self._augment(rng, model, data, state)
         hold = state.sweep < state.hold_sigma
         log_density = likelihood.update_parameters(rng, state, hold)
-        if data.mask is not None:
+        if likelihood.augments(data):
             log_density = log_density_of_observed(model, data, state)
         counts = counts_of(state.bits)
         model.prior.resample(rng, model.prior_values(hyper), counts)
@@ -175,10 +174,16 @@ class UncollapsedGibbs(ChainSettings, Sampler):
         counts = counts_of(state.bits)
         log_prior = state.fixed_prior(model).prior.log_prob_counts(counts)
         judged = likelihood.estimate_evidence(rng, state)
-        if data.mask is not None:
+        if likelihood.augments(data):
             judged += likelihood.log_density(replace(state, data=data))
             judged -= likelihood.log_density(state)
         return judged + log_prior
+
+    def _augment(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> None:
+        """Complete data given Z and the parameters, where the likelihood needs any."""
+        if model.likelihood.augments(data):
+            likelihood = model.at(state.hyper).likelihood
+            state.data = likelihood.augment(rng, data, state.bits, state.parameters)
 
     def _bits_then_own(self, rng: np.random.Generator, model: Model, state: State) -> None:
         from thali.kernels.bit_prior import BitPrior
@@ -230,7 +235,9 @@ class UncollapsedGibbs(ChainSettings, Sampler):
 
     def to_arrays(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """The state as arrays and plain values."""
-        arrays = {"Z": np.packbits(state.bits, axis=0), "X": state.data.X, **state.parameters}
+        arrays = {"Z": np.packbits(state.bits, axis=0), **state.parameters}
+        if isinstance(state.data, Augmented):
+            arrays["X"] = state.data.X
         numbers = {"hyper": dict(state.all_hyper), "sweep": state.sweep, "hold": state.hold_sigma}
         return arrays, numbers
 
@@ -240,11 +247,10 @@ class UncollapsedGibbs(ChainSettings, Sampler):
         """The state that ``to_arrays`` saved."""
         bits = np.ascontiguousarray(np.unpackbits(arrays["Z"], axis=0, count=data.n))
         parameters = {name: value for name, value in arrays.items() if name not in ("Z", "X")}
-        at = data if data.mask is None else Data(arrays["X"])
+        at = Augmented(arrays["X"], source=data) if "X" in arrays else data
         hyper = dict(numbers["hyper"])
         own = model.likelihood_values(hyper)
-        steps = numbers["sweep"], numbers["hold"]
-        return State(at, bits, parameters, own, data.mask, *steps, hyper)
+        return State(at, bits, parameters, own, numbers["sweep"], numbers["hold"], hyper)
 
 
 def counts_of(bits: np.ndarray) -> FeatureCounts:
@@ -254,17 +260,10 @@ def counts_of(bits: np.ndarray) -> FeatureCounts:
     return FeatureCounts(len(bits), *count_columns(bits))
 
 
-def complete(rng: np.random.Generator, model: Model, data: Data, state: State) -> None:
-    """Draw the missing entries of ``data``, if there are any, given Z and the parameters."""
-    if data.mask is not None:
-        likelihood: Any = model.likelihood_at(state.all_hyper)
-        state.data = likelihood.complete(rng, data, state.bits, state.parameters)
-
-
 def log_density_of_observed(model: Model, data: Data, state: State) -> float:
     """log P(X | Z) or log P(X, parameters | Z), as ``update_parameters`` has it."""
     if isinstance(model.likelihood, Collapsed):
         fixed: Any = model.likelihood_at(state.all_hyper)
-        return float(fixed.log_marginal(data.X, state.bits))
+        return float(fixed.log_marginal(data, state.bits))
     likelihood: Any = model.likelihood
     return float(likelihood.log_density(replace(state, data=data)))

@@ -128,7 +128,7 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
         copy = bool(self.center) or validation.to_copy(X, engine)
         X = validation.validated(self, X, reset=True, copy=copy)
         mean = observed_means(X) if self.center else np.zeros(X.shape[1])
-        data = Data.validate(np.subtract(X, mean, out=X) if self.center else X)
+        data = Data.of(np.subtract(X, mean, out=X) if self.center else X)
         check_engine(engine, model, data)
         model = model.resolve(data)
         seed = self._seed(checkpoint if resume else None)

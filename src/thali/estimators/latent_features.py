@@ -11,6 +11,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from thali.data import Data
 from thali.estimators import streaming, validation
 from thali.estimators.base import LatentModel
 from thali.registry import ESTIMATORS
@@ -166,7 +167,7 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
         if streaming.is_stream(fit):
             return streaming.probabilities(fit, X)
         return prediction.probabilities(
-            fit.model, fit.data, self.Z_, fit.mean_hyper(), self._parameters, X
+            fit.model, fit.data, self.Z_, fit.mean_hyper(), self._parameters, Data.checked(X)
         )
 
     def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> np.ndarray:
@@ -204,7 +205,7 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
         X = validation.centered(self, X)
         if streaming.is_stream(self.fit_):
             return streaming.mean_bound(self.fit_, X)
-        return float(prediction.mean_log_densities(self.fit_, X).mean())
+        return float(prediction.mean_log_densities(self.fit_, Data.checked(X)).mean())
 
     # missing entries
 
@@ -237,8 +238,8 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
                 "what it leaves out are zeros."
             )
         law = imputation.missing_entries_of(self.fit_)
-        missing = np.isnan(self.X_)
-        center = np.broadcast_to(self.mean_, missing.shape)[missing]
+        missing = self.fit_.data.where_missing
+        center = np.broadcast_to(self.mean_, self.X_.shape)[missing]
 
         def filled(values: np.ndarray) -> Any:
             table = self.X_.copy()
@@ -246,7 +247,7 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
             return self._as_given(table)
 
         if return_std:
-            std = np.zeros(missing.shape)
+            std = np.zeros(self.X_.shape)
             std[missing] = law.std()
             return filled(law.mean()), self._as_given(std)
         if interval is not None:

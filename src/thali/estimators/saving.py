@@ -86,9 +86,9 @@ def data_arrays(data: Data) -> dict[str, np.ndarray]:
 def data_from(arrays: dict[str, np.ndarray]) -> Data:
     """The data that ``data_arrays`` wrote."""
     if "X_indptr" not in arrays:
-        return Data.validate(arrays["X"])
+        return Data.of(arrays["X"])
     *parts, shape = (arrays[f"X_{name}"] for name in SPARSE)
-    return Data.validate(csr_array(tuple(parts), shape=tuple(shape)))
+    return Data.of(csr_array(tuple(parts), shape=tuple(shape)))
 
 
 def to_json(value: Any) -> Any:

@@ -60,7 +60,7 @@ def stream_of(fit: Fit) -> Stream:
 def absorbed(fit: Fit, X: Any, total_samples: int | None) -> VariationalFit:
     """The fit after one piece more, whose rows are those of the piece."""
     stream, engine, model = stream_of(fit), engine_of(fit), fit.model
-    data = Data.validate(X)
+    data = Data.of(X)
     rng = np.random.default_rng(np.random.SeedSequence((fit.seed, stream.pieces)))
     piece = Block.of(data, engine.dtype)
     stream.absorb(rng, piece, total_samples, engine.forgetting, engine.delay)
@@ -77,14 +77,14 @@ def absorbed(fit: Fit, X: Any, total_samples: int | None) -> VariationalFit:
 def probabilities(fit: Fit, X: Any) -> np.ndarray:
     """P(z_k = 1 | x) of new rows under the law of features and frequencies, those in use."""
     stream = stream_of(fit)
-    rows = rows_given_globals(stream, Block.of(Data.validate(X), engine_of(fit).dtype))
+    rows = rows_given_globals(stream, Block.of(Data.of(X), engine_of(fit).dtype))
     return rows.nu[:, features_in_use(stream.to_arrays())]
 
 
 def mean_bound(fit: Fit, X: Any) -> float:
     """The mean over new rows of a lower bound of log p(x), given the law of all else."""
     stream = stream_of(fit)
-    block = Block.of(Data.validate(X), engine_of(fit).dtype)
+    block = Block.of(Data.of(X), engine_of(fit).dtype)
     rows = rows_given_globals(stream, block)
     return float(row_bounds(stream, block, rows).mean())
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_random_state, validate_data
 
-from thali.data.matrix import as_matrix, as_sparse, check_table, refuse_same_names, unmasked
+from thali.data.checks import as_matrix, as_sparse, check_table, refuse_same_names, unmasked
 from thali.data.sparse import is_sparse
 from thali.run.choices import check_sparse
 

@@ -20,7 +20,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
-from thali.data.matrix import refuse_nonfinite
+from thali.data import Data
+from thali.data.checks import refuse_nonfinite
 from thali.settings import positive_number, whole_number
 
 ROUNDS = 200  # of updates for new rows
@@ -119,8 +120,8 @@ class BayesianNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     def _validated(self, X: Any, *, reset: bool) -> tuple[np.ndarray, np.ndarray | None]:
         X = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
         refuse_nonfinite(X, lambda at: np.unravel_index(at, X.shape))
-        gone = np.isnan(X)
-        return (np.where(gone, 0.0, X), ~gone) if gone.any() else (X, None)
+        data = Data.checked(X)
+        return data.zeroed, data.observed
 
     def _checked(self) -> int:
         owner = "BayesianNMF"

@@ -11,13 +11,17 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from thali.data import Data
+from thali.data import Augmented, Data
 from thali.hyperparameters import Values
 from thali.likelihoods.entries import EntryDistribution
 from thali.likelihoods.feature_posteriors import FeaturePosterior
 from thali.structures.base import Structure
 from thali.structures.features import FEATURES, FeatureTables
+
+Parameters = dict[str, np.ndarray]
+Table = Any  # ``Data``, or what ``Data.of`` makes them from: array, data frame, sparse matrix
 
 
 class Words(NamedTuple):
@@ -54,6 +58,28 @@ class Likelihood(ABC):
     def start(self, data: Data) -> dict[str, Any]:
         """A number for every hyperparameter: the fixed one, or a guess from the data."""
 
+    def guess(self, data: Data) -> Data:
+        """Complete data for starts to look at, a first guess in place of what is missing."""
+        return data.filled
+
+    def augments(self, data: Data) -> bool:
+        """Whether a sampler of these data needs ``augment`` at all."""
+        return False
+
+    def augment(
+        self, rng: np.random.Generator, data: Data, Z: np.ndarray, parameters: Parameters
+    ) -> Data:
+        """Complete data, drawn given Z, the parameters and ``data``; these where none are needed.
+
+        A sampler calls it once a step, between steps on Z given what was observed and steps on the
+        parameters given the data that come back: that leaves the posterior given what was observed
+        invariant. A likelihood with missing entries draws them here (``Masked``). One whose entries
+        are not Gaussian may draw latent Gaussians here, of observed entries too, as ``Augmented``
+        data: then kernels and updates of Gaussian data run unchanged on their X, and densities are
+        told of ``given``.
+        """
+        return data
+
 
 class FeatureLikelihood(Likelihood):
     """A distribution of the data given a binary feature matrix."""
@@ -67,19 +93,31 @@ class FeatureLikelihood(Likelihood):
 
 
 class Collapsed(FeatureLikelihood):
-    """The parameters can be integrated out: log P(X | Z), and drawn exactly given X and Z."""
+    """The parameters can be integrated out: log P(X | Z), and drawn exactly given X and Z.
+
+    X is ``Data``, which engines give, or whatever ``Data.of`` makes them from.
+    """
 
     @abstractmethod
-    def log_marginal(self, X: Any, Z: Any) -> float:
+    def log_marginal(self, X: Table, Z: ArrayLike) -> float:
         """log P(X | Z), parameters integrated out."""
 
     @abstractmethod
-    def features(self, X: Any, Z: Any) -> np.ndarray:
+    def features(self, X: Table, Z: ArrayLike) -> np.ndarray:
         """E[A | X, Z]."""
 
     @abstractmethod
-    def draw_features(self, rng: np.random.Generator, X: Any, Z: Any) -> np.ndarray:
+    def draw_features(self, rng: np.random.Generator, X: Table, Z: ArrayLike) -> np.ndarray:
         """Draw A given X and Z."""
+
+    def draw_features_and_evidence(
+        self, rng: np.random.Generator, data: Data, Z: np.ndarray
+    ) -> tuple[np.ndarray, float]:
+        """A draw of A for ``augment`` to draw entries by, and log P(what was given | Z).
+
+        Given the data as they were augmented last, unless A can be drawn given less.
+        """
+        return self.draw_features(rng, data, Z), self.log_marginal(data.given, Z)
 
 
 class Conditional(FeatureLikelihood):
@@ -94,31 +132,32 @@ class Conditional(FeatureLikelihood):
         """Draw X given Z and A."""
 
     @abstractmethod
-    def log_likelihood(self, X: Any, Z: Any, A: Any) -> float:
-        """log P(X | Z, A)."""
+    def log_likelihood(self, X: Table, Z: ArrayLike, A: ArrayLike) -> float:
+        """log P(X | Z, A) of the observed entries; X is ``Data``, or what ``Data.of`` takes."""
 
     def mean(self, Z: Any, A: Any) -> np.ndarray:
         """E[X | Z, A]: Z A, unless the likelihood says otherwise."""
         return np.asarray(Z, float) @ np.asarray(A, float)
 
 
-Parameters = dict[str, np.ndarray]
-
-
 @dataclass
 class GibbsState:
     """Where a chain that keeps its parameters is.
 
-    ``data`` are complete: where entries of X are missing they hold draws of them, and ``mask`` is
-    True at those that were observed (None where all were). ``bits`` is Z, (N, K) uint8 without
-    empty columns, and ``hyper`` has a number for each hyperparameter.
+    ``data`` are complete: the data themselves, or ``Augmented`` ones where the likelihood draws
+    entries; those given with gaps only where a density is asked of what was observed. ``bits`` is
+    Z, (N, K) uint8 without empty columns, and ``hyper`` has a number for each hyperparameter.
     """
 
     data: Data
     bits: np.ndarray
     parameters: Parameters
     hyper: Values
-    mask: np.ndarray | None = None
+
+    @property
+    def observed(self) -> np.ndarray | None:
+        """Where X was observed, (N, D); None where it was everywhere."""
+        return self.data.given.observed
 
     @property
     def latent(self) -> np.ndarray:
@@ -154,8 +193,8 @@ class GibbsUpdates(Conditional):
     def update_bits(self, rng: np.random.Generator, place: GibbsState, bits: Any) -> Any:
         """One pass over all bits given the parameters; ``bits`` is a kernel BitPrior.
 
-        Best given what was observed of each row alone (``place.mask``): what was drawn in its gaps
-        was drawn given its bits, and holds them where they are. What it returns is handed to
+        Best given what was observed of each row alone (``place.observed``): what was drawn in its
+        gaps was drawn given its bits, and holds them where they are. What it returns is handed to
         ``update_own``: products of the data worth making once.
         """
 
@@ -185,7 +224,7 @@ class GibbsUpdates(Conditional):
 
     @abstractmethod
     def log_density(self, place: GibbsState) -> float:
-        """log P(X, parameters | Z); of the observed entries, where others are NaN.
+        """log P(X, parameters | Z); of the observed entries, where the place's data have gaps.
 
         Parameters that can be integrated out given the others are not among them.
         """
@@ -217,7 +256,8 @@ class EstimatesEvidence(FeatureLikelihood):
 
 
 class Masked(FeatureLikelihood):
-    """Entries of X may be missing: NaN in X, to every method, is an entry that was not observed.
+    """Entries of X may be missing: every method takes ``Data`` with gaps, and counts what was
+    observed.
 
     ``sums_amounts`` says that ``log_rows`` is known: that a row has no amounts of its own, or that
     they can be integrated out.
@@ -225,43 +265,40 @@ class Masked(FeatureLikelihood):
 
     sums_amounts: ClassVar[bool] = True
 
-    def guess(self, data: Data) -> Data:
-        """Complete data for starts to look at, a first guess in place of what is missing."""
-        return data.filled
-
     @abstractmethod
     def entries(
         self, Z: Any, parameters: Parameters, where: tuple[np.ndarray, ...]
     ) -> EntryDistribution:
         """The law of the entries at (rows, columns), given Z and the parameters."""
 
-    def log_rows(self, X: np.ndarray, bits: np.ndarray, parameters: Parameters) -> np.ndarray:
-        """log P(x | z, parameters) of new rows X (n, D) under each row z of bits (B, K): (n, B)."""
-        where = (np.arange(len(bits))[:, None], np.arange(X.shape[1]))
-        logs = self.entries(bits, parameters, where).log_density(np.nan_to_num(X)[:, None])
-        return np.where(np.isnan(X)[:, None], 0.0, logs).sum(axis=2)
+    def log_rows(self, data: Data, bits: np.ndarray, parameters: Parameters) -> np.ndarray:
+        """log P(x | z, parameters) of new rows (n, D) under each row z of bits (B, K): (n, B)."""
+        where = (np.arange(len(bits))[:, None], np.arange(data.d))
+        logs = self.entries(bits, parameters, where).log_density(data.zeroed[:, None])
+        if data.observed is not None:
+            logs = np.where(data.observed[:, None], logs, 0.0)
+        return np.asarray(logs.sum(axis=2))
 
-    def complete(
-        self, rng: np.random.Generator, data: Data, Z: Any, parameters: Parameters
+    def augments(self, data: Data) -> bool:
+        """Where entries are missing."""
+        return data.observed is not None
+
+    def augment(
+        self, rng: np.random.Generator, data: Data, Z: np.ndarray, parameters: Parameters
     ) -> Data:
-        """The data with every missing entry drawn given Z and the parameters.
-
-        Between steps on Z given the observed entries and steps on the parameters given the
-        completed data, this leaves the posterior given the observed entries invariant.
-        """
-        if data.mask is None:
+        """The data with every missing entry drawn given Z and the parameters."""
+        if not self.augments(data):
             return data
-        where = np.nonzero(~data.mask)
         X = data.X.copy()
-        X[where] = self.entries(Z, parameters, where).draw(rng)
-        return Data(X)
+        X[data.where_missing] = self.entries(Z, parameters, data.where_missing).draw(rng)
+        return Augmented(X, source=data)
 
 
 class MaskedCollapsed(Masked, Collapsed):
     """The parameters can be integrated out also where entries of X are missing."""
 
     @abstractmethod
-    def missing_entries(self, X: Any, Z: Any) -> EntryDistribution:
+    def missing_entries(self, X: Table, Z: ArrayLike) -> EntryDistribution:
         """The law of each missing entry given Z and what was observed, row by row."""
 
 
@@ -274,7 +311,7 @@ class RowUpdates(FeatureLikelihood):
     """A row can be removed, scored and added by rank-one changes (collapsed Gibbs, search)."""
 
     @abstractmethod
-    def rows(self, X: Any, Z: Any) -> Any:
+    def rows(self, X: Table, Z: ArrayLike) -> Any:
         """The predictive form, ready for rows to leave and return."""
 
 

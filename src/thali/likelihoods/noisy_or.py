@@ -24,6 +24,7 @@ from math import log, log1p
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from thali.data import Data
 from thali.hyperparameters import (
@@ -42,6 +43,7 @@ from thali.likelihoods.base import (
     GibbsUpdates,
     Masked,
     Parameters,
+    Table,
     Words,
 )
 from thali.likelihoods.entries import BinaryEntries
@@ -141,9 +143,8 @@ class NoisyOr(Settings, GibbsUpdates, EstimatesEvidence, CountedCauses, Masked):
         epsilon = self._number("epsilon")
         return epsilon + (1.0 - epsilon) * quiet
 
-    def log_likelihood(self, X: Any, Z: Any, A: Any) -> float:
-        data = Data.validate(X)
-        counts = code_counts(GibbsState(data, active(Z), {"A": A}, {}))
+    def log_likelihood(self, X: Table, Z: ArrayLike, A: ArrayLike) -> float:
+        counts = code_counts(GibbsState(Data.of(X), active(Z), {"A": np.asarray(A)}, {}))
         return log_likelihood_of_counts(counts, self._number("epsilon"), self._number("lam"))
 
     def count_probabilities(self, most: int) -> CountProbabilities:
@@ -164,9 +165,9 @@ class NoisyOr(Settings, GibbsUpdates, EstimatesEvidence, CountedCauses, Masked):
 
     def guess(self, data: Data) -> Data:
         """Complete data of 0 and 1: the first guess, rounded."""
-        if data.mask is None:
+        if data.observed is None:
             return data
-        return Data(np.where(data.mask, data.X, (data.filled.X > 0.5).astype(float)))
+        return Data(np.where(data.observed, data.X, (data.filled.X > 0.5).astype(float)))
 
     def entries(
         self, Z: Any, parameters: Parameters, where: tuple[np.ndarray, ...]
@@ -174,9 +175,9 @@ class NoisyOr(Settings, GibbsUpdates, EstimatesEvidence, CountedCauses, Masked):
         """x_it ~ Bernoulli(1 − (1−ε)(1−λ)^{z_i·y_t})."""
         return BinaryEntries(self.mean(Z, parameters["A"])[where])
 
-    def log_rows(self, X: np.ndarray, bits: np.ndarray, parameters: Parameters) -> np.ndarray:
+    def log_rows(self, data: Data, bits: np.ndarray, parameters: Parameters) -> np.ndarray:
         """Of probabilities of y, at y = 1 where they are above one half."""
-        return super().log_rows(X, bits, {"A": active(parameters["A"])})
+        return super().log_rows(data, bits, {"A": active(parameters["A"])})
 
     # Gibbs updates with Y kept
 
@@ -290,8 +291,7 @@ def active(A: Any) -> np.ndarray:
 
 def seen_in(place: GibbsState) -> np.ndarray:
     """Which entries were observed, as the kernels take it: (0, 0) where all were."""
-    mask = place.data.mask if place.mask is None else place.mask
-    return ALL_SEEN if mask is None else mask
+    return ALL_SEEN if place.observed is None else place.observed
 
 
 def code_counts(place: GibbsState) -> np.ndarray:

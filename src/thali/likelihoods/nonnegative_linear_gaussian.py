@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from thali.data import Data
 from thali.hyperparameters import Hyperprior, Values, as_number
@@ -24,6 +25,7 @@ from thali.likelihoods.base import (
     GibbsUpdates,
     Masked,
     Parameters,
+    Table,
     TakesSparse,
     Words,
 )
@@ -119,8 +121,8 @@ class NonnegativeLinearGaussian(
         mean = np.asarray(Z, float) @ np.asarray(A, float)
         return mean + self._number("sigma_x") * rng.standard_normal(mean.shape)
 
-    def log_likelihood(self, X: Any, Z: Any, A: Any) -> float:
-        return log_noise(X, Z, A, self._number("sigma_x"))
+    def log_likelihood(self, X: Table, Z: ArrayLike, A: ArrayLike) -> float:
+        return log_noise(Data.of(X), Z, A, self._number("sigma_x"))
 
     def entries(
         self, Z: Any, parameters: Parameters, where: tuple[np.ndarray, ...]
@@ -150,10 +152,10 @@ class NonnegativeLinearGaussian(
         A, Z, hyper = place.parameters["A"], place.bits, place.hyper
         law = OwnLaw(tables.new_log_weight, tables.capacity, hyper["sigma_x"], hyper["sigma_a"])
         E = place.data.X - Z.astype(float) @ A
-        if place.mask is None:
+        if place.observed is None:
             stays, rows, born = own_dishes(rng, E, Z, work, A, law, TRIES)
         else:
-            found = own_observed_dishes(rng, E, place.mask, Z, work, A, law, TRIES)
+            found = own_observed_dishes(rng, E, place.observed, Z, work, A, law, TRIES)
             stays, rows, born = found
         new = np.zeros((len(Z), len(rows)), np.uint8)
         new[rows, np.arange(len(rows))] = 1
@@ -180,7 +182,7 @@ class NonnegativeLinearGaussian(
 
     def log_density(self, place: GibbsState) -> float:
         A, hyper = place.parameters["A"], place.hyper
-        given = log_noise(place.data.X, place.bits, A, hyper["sigma_x"])
+        given = log_noise(place.data, place.bits, A, hyper["sigma_x"])
         return given + A.size * float(np.log(2.0)) + log_normal(A, hyper["sigma_a"])
 
     def estimate_evidence(self, rng: np.random.Generator, place: GibbsState) -> float:

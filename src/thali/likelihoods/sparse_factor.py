@@ -19,11 +19,20 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from thali.data import Data
-from thali.data.missing import patterns
 from thali.hyperparameters import Hyperprior, Values, as_number, slice_step
-from thali.likelihoods.base import Expected, GibbsState, GibbsUpdates, Masked, Parameters, Words
+from thali.likelihoods import masked_columns
+from thali.likelihoods.base import (
+    Expected,
+    GibbsState,
+    GibbsUpdates,
+    Masked,
+    Parameters,
+    Table,
+    Words,
+)
 from thali.likelihoods.entries import NormalEntries
 from thali.likelihoods.feature_posteriors import GaussianFeatures
 from thali.likelihoods.gaussian_scales import check_scales, resolve_scales, start_scales
@@ -34,7 +43,6 @@ from thali.likelihoods.linear_gaussian import (
     scales_then_features,
     with_own_dishes,
 )
-from thali.likelihoods.masked_columns import MaskedColumns
 from thali.likelihoods.observed_rows import (
     dimensions,
     observed_products,
@@ -133,9 +141,9 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
         sigma_x = as_number("SparseFactor", "sigma_x", self.sigma_x)
         return mean + sigma_x * rng.standard_normal(mean.shape)
 
-    def log_likelihood(self, X: Any, Z: Any, A: Any) -> float:
+    def log_likelihood(self, X: Table, Z: ArrayLike, A: ArrayLike) -> float:
         """log P(X | W, A), where the weights W = Z ⊙ S are given in the place of Z."""
-        return log_noise(X, Z, A, as_number("SparseFactor", "sigma_x", self.sigma_x))
+        return log_noise(Data.of(X), Z, A, as_number("SparseFactor", "sigma_x", self.sigma_x))
 
     def entries(
         self, Z: Any, parameters: Parameters, where: tuple[np.ndarray, ...]
@@ -149,7 +157,7 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
         """Whether the amounts of a row can be integrated out given A: those of a Gaussian slab."""
         return not self._laplace
 
-    def log_rows(self, X: np.ndarray, bits: np.ndarray, parameters: Parameters) -> np.ndarray:
+    def log_rows(self, data: Data, bits: np.ndarray, parameters: Parameters) -> np.ndarray:
         """log N(x; 0, σ_x² I + A_zᵀA_z), S integrated out (Gaussian slab), the columns seen alone.
 
         With M_z = σ_x² I + A_zA_zᵀ, K×K and σ_x² where z is zero, and b = A_z x:
@@ -158,12 +166,9 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
         variance = as_number("SparseFactor", "sigma_x", self.sigma_x) ** 2
         k, z = bits.shape[1], bits.astype(float)
         both = z[:, :, None] * z[:, None, :]
-        found = np.empty((len(X), len(bits)))
-        kinds = patterns(~np.isnan(X).T)
-        for kind in range(len(kinds.start) - 1):
-            mine = np.flatnonzero(kinds.of_column == kind)
-            seen = ~np.isnan(X[mine[0]])
-            A, x = parameters["A"][:, seen], X[np.ix_(mine, seen)]
+        found = np.empty((data.n, len(bits)))
+        for mine, seen in data.alike():
+            A, x = parameters["A"][:, seen], data.X[np.ix_(mine, seen)]
             M = variance * np.eye(k) + both * (A @ A.T)
             b = x @ A.T
             products = np.einsum("nk,nl->nkl", b, b).reshape(len(x), k * k)
@@ -222,13 +227,13 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
 
         S, A, sigma_x = place.parameters["S"], place.parameters["A"], place.hyper["sigma_x"]
         S *= place.bits
-        if place.mask is None:
+        if place.observed is None:
             B, R, G = products(place.data.X, S, A)
             turn_entries(rng, R, G, place.bits, S, bits, sigma_x, self._laplace)
             return (B, G), bits.m
         R, diagonals, G = observed_products(place, S, A)
         turn_observed_entries(
-            rng, R, diagonals, G, A, place.mask, place.bits, S, bits, sigma_x, self._laplace
+            rng, R, diagonals, G, A, place.observed, place.bits, S, bits, sigma_x, self._laplace
         )
         return None, bits.m
 
@@ -239,12 +244,12 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
         from thali.kernels.collapsed_rows import Law as KernelLaw
         from thali.kernels.sparse_factor import left_by_shared, move_own_dishes
 
-        data, hyper, mask, Z = place.data, place.hyper, place.mask, place.bits
+        data, hyper, Z = place.data, place.hyper, place.bits
         law = KernelLaw(*tables, hyper["sigma_x"], hyper["sigma_a"], float(data.d))
         S, A = place.parameters["S"], place.parameters["A"]
         found, m = work
         shared = m > 1
-        if mask is None:
+        if place.observed is None:
             left = data.X - S[:, shared] @ A[shared]
             B, G = found
             rho = left_by_shared(B, G, data.squares, Z, S, m)
@@ -256,7 +261,7 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
         rows = np.repeat(np.arange(data.n), counts)
         new = np.zeros((data.n, len(s)))
         new[rows, np.arange(len(s))] = s
-        own = own_features(rng, left, mask, rows, s, hyper)
+        own = own_features(rng, left, place.observed, rows, s, hyper)
         place.parameters = {
             "A": np.concatenate([A[shared], own]),
             "S": np.concatenate([S[:, shared], new], axis=1),
@@ -300,6 +305,6 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
 def features_given_amounts(data: Data, W: np.ndarray, hyper: Values) -> tuple[np.ndarray, float]:
     """E[A | X_obs, W] and log P(X_obs | W), A integrated out."""
     sigma_x, sigma_a = hyper["sigma_x"], hyper["sigma_a"]
-    columns = MaskedColumns(data.X, data.patterns)
-    A, log_dets, explained = columns.solve_amounts(W, (sigma_x / sigma_a) ** 2)
-    return A, columns.log_evidence(log_dets, explained, W.shape[1], sigma_x, sigma_a)
+    A, log_dets, explained = masked_columns.solve_amounts(data, W, (sigma_x / sigma_a) ** 2)
+    k = W.shape[1]
+    return A, masked_columns.log_evidence(data, log_dets, explained, k, sigma_x, sigma_a)

@@ -64,13 +64,11 @@ def _(fit: VariationalFit) -> Answer:
         parameters["S"] = params["first"][:, used] * Z
     fixed = fit.model.at(hyper)
     if isinstance(fixed.likelihood, Collapsed):
-        log_joint = fixed.log_joint(data.X, Z)
+        log_joint = fixed.log_joint(data, Z)
     else:
         own = fit.model.likelihood_values(dict(hyper))
         bits = np.ascontiguousarray(Z, np.uint8)
-        log_joint = log_joint_at(
-            fit.model, GibbsState(data, bits, parameters, own, data.mask), hyper
-        )
+        log_joint = log_joint_at(fit.model, GibbsState(data, bits, parameters, own), hyper)
     return Answer(PointEstimate(Z, nu, loss), parameters, log_joint)
 
 
@@ -95,22 +93,20 @@ def answer_at(fit: Fit, Z: np.ndarray, recorded: Sequence[Recorded]) -> tuple[Pa
     fixed = model.at(hyper)
     likelihood: Any = fixed.likelihood
     if isinstance(likelihood, Collapsed):
-        return {"A": likelihood.features(data.X, Z)}, fixed.log_joint(data.X, Z)
+        return {"A": likelihood.features(data, Z)}, fixed.log_joint(data, Z)
     rng = np.random.default_rng(np.random.SeedSequence((fit.seed, 0)))
     state = first_state(fit, Z, recorded, hyper, rng)
-    if data.mask is not None:
-        state.data = likelihood.complete(rng, data, state.bits, state.parameters)
+    state.data = likelihood.augment(rng, data, state.bits, state.parameters)
 
     def updates() -> Iterator[Parameters]:
         for i in range(UPDATES + UPDATES // 2):
             likelihood.update_parameters(rng, state, hold=True)
-            if data.mask is not None:
-                state.data = likelihood.complete(rng, data, state.bits, state.parameters)
+            state.data = likelihood.augment(rng, data, state.bits, state.parameters)
             if i >= UPDATES // 2:
                 yield state.parameters
 
     own = model.likelihood_values(dict(hyper))
-    given = GibbsState(data, state.bits, {}, own, data.mask)
+    given = GibbsState(data, state.bits, {}, own)
     given.parameters = likelihood.representative(given, updates())
     return given.parameters, log_joint_at(model, given, hyper)
 
@@ -129,7 +125,7 @@ def first_state(
     otherwise = likelihood.new_parameters(rng, fit.data, Z.shape[1], own)
     parameters = nearest(recorded, Z, otherwise, likelihood.axes)
     bits = np.ascontiguousarray(Z, dtype=np.uint8)
-    return GibbsState(fit.data, bits, parameters, own, fit.data.mask)
+    return GibbsState(fit.data, bits, parameters, own)
 
 
 def log_joint_at(model: Model, state: GibbsState, hyper: dict[str, Any]) -> float:

@@ -58,7 +58,7 @@ def feature_draw(fit: Fit, index: int, recorded: Recorded, weight: float) -> Dra
     if not kept:
         rng = np.random.default_rng(np.random.SeedSequence((fit.seed, index)))
         likelihood: Any = fit.model.likelihood_at(hyper)
-        kept = {"A": likelihood.draw_features(rng, fit.data.X, Z)}
+        kept = {"A": likelihood.draw_features(rng, fit.data, Z)}
     alpha, sigma_x, sigma_a = (hyper.get(name, np.nan) for name in ("alpha", "sigma_x", "sigma_a"))
     axes = getattr(fit.model.likelihood, "axes", {})
     others = {k: np.moveaxis(v, 0, axes[k]) for k, v in kept.items() if k != "A"}

@@ -45,16 +45,15 @@ class MissingEntries:
 
 
 def missing_entries_of(fit: Fit, most: int = DRAWS) -> MissingEntries:
-    """The distribution of the missing entries, in the order of ``np.nonzero(~data.mask)``."""
+    """The distribution of the missing entries, in the order of ``data.where_missing``."""
     data = fit.data
-    where = np.nonzero(np.isnan(data.X))
     laws: list[EntryDistribution] = []
     for Z, scalars, kept in fit.pick(evenly_spaced(len(fit), most)):
         likelihood: Any = fit.model.likelihood_at(fit.hyper_of(scalars))
         if kept:
             axes = likelihood.axes
             parameters = {name: np.moveaxis(kept[name], 0, axes[name]) for name in kept}
-            laws.append(likelihood.entries(Z, parameters, where))
+            laws.append(likelihood.entries(Z, parameters, data.where_missing))
         else:
-            laws.append(likelihood.missing_entries(data.X, Z))
+            laws.append(likelihood.missing_entries(data, Z))
     return MissingEntries(type(laws[0]).stack(laws))

@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 
 from thali.data import Data
-from thali.data.missing import patterns
-from thali.data.sparse import is_sparse, row_squares
+from thali.data.sparse import row_squares
 from thali.likelihoods.base import GaussianRows
 from thali.machine import cores
 from thali.model import Model
@@ -36,15 +35,15 @@ def probabilities(
     Z: np.ndarray,
     hyper: dict[str, Any],
     parameters: dict[str, np.ndarray],
-    X: Any,
+    new: Data,
 ) -> np.ndarray:
-    """P(z_k = 1 | x) of new rows X, (n, K)."""
+    """P(z_k = 1 | x) of new rows, (n, K)."""
     fixed = model.at(hyper)
-    fixed.likelihood.check_data(Data(X))
+    fixed.likelihood.check_data(new)
     if isinstance(fixed.likelihood, GaussianRows):
-        return rows(fixed, data, Z, X)[0]
+        return rows(fixed, data, Z, new)[0]
     odds = fixed.prior.tables(data.n + 1).log_odds[Z.sum(axis=0)]  # type: ignore[attr-defined]
-    return rows_given_features.probabilities(model, hyper, parameters, odds, X)
+    return rows_given_features.probabilities(model, hyper, parameters, odds, new)
 
 
 def log_densities(
@@ -53,28 +52,28 @@ def log_densities(
     Z: np.ndarray,
     hyper: dict[str, Any],
     parameters: dict[str, np.ndarray],
-    X: Any,
+    new: Data,
 ) -> np.ndarray:
-    """log p(x) of new rows X, (n,)."""
+    """log p(x) of new rows, (n,)."""
     fixed = model.at(hyper)
-    fixed.likelihood.check_data(Data(X))
+    fixed.likelihood.check_data(new)
     if isinstance(fixed.likelihood, GaussianRows):
-        return rows(fixed, data, Z, X)[1]
+        return rows(fixed, data, Z, new)[1]
     odds = fixed.prior.tables(data.n + 1).log_odds[Z.sum(axis=0)]  # type: ignore[attr-defined]
-    return rows_given_features.log_densities(model, hyper, parameters, odds, X)
+    return rows_given_features.log_densities(model, hyper, parameters, odds, new)
 
 
-def mean_log_densities(fit: Fit, X: Any) -> np.ndarray:
-    """log of the mean over draws of p(x | draw), of new rows X, (n,)."""
+def mean_log_densities(fit: Fit, new: Data) -> np.ndarray:
+    """log of the mean over draws of p(x | draw), of new rows, (n,)."""
     logs = []
     for Z, scalars, kept in fit.pick(fit.representatives(SCORE_DRAWS)):
         hyper = fit.hyper_of(scalars)
-        logs.append(log_densities(fit.model, fit.data, Z, hyper, kept, X))
-    return np.logaddexp.reduce(np.array(logs), axis=0) - np.log(len(logs))
+        logs.append(log_densities(fit.model, fit.data, Z, hyper, kept, new))
+    return np.asarray(np.logaddexp.reduce(np.array(logs), axis=0) - np.log(len(logs)))
 
 
-def rows(model: Model, data: Data, Z: np.ndarray, X: Any) -> tuple[np.ndarray, np.ndarray]:
-    """P(z_k = 1 | x) (n, K) and log p(x) (n,) for new rows X, hyperparameters given as numbers.
+def rows(model: Model, data: Data, Z: np.ndarray, new: Data) -> tuple[np.ndarray, np.ndarray]:
+    """P(z_k = 1 | x) (n, K) and log p(x) (n,) of new rows, hyperparameters given as numbers.
 
     The prior of a new row among N+1 comes from the same tables as the sampler's; new dishes of
     the row's own are summed out.
@@ -87,15 +86,13 @@ def rows(model: Model, data: Data, Z: np.ndarray, X: Any) -> tuple[np.ndarray, n
     free = -1 if tables.capacity < 0 else tables.capacity - Z.shape[1]
     law = Law(tables.log_odds, tables.new_log_weight, tables.capacity, sigma_x, sigma_a, 0.0)
     known = (odds, (sigma_x / sigma_a) ** 2, free, law)
-    if is_sparse(X):
-        marginals, logs = _sparse_rows(model, data, Z, X, known)
-        seen: Any = float(X.shape[1])
+    if new.sparse:
+        marginals, logs = _sparse_rows(model, data, Z, new, known)
+        seen = np.full(new.n, float(new.d))
     else:
-        mask = ~np.isnan(X)
-        seen = mask.sum(axis=1)
-        marginals, logs = np.zeros((len(X), Z.shape[1])), np.zeros(len(X))
-        fill = _fill_complete if data.mask is None else _fill_masked
-        fill(model, data, Z, X, mask, known, marginals, logs)
+        seen = new.seen.sum(axis=1)
+        told = _given_complete if data.observed is None else _given_gaps
+        marginals, logs = told(model, data, Z, new, known)
     # the constants: ∏(1 − π_k), the law of new dishes' total, and (2πσ_x²)^{−D/2}
     weight = np.exp(tables.new_log_weight)
     none_new = weight if free < 0 else free * np.log1p(weight)
@@ -103,38 +100,30 @@ def rows(model: Model, data: Data, Z: np.ndarray, X: Any) -> tuple[np.ndarray, n
     return marginals, logs + constant - 0.5 * seen * np.log(2.0 * np.pi * sigma_x**2)
 
 
-def _fill_complete(
-    model: Model,
-    data: Data,
-    Z: np.ndarray,
-    X: np.ndarray,
-    mask: np.ndarray,
-    known: tuple[Any, ...],
-    marginals: np.ndarray,
-    logs: np.ndarray,
-) -> None:
+def _given_complete(
+    model: Model, data: Data, Z: np.ndarray, new: Data, known: tuple[Any, ...]
+) -> tuple[np.ndarray, np.ndarray]:
     """Complete training data: rows that show the same columns share G = μ_oμ_oᵀ and D_o."""
-    predict = model.likelihood.rows(data.X, Z)  # type: ignore[attr-defined]
-    kinds = patterns(mask.T)
-    for kind in range(len(kinds.start) - 1):
-        mine = np.flatnonzero(kinds.of_column == kind)
-        seen = mask[mine[0]]
-        part = X[np.ix_(mine, seen)]
+    predict = model.likelihood.rows(data, Z)  # type: ignore[attr-defined]
+    marginals, logs = np.zeros((new.n, Z.shape[1])), np.zeros(new.n)
+    for mine, seen in new.alike():
+        part = new.X[np.ix_(mine, seen)]
         squares = np.einsum("nd,nd->n", part, part)
         marginals[mine], logs[mine] = _alike(part, squares, predict.S, predict.mu[:, seen], known)
+    return marginals, logs
 
 
 def _sparse_rows(
-    model: Model, data: Data, Z: np.ndarray, X: Any, known: tuple[Any, ...]
+    model: Model, data: Data, Z: np.ndarray, new: Data, known: tuple[Any, ...]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rows that show all columns, of which products are all that is needed."""
-    if data.mask is not None:
+    if data.observed is not None:
         raise TypeError(
             "X is a sparse matrix, but the model was fitted to data with missing entries, where "
             "each column of a new row counts by itself; make it dense first with X.toarray()."
         )
-    predict = model.likelihood.rows(data.X, Z)  # type: ignore[attr-defined]
-    return _alike(X, row_squares(X), predict.S, predict.mu, known)
+    predict = model.likelihood.rows(data, Z)  # type: ignore[attr-defined]
+    return _alike(new.X, row_squares(new.X), predict.S, predict.mu, known)
 
 
 def _alike(
@@ -158,16 +147,9 @@ def _alike(
     return found, densities
 
 
-def _fill_masked(
-    model: Model,
-    data: Data,
-    Z: np.ndarray,
-    X: np.ndarray,
-    mask: np.ndarray,
-    known: tuple[Any, ...],
-    marginals: np.ndarray,
-    logs: np.ndarray,
-) -> None:
+def _given_gaps(
+    model: Model, data: Data, Z: np.ndarray, new: Data, known: tuple[Any, ...]
+) -> tuple[np.ndarray, np.ndarray]:
     """Training data with gaps: each column has its own S, shared by those of one pattern."""
     from thali.kernels.masked_columns import inverses
     from thali.kernels.masked_row_posterior import masked_row_posteriors
@@ -176,16 +158,17 @@ def _fill_masked(
     real = Z.astype(float)
     of_column, start, missing = data.patterns
     S = inverses(np.ascontiguousarray(Z, np.uint8), real.T @ real, start, missing, r)
-    mu = np.ascontiguousarray(model.likelihood.features(data.X, Z))  # type: ignore[attr-defined]
-    X = np.where(mask, X, 0.0)
+    mu = np.ascontiguousarray(model.likelihood.features(data, Z))  # type: ignore[attr-defined]
+    marginals, logs, seen = np.zeros((new.n, Z.shape[1])), np.zeros(new.n), new.seen
 
     def fill(block: slice) -> None:
         masked_row_posteriors(
-            X[block], mask[block], mu, S, of_column, odds, r, free, law,
+            new.zeroed[block], seen[block], mu, S, of_column, odds, r, free, law,
             marginals[block], logs[block],
         )  # fmt: skip
 
-    _in_blocks(fill, len(X))
+    _in_blocks(fill, new.n)
+    return marginals, logs
 
 
 def _in_blocks(fill: Callable[[slice], None], n: int) -> None:

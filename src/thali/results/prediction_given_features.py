@@ -20,7 +20,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from thali.data import Data
-from thali.data.sparse import is_sparse, row_squares
+from thali.data.sparse import row_squares
 from thali.likelihoods.base import GibbsState
 from thali.model import Model
 
@@ -34,20 +34,20 @@ Parameters = dict[str, np.ndarray]
 
 
 def probabilities(
-    model: Model, hyper: dict[str, Any], parameters: Parameters, odds: np.ndarray, X: Any
+    model: Model, hyper: dict[str, Any], parameters: Parameters, odds: np.ndarray, new: Data
 ) -> np.ndarray:
-    """P(z_k = 1 | x) of rows X, (n, K); their prior log odds are ``odds``."""
-    X, parameters = in_span(X, parameters)
+    """P(z_k = 1 | x) of new rows, (n, K); their prior log odds are ``odds``."""
+    new, parameters = in_span(new, parameters)
     fixed: Any = model.at(hyper).likelihood
     if len(odds) <= SUMMED and fixed.sums_amounts:
-        return summed(fixed, parameters, odds, X)[0]
-    return sampled(model, hyper, parameters, odds, X)
+        return summed(fixed, parameters, odds, new)[0]
+    return sampled(model, hyper, parameters, odds, new)
 
 
 def log_densities(
-    model: Model, hyper: dict[str, Any], parameters: Parameters, odds: np.ndarray, X: Any
+    model: Model, hyper: dict[str, Any], parameters: Parameters, odds: np.ndarray, new: Data
 ) -> np.ndarray:
-    """log p(x) of rows X, (n,)."""
+    """log p(x) of new rows, (n,)."""
     fixed: Any = model.at(hyper).likelihood
     if not fixed.sums_amounts:
         raise ValueError(
@@ -61,39 +61,39 @@ def log_densities(
             f"draw has {len(odds)}; hold out entries with thali.evaluation.holdout, fit to the "
             "rest, and use score(holdout)."
         )
-    within, parameters = in_span(X, parameters)
+    within, parameters = in_span(new, parameters)
     logs = summed(fixed, parameters, odds, within)[1]
-    if not is_sparse(X):
+    if not new.sparse:
         return logs
     # what a row has outside the span of the features is noise, whatever its bits
-    outside = row_squares(X) - np.square(within).sum(axis=1)
-    dimensions, variance = X.shape[1] - within.shape[1], fixed.sigma_x**2
+    outside = row_squares(new.X) - np.square(within.X).sum(axis=1)
+    dimensions, variance = new.d - within.d, fixed.sigma_x**2
     return logs - 0.5 * (dimensions * np.log(2.0 * np.pi * variance) + outside / variance)
 
 
-def in_span(X: Any, parameters: Parameters) -> tuple[np.ndarray, Parameters]:
+def in_span(new: Data, parameters: Parameters) -> tuple[Data, Parameters]:
     """A sparse X and its features A as their coordinates in the span of A, at most K columns.
 
     Given Aᵀ = QR, XQ and AQ have the same products XAᵀ and AAᵀ, which are all that bits depend on
     under ``TakesSparse``. A dense X stays as it is.
     """
-    if not is_sparse(X):
-        return X, parameters
+    if not new.sparse:
+        return new, parameters
     A = parameters["A"]
     Q = np.linalg.qr(A.T)[0] if len(A) else np.zeros((A.shape[1], 1))
-    return np.asarray(X @ Q), {"A": np.ascontiguousarray(A @ Q)}
+    return Data(np.asarray(new.X @ Q)), {"A": np.ascontiguousarray(A @ Q)}
 
 
 def summed(
-    likelihood: Any, parameters: Parameters, odds: np.ndarray, X: np.ndarray
+    likelihood: Any, parameters: Parameters, odds: np.ndarray, new: Data
 ) -> tuple[np.ndarray, np.ndarray]:
     """P(z_k = 1 | x) (n, K) and log p(x) (n,), by the sum over all rows of bits."""
     bits = all_rows(len(odds))
-    marginals, logs = np.empty((len(X), len(odds))), np.empty(len(X))
-    block = max(1, int(BLOCK / (len(bits) * X.shape[1])))
-    for first in range(0, len(X), block):
+    marginals, logs = np.empty((new.n, len(odds))), np.empty(new.n)
+    block = max(1, int(BLOCK / (len(bits) * new.d)))
+    for first in range(0, new.n, block):
         part = slice(first, first + block)
-        joint = log_joints(likelihood, parameters, odds, X[part], bits)
+        joint = log_joints(likelihood, parameters, odds, new.rows(part), bits)
         logs[part] = logsumexp(joint, axis=1)
         marginals[part] = np.exp(joint - logs[part, None]) @ bits
     return marginals, logs
@@ -105,26 +105,25 @@ def all_rows(k: int) -> np.ndarray:
 
 
 def log_joints(
-    likelihood: Any, parameters: Parameters, odds: np.ndarray, X: np.ndarray, bits: np.ndarray
+    likelihood: Any, parameters: Parameters, odds: np.ndarray, new: Data, bits: np.ndarray
 ) -> np.ndarray:
-    """log p(x, z) of rows X under each row z of ``bits``, (n, B)."""
-    joint = np.tile(bits @ odds - np.logaddexp(0.0, odds).sum(), (len(X), 1))
-    block = max(1, int(BLOCK / X.size))
+    """log p(x, z) of new rows under each row z of ``bits``, (n, B)."""
+    joint = np.tile(bits @ odds - np.logaddexp(0.0, odds).sum(), (new.n, 1))
+    block = max(1, int(BLOCK / (new.n * new.d)))
     for first in range(0, len(bits), block):
         part = slice(first, first + block)
-        joint[:, part] += likelihood.log_rows(X, bits[part], parameters)
+        joint[:, part] += likelihood.log_rows(new, bits[part], parameters)
     return joint
 
 
 def sampled(
-    model: Model, hyper: dict[str, Any], parameters: Parameters, odds: np.ndarray, X: np.ndarray
+    model: Model, hyper: dict[str, Any], parameters: Parameters, odds: np.ndarray, new: Data
 ) -> np.ndarray:
     """Shares of Gibbs sweeps in which each bit is on, the features' parameters held fixed."""
     pi = 1.0 / (1.0 + np.exp(-odds))
     axes: dict[str, int] = model.likelihood.axes  # type: ignore[attr-defined]
-    found = np.empty((len(X), len(odds)))
-    for i, x in enumerate(X):
-        seen = ~np.isnan(x)
+    found = np.empty((new.n, len(odds)))
+    for i, (x, seen) in enumerate(zip(new.X, new.seen, strict=True)):
         if not seen.any():
             found[i] = pi
             continue
@@ -145,11 +144,11 @@ def share_of_sweeps(
 
     likelihood: Any = model.likelihood
     rng, k = np.random.default_rng(0), len(pi)
-    new = Data(np.tile(x, (COPIES, 1)))
+    copies = Data(np.tile(x, (COPIES, 1)))
     values = dict(model.likelihood_values(hyper))
-    own = likelihood.new_parameters(rng, new, k, values)  # those of each row are the copies' own
+    own = likelihood.new_parameters(rng, copies, k, values)  # those of each row are the copies' own
     bits = (rng.random((COPIES, k)) < pi).astype(np.uint8)  # apart, so as to find more modes
-    place = GibbsState(new, bits, {**own, **parameters}, values)
+    place = GibbsState(copies, bits, {**own, **parameters}, values)
     total = np.zeros(k)
     counts = np.full(k, 2 * COPIES + 2, np.int64)  # in use whatever the copies do
     for i in range(2 * SWEEPS):

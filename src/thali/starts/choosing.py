@@ -42,8 +42,7 @@ class Starting:
     ) -> None:
         self.given, self.engine = engine, engine.planned(data, 0)
         self.model, self.data = model, data
-        likelihood: Any = model.likelihood  # starts look at complete data
-        self.filled: Data = data if data.mask is None else likelihood.guess(data)
+        self.filled = model.likelihood.guess(data)  # starts look at complete data
         self.stopped, self.side_by_side = stopped, side_by_side
 
     def starts(self, sequence: np.random.SeedSequence) -> list[Start]:
@@ -117,7 +116,7 @@ class Starting:
         """Sweeps of the search from ``at``: as many as a chain's, and more where they are cheap."""
         k = self.model.structure.n_components(at.start.latent)
         sweeps = self.given.racing_sweeps(self.data, k)
-        if self.data.mask is not None:  # sweeps that draw missing entries are not cheap
+        if self.data.observed is not None:  # sweeps that draw missing entries are not cheap
             return sweeps
         cheap = SEARCH / (self.data.n * (k + 1) * min(self.data.n, self.data.d))
         return int(max(sweeps, min(5 * sweeps, cheap)))

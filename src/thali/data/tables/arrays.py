@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from thali.data.matrix import by_rows
+from thali.data.checks import by_rows
 from thali.data.tables.table import Table, brief, choose_columns
 
 __all__ = ["read_npy", "read_npz"]

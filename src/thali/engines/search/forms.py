@@ -49,7 +49,7 @@ class Integrated:
     def log_joint(
         model: Model, data: Data, Z: np.ndarray, parameters: Parameters, hyper: dict[str, Any]
     ) -> float:
-        return model.at(hyper).log_joint(data.X, Z)
+        return model.at(hyper).log_joint(data, Z)
 
     @staticmethod
     def answer(problem: Problem, candidate: Candidate) -> tuple[Parameters, float]:

@@ -24,7 +24,7 @@ ROUNDS = 20
 def log_target(model: Model, data: Data, Z: np.ndarray, hyper: dict[str, Any]) -> float:
     """log P(X, [Z]) plus the logarithms of the laws of the hyperparameters."""
     laws = model.hyperpriors
-    return model.at(hyper).log_joint(data.X, Z) + sum(
+    return model.at(hyper).log_joint(data, Z) + sum(
         law.log_density(hyper[name]) for name, law in laws.items()
     )
 
