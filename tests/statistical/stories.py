@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar
 
-import nonnegative_oracles
 import numpy as np
-import oracles
-from oracles import PriorSpec
-from sparse_oracle import enumerate_sparse, shapes
+from oracles import features as oracles
+from oracles import nonnegative as nonnegative_oracles
+from oracles.features import PriorSpec
+from oracles.sparse import enumerate_sparse, shapes
 
 import thali
 
@@ -273,7 +273,7 @@ def enumerated(story, spec, cap):
     return story.enumerate(spec, cap)
 
 
-STORIES: dict[str, dict[str, Story]] = {  # by likelihood, as thali.choices has them, and variant
+STORIES: dict[str, dict[str, Story]] = {  # by likelihood and variant
     "linear_gaussian": {"": LinearGaussianStory()},
     "nonnegative_linear_gaussian": {"": NonnegativeStory()},
     "sparse_factor": {slab: SparseFactorStory(slab) for slab in ("laplace", "gaussian")},

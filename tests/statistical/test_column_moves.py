@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from oracles import PriorSpec
+from oracles.features import PriorSpec
 from statistical import test_enumeration as enumeration
 from statistical import test_prior_recovery as recovery
 from statistical.budget import TESTS, alarms, judge
@@ -58,7 +58,7 @@ def walk(prior, X, sigmas, seed, draws, attempts=6, shares=None, kernel=None, ch
 
     kernel = kernel or ours
     shares = ours.SHARES if shares is None else np.array(shares)
-    data, n = Data.validate(X), len(X)
+    data, n = Data.of(X), len(X)
     tables = prior.tables(n)
     law = ours.ColumnLaw(*column_tables(tables, n), tables.capacity, *sigmas, float(data.d))
     K = np.zeros((chains, draws))

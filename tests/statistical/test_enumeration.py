@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-import oracles
 import pytest
-from oracles import PriorSpec
+from oracles import features as oracles
+from oracles.features import PriorSpec
 from statistical.budget import TESTS, judge, p_value_of_mean, pooled
 from statistical.stories import kept_matrices, library_prior
 

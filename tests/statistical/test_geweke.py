@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import oracles
 import pytest
+from oracles import features as oracles
 from statistical.budget import TESTS, judge, p_value_of_difference
 
 import thali
@@ -127,10 +127,10 @@ def successive_conditional(rng, case, draws, prior=None, engine=None):
     }
     for _ in range(draws):
         X = simulate_data(rng, Z, hyper["sigma_x"], hyper["sigma_a"], case.d)
-        data = Data.validate(X)
+        data = Data.of(X)
         state = engine.begin(rng, model, data, Start("joint", Z.astype(bool), hyper))
         engine.step(rng, model, data, state)
-        Z, hyper = state.Z, dict(state.hyper)
+        Z, hyper = state.latent, dict(state.hyper)
         yield statistics(Z, hyper["alpha"], hyper["sigma_x"], hyper["sigma_a"], X)
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-import oracles
 import pytest
-from oracles import PriorSpec
+from oracles import features as oracles
+from oracles.features import PriorSpec
 from statistical import test_enumeration
 from statistical.budget import TESTS, alarms, judge, p_value_of_mean
 from statistical.mutants import mutate

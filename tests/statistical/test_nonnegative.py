@@ -11,10 +11,10 @@ import sys
 from dataclasses import dataclass
 from functools import cache
 
-import nonnegative_oracles
 import numpy as np
 import pytest
-from oracles import PriorSpec
+from oracles import nonnegative as nonnegative_oracles
+from oracles.features import PriorSpec
 from statistical.budget import (
     TESTS,
     alarms,
@@ -69,7 +69,7 @@ def exact_answer(case):
 def walk(model, X, new_features, seed, sweeps, burn=200):
     """(K, α, ZZ', ZA) of every sweep of one chain, from the engine's own steps."""
     rng = np.random.default_rng(seed)
-    data = Data.validate(X)
+    data = Data.of(X)
     engine = thali.UncollapsedGibbs(new_features=new_features)
     start = Start("empty", np.zeros((len(X), 0), bool), model.start(data))
     state = engine.begin(rng, model, data, start)

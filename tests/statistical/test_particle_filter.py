@@ -16,7 +16,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from oracles import PriorSpec
+from oracles.features import PriorSpec
 from scipy import stats
 from statistical import test_enumeration
 from statistical.budget import TESTS, alarms, judge, pooled
@@ -107,7 +107,7 @@ def check(filtering, seed, engine=thali.ParticleFilter):
     case = filtering.case
     exact = exact_answer(case)
     cap = len(exact.k_probabilities) - 1
-    data = Data.validate(case.X)
+    data = Data.of(case.X)
     model = Model(library_prior(case.prior), library_likelihood(case)).resolve(data)
     settings = engine(filtering.particles, filtering.proposal, 0.8, filtering.passes)
     truths = {f"E[ZZ']_{i}{j}": exact.gram[i, j] for i in range(case.n) for j in range(i, case.n)}
@@ -188,7 +188,7 @@ def test_enumeration_catches_weights_that_outlive_resampling(monkeypatch, seed):
     from thali.engines import particle_filter
 
     old = "    state.log_weights = np.full(len(weights), -np.log(len(weights)))\n"
-    broken = mutate("thali.engines.particles", [(old, "")])
+    broken = mutate("thali.engines.filtering.particles", [(old, "")])
     monkeypatch.setattr(particle_filter, "resample", broken.resample)
     assert alarms(check(CASES["N=3 ibp prior α=1"], seed))
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 from math import comb
 
 import numpy as np
-import oracles
 import pytest
-from oracles import PriorSpec
+from oracles import features as oracles
+from oracles.features import PriorSpec
 from scipy import stats
 from scipy.special import gammaln, logsumexp
 from statistical.budget import TESTS, judge, p_value_of_mean, pooled

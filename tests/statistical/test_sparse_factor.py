@@ -13,9 +13,9 @@ from math import factorial
 
 import numpy as np
 import pytest
-from oracles import PriorSpec
+from oracles.features import PriorSpec
+from oracles.sparse import enumerate_sparse, half_nodes, shapes
 from scipy import stats
-from sparse_oracle import enumerate_sparse, half_nodes, shapes
 from statistical.budget import (
     TESTS,
     alarms,

@@ -11,9 +11,9 @@ from types import ModuleType
 import pytest
 
 import thali
-from thali.choices import ENGINES, LIKELIHOODS, PRIORS
 from thali.engines import chain_settings
-from thali.starts.base import NAMES
+from thali.registry import ENGINES, LIKELIHOODS, PRIORS
+from thali.starts import start_names
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -57,4 +57,4 @@ def test_one_version_number() -> None:
 def test_what_is_inside_names_every_part(page: str) -> None:
     inside = (ROOT / page).read_text(encoding="utf-8").split("## What is inside")[1].split("##")[0]
     parts = [part.__name__ for kind in (PRIORS, LIKELIHOODS, ENGINES) for part in kind.values()]
-    assert [name for name in (*parts, *NAMES) if f"`{name}`" not in inside] == []
+    assert [name for name in (*parts, *start_names()) if f"`{name}`" not in inside] == []

@@ -5,14 +5,14 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
-import oracles
 import pytest
+from oracles import features as oracles
 from scipy.special import logsumexp
 from scipy.stats import norm
 
 import thali
-from thali import rows_given_features
 from thali.model import Model
+from thali.results import prediction_given_features as rows_given_features
 
 LIKELIHOODS = {
     "nonnegative": thali.NonnegativeLinearGaussian(sigma_x=0.4, sigma_a=1.0),
