@@ -6,7 +6,6 @@ of theirs.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from typing import Any
 
@@ -93,7 +92,7 @@ def data_from(arrays: dict[str, np.ndarray]) -> Data:
 def to_json(value: Any) -> Any:
     """Settings as {"class": …, fields}, numbers and text as they are, others by description."""
     if known_classes().get(type(value).__name__) is type(value):
-        fields = {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        fields = {name: to_json(setting) for name, setting in value.get_params().items()}
         return {"class": type(value).__name__, **fields}
     if isinstance(value, np.bool_ | np.integer | np.floating):
         return value.item()
