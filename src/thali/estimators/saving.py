@@ -94,11 +94,7 @@ def data_from(arrays: dict[str, np.ndarray]) -> Data:
 def to_json(value: Any) -> Any:
     """Settings as {"class": …, fields}, numbers and text as they are, others by description."""
     if known_classes().get(type(value).__name__) is type(value):
-<<<<<<< HEAD
         fields = {name: to_json(own) for name, own in value.get_params().items()}
-=======
-        fields = {name: to_json(setting) for name, setting in value.get_params().items()}
->>>>>>> parts
         return {"class": type(value).__name__, **fields}
     if isinstance(value, np.bool_ | np.integer | np.floating):
         return value.item()
