@@ -36,10 +36,10 @@ class Block(NamedTuple):
     @classmethod
     def of(cls, data: Data, dtype: str) -> Self:
         """All rows of the data; X itself, not a copy, if it is complete and of this type."""
-        X = data.X if data.mask is None else np.where(data.mask, data.X, 0.0)
+        X = data.X if data.observed is None else np.where(data.observed, data.X, 0.0)
         X = X.astype(dtype, copy=False)
         squares = data.squares if data.sparse else np.einsum("nd,nd->n", X, X, dtype=float)
-        return cls(X, data.mask, squares)
+        return cls(X, data.observed, squares)
 
     @property
     def n(self) -> int:

@@ -139,11 +139,6 @@ class Data:
         return self
 
     @property
-    def mask(self) -> np.ndarray | None:
-        """``observed``, by the name that the optimizers use."""
-        return self.observed
-
-    @property
     def missing(self) -> int:
         """How many entries are missing."""
         return 0 if self.observed is None else int(self.observed.size - self.observed.sum())
