@@ -35,7 +35,7 @@ def library_prior(spec: PriorSpec):
 
 def kept_matrices(model):
     """Z of every kept draw; ``draws()`` would draw an A for each, which takes twice the fit."""
-    return [recorded[0] for recorded in model._trace.matrices()]
+    return [recorded[0] for recorded in model.fit_.draws()]
 
 
 def simulate_alpha(rng, spec):
