@@ -13,9 +13,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 BUILD := build
 
-# An edited jitted callee can leave a stale compiled caller in a cache, so tests start from an
-# empty one of their own; all workers share it.
-TEST_CACHE := $(CURDIR)/$(BUILD)/numba-cache
+# What tests compile is kept in $(BUILD)/numba, one folder for each state of the kernels.
+PYTEST = cache=$$($(BIN)/python tests/cache_key.py) && NUMBA_CACHE_DIR="$$cache" \
+         $(BIN)/pytest -n 2 --dist worksteal --durations=25
 
 .PHONY: help demo test test-all lint bench docs format clean
 .NOTPARALLEL:
@@ -52,12 +52,10 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
 
 test: lint
-	rm -rf "$(TEST_CACHE)" && mkdir -p "$(TEST_CACHE)"
-	NUMBA_CACHE_DIR="$(TEST_CACHE)" $(BIN)/pytest -m "not slow" -n 2
+	$(PYTEST) -m "not slow"
 
 test-all: lint
-	rm -rf "$(TEST_CACHE)" && mkdir -p "$(TEST_CACHE)"
-	NUMBA_CACHE_DIR="$(TEST_CACHE)" $(BIN)/pytest -n 2
+	$(PYTEST)
 
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/imports.py

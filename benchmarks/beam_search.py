@@ -27,11 +27,12 @@ from threadpoolctl import threadpool_limits
 
 import thali
 from thali.data import Data
+from thali.engines.search.candidates import Candidate, Problem
+from thali.engines.search.heuristics import heuristic
 from thali.model import Model
-from thali.search.candidates import Candidate, Problem
-from thali.search.heuristics import heuristic
+from thali.results.fit import Draws
 
-ALONE: dict[str, Any] = {"init": "empty", "order": "given", "restarts": 1, "polish": False}
+ALONE: dict[str, Any] = {"init": "empty", "order": "given", "n_init": 1, "polish": False}
 
 
 def fit(X: np.ndarray, at: Model, engine: Any) -> tuple[float, Any]:
@@ -43,7 +44,7 @@ def fit(X: np.ndarray, at: Model, engine: Any) -> tuple[float, Any]:
 
 
 def problem_of(X: np.ndarray, at: Model) -> Problem:
-    data = Data.validate(X)
+    data = Data.of(X)
     rows, scales = np.ascontiguousarray(data.reduced), at.likelihood
     return Problem(rows, data.squares, data.d, at.prior, scales.sigma_x, scales.sigma_a)
 
@@ -68,9 +69,9 @@ def speed(quick: bool) -> None:
         seconds, model = fit(X, at, engine)
         history = model.history_  # of a sampler, the best draw
         best = int(history["log_joint"].argmax())
-        draw = history["n_features"].flat[best], history["log_joint"].flat[best]
-        answer = model.n_features_, at.log_joint(X, model.Z_)
-        k, value = draw if model.kind_ == "draws" else answer
+        draw = history["n_components"].flat[best], history["log_joint"].flat[best]
+        answer = model.n_components_, at.log_joint(X, model.Z_)
+        k, value = draw if isinstance(model.fit_, Draws) else answer
         rows.append([name, f"{seconds:.2f}", int(k), f"{value:.0f}"])
     rows.append(["the planted Z", "", Z.shape[1], f"{at.log_joint(X, Z):.0f}"])
     print(f"\n## {len(X)}×{X.shape[1]}, 20 planted features\n")
@@ -201,7 +202,7 @@ def quality(quick: bool) -> None:
                 engine = thali.BeamSearch(10, which, **{**ALONE, "order": order})
                 seconds, model = fit(data.X, at, engine)
                 above = at.log_joint(data.X, model.Z_) - truth
-                cells.append(f"{above:+.0f} (K {model.n_features_}, {seconds:.1f} s)")
+                cells.append(f"{above:+.0f} (K {model.n_components_}, {seconds:.1f} s)")
             rows.append([name, which, *cells])
         rows.append([name, "(planted)", f"{truth:.0f} (K {data.Z.any(axis=0).sum()})", "", ""])
     print("\n## Log joint above the planted Z's: the search alone, width 10, one order\n")

@@ -41,7 +41,7 @@ class Timing(NamedTuple):
     """Seconds for one sweep (median over sweeps) and the mean number of features meanwhile."""
 
     seconds: float
-    n_features: float
+    n_components: float
 
 
 def time_sweeps(sweep: Callable[[], int], warm_up: int, sweeps: int) -> Timing:
@@ -58,12 +58,12 @@ def time_sweeps(sweep: Callable[[], int], warm_up: int, sweeps: int) -> Timing:
 
 def ours(dataset: datasets.Dataset, sweeps: int, moves: int = 0) -> Timing:
     """The engine's step from the planted Z, without moves on columns unless asked."""
-    data = Data.validate(dataset.X)
+    data = Data.of(dataset.X)
     model = Model(thali.IBP(), thali.LinearGaussian()).resolve(data)
     engine = thali.CollapsedGibbs(chains=1, moves=moves)
     rng = np.random.default_rng(0)
     state = engine.begin(rng, model, data, given_start(dataset.Z, model, data))
-    return time_sweeps(lambda: engine.step(rng, model, data, state).n_features, 3, sweeps)
+    return time_sweeps(lambda: engine.step(rng, model, data, state).n_components, 3, sweeps)
 
 
 def textbook(dataset: datasets.Dataset, sweeps: int) -> Timing:
@@ -75,7 +75,7 @@ def textbook(dataset: datasets.Dataset, sweeps: int) -> Timing:
         sigma_x=dataset.sigma_x,
         sigma_a=dataset.sigma_a,
     )
-    return time_sweeps(lambda: next(walk).n_features, 1, sweeps)
+    return time_sweeps(lambda: next(walk).n_components, 1, sweeps)
 
 
 def against_textbook(quick: bool) -> None:
@@ -84,7 +84,7 @@ def against_textbook(quick: bool) -> None:
     fast = ours(data, 300 if quick else 2000)
     moving = ours(data, 300 if quick else 2000, thali.CollapsedGibbs().moves)
     rows = [
-        [name, f"{1e3 * t.seconds:.3f}", f"{t.n_features:.1f}", f"{slow.seconds / t.seconds:.0f}"]
+        [name, f"{1e3 * t.seconds:.3f}", f"{t.n_components:.1f}", f"{slow.seconds / t.seconds:.0f}"]
         for name, t in (("textbook", slow), ("thali", fast), ("thali, with moves", moving))
     ]
     print("\n## 100×36, four features\n")
@@ -100,7 +100,7 @@ def against_rows(quick: bool) -> None:
         seconds.append(timing.seconds)
         per_row = 1e6 * timing.seconds / n
         rows.append(
-            [n, f"{1e3 * timing.seconds:.2f}", f"{per_row:.2f}", f"{timing.n_features:.1f}"]
+            [n, f"{1e3 * timing.seconds:.2f}", f"{per_row:.2f}", f"{timing.n_components:.1f}"]
         )
     slope = np.polyfit(np.log(sizes), np.log(seconds), 1)[0]
     print("\n## Cost against N, D = 36, ten features\n")
@@ -136,7 +136,7 @@ def against_floor(quick: bool) -> None:
     data = datasets.noisy_nonnegative()
     timing = ours(data, 20 if quick else 200)
     moving = ours(data, 20 if quick else 200, thali.CollapsedGibbs().moves)
-    (n, d), k = data.X.shape, round(timing.n_features)
+    (n, d), k = data.X.shape, round(timing.n_components)
     product, rest = n * k * d, n * 8 * k**2
     rate, reading = multiply_rate(k, d), reading_rate()
     arithmetic = 2.0 * (product + rest) / rate
@@ -144,12 +144,12 @@ def against_floor(quick: bool) -> None:
     floor = max(arithmetic, memory)
     print("\n## 500×500, twenty features, and the floor\n")
     rows = [
-        ["measured", f"{1e3 * timing.seconds:.3f}", f"mean K {timing.n_features:.1f}"],
+        ["measured", f"{1e3 * timing.seconds:.3f}", f"mean K {timing.n_components:.1f}"],
         ["arithmetic", f"{1e3 * arithmetic:.3f}",
          f"{(product + rest) / 1e6:.2f} M multiply-adds at {rate / 1e9:.2f} Gflop/s (BLAS gemv)"],
         ["reading X", f"{1e3 * memory:.3f}",
          f"{8 * n * d / 1e6:.2f} MB at {reading / 1e9:.1f} GB/s"],
-        ["measured with moves", f"{1e3 * moving.seconds:.3f}", f"mean K {moving.n_features:.1f}"],
+        ["measured with moves", f"{1e3 * moving.seconds:.3f}", f"mean K {moving.n_components:.1f}"],
         ["measured / floor", f"{timing.seconds / floor:.2f}", ""],
     ]  # fmt: skip
     print(markdown(["", "ms a sweep", "by"], rows))

@@ -47,13 +47,13 @@ from tables import markdown
 from threadpoolctl import threadpool_limits
 
 import thali
-from thali.baselines import BayesianNMF
 from thali.data import Data
+from thali.engines.ascent.hard_rows import SOLVERS
+from thali.engines.ascent.state import State, iterate
+from thali.evaluation import BayesianNMF
 from thali.kernels.row_solvers import combined, row
 from thali.model import Model
 from thali.starts import Start
-from thali.variational.hard_rows import SOLVERS
-from thali.variational.state import State, iterate
 
 HELD_OUT = 200  # rows
 Case = tuple[np.ndarray, np.ndarray]
@@ -89,7 +89,7 @@ def begun(data: Data, Z: np.ndarray, solver: str = "best") -> State:
 def cost(n: int, d: int, k: int, times: int, solver: str = "best") -> tuple[float, ...]:
     """Seconds of an iteration and of the products, and bytes: of X, and added by the iteration."""
     X, Z = problem(n, d, k)
-    data = Data.validate(X)
+    data = Data.of(X)
     with threadpool_limits(limits=1, user_api="blas"):
         tracemalloc.start()
         state = begun(data, Z, solver)
@@ -158,19 +158,19 @@ def plain_iteration(X: np.ndarray, Z: np.ndarray, A: Case, alpha: float, sigma: 
 def numpy(quick: bool) -> None:
     n, d, k = (100, 100, 10) if quick else (500, 500, 20)
     X, Z = problem(n, d, k)
-    state = begun(Data.validate(X), Z, "local_search")
+    state = begun(Data.of(X), Z, "local_search")
     start = state.rows.nu.copy()
     law = state.features
     A = law.phi.copy(), law.variance + law.phi**2
     began = time.thread_time()
     plain_iteration(X, start, A, 2.0, (1.0, 0.55))
     plain = time.thread_time() - began
-    iterate(begun(Data.validate(X), Z, "local_search"), 1)
+    iterate(begun(Data.of(X), Z, "local_search"), 1)
     rows = [["NumPy", f"{1e3 * plain:.1f}", "1"]]
     for solver in ("local_search", "best"):
         took = []
         for _ in range(3):
-            state = begun(Data.validate(X), Z, solver)
+            state = begun(Data.of(X), Z, solver)
             took.append(smallest(lambda state=state: iterate(state, 1), 1))
         rows.append([f"ours, {solver}", f"{1e3 * min(took):.2f}", f"{plain / min(took):.0f}"])
     print(f"\n## The first iteration, {n}×{d}, {k} features\n")
@@ -251,7 +251,7 @@ def quality(quick: bool) -> None:
             model.set_params(progress=False).fit(data.X)
             took = time.perf_counter() - began
             short = shortfall(data, at, model.Z_)
-            k_found = model.n_features_
+            k_found = model.n_components_
             table.append([seed, likelihood, k_found, f"{short:+.4f}", f"{took:.1f}"])
     print("\n## 500×500, 20 planted features, told truncation = 40\n")
     print(markdown(["seed", "likelihood", "K found", "shortfall %", "s"], table), flush=True)
@@ -276,7 +276,7 @@ def sparse(quick: bool) -> None:
             model.fit(X)
         took = time.perf_counter() - began
         numbers = f"{model.elbo_:,.0f}", f"{took:.0f}", f"{grown[0]:.0f}", f"{dense:.0f}"
-        table.append([likelihood, model.n_features_, *numbers])
+        table.append([likelihood, model.n_components_, *numbers])
     n, d = X.shape
     print(f"\n## {n:,} × {d:,}, {X.nnz:,} entries, truncation = {truncation}\n")
     head = ["likelihood", "K found", "bound", "s", "MB added", "MB dense"]
@@ -302,7 +302,7 @@ def large(quick: bool) -> None:
     most = k + k // 5
 
     def ours(init: Any, seed: int) -> thali.LatentFeatures:
-        engine = thali.MaximizationExpectation(truncation=most, init=init, restarts=1)
+        engine = thali.MaximizationExpectation(truncation=most, init=init, n_init=1)
         likelihood = "nonnegative_linear_gaussian"
         return thali.LatentFeatures("ibp", likelihood, engine, random_state=seed, progress=False)
 
@@ -327,7 +327,7 @@ def large(quick: bool) -> None:
 
     for seed in range(1 if quick else 2):
         measure(f"coins, seed {seed}", ours(coins(n, seed), seed))
-    measure("BayesianNMF", BayesianNMF(k, max_iterations=50, random_state=0))  # seconds each
+    measure("BayesianNMF", BayesianNMF(k, max_iter=50, random_state=0))  # seconds each
     if quick:
         measure("ica", ours("ica", 0))
     score = mean_log_normal(Z[n:] @ A, 1.0, shown, truth)

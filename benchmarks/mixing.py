@@ -63,7 +63,7 @@ CASES = {
 
 class Result(NamedTuple):
     shortfall: float
-    n_features: int
+    n_components: int
     seconds: float
 
 
@@ -95,7 +95,7 @@ def row(name: str, what: str, planted: list[int], results: list[Result]) -> list
         f"{np.median(short):+.4f}",
         f"{max(short):+.4f}",
         " ".join(map(str, planted)),
-        " ".join(str(result.n_features) for result in results),
+        " ".join(str(result.n_components) for result in results),
         f"{np.median([result.seconds for result in results]):.1f}",
     ]
 

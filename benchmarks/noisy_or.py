@@ -59,7 +59,7 @@ def against_textbook(quick: bool) -> None:
     sizes = [(10, 4, 200), (50, 8, 300)] if quick else [(10, 4, 200), (50, 8, 300), (200, 10, 500)]
     for n, k, t in sizes:
         Z, Y, X = network(0, n, k, t, 0.5 if n == 10 else 0.2)
-        data, rng = Data.validate(X), np.random.default_rng(0)
+        data, rng = Data.of(X), np.random.default_rng(0)
         model = Model(thali.IBP(alpha=1.0), thali.NoisyOr(**RATES))
         engine = thali.UncollapsedGibbs(chains=1)
         state = engine.begin(rng, model, data, Start("planted", Z, model.start(data)))
@@ -100,7 +100,7 @@ def planted_networks(quick: bool) -> None:
                 random_state=seed,
                 progress=False,
             ).fit(X)
-            row += [model.n_features_, match_assignments(Z, model.Z_).distance]
+            row += [model.n_components_, match_assignments(Z, model.Z_).distance]
         rows.append(row)
     print("\n## Planted networks, 10 nodes, 4 causes, 200 trials\n")
     head = ["seed", "K, rates fixed", "entries wrong", "K, rates inferred", "entries wrong"]
@@ -122,7 +122,7 @@ def memory_of_k(quick: bool) -> None:
                 random_state=0,
                 progress=False,
             ).fit(X)
-            K = model.history_["n_features"][:, model.burn_in_ :]
+            K = model.history_["n_components"][:, model.burn_in_ :]
             rho = autocorrelation(K, max(LAGS))
             name = f"N = {n}, K = {k}, α = {alpha:g}, T = {t}, {way}"
             rows.append([name, f"{K.mean():.1f}", *(f"{rho[lag]:.2f}" for lag in LAGS)])

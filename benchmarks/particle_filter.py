@@ -33,7 +33,7 @@ def planted(rng: np.random.Generator, n: int, d: int, k: int) -> np.ndarray:
 
 def ours(X: np.ndarray, particles: int, proposal: str = "conditional") -> tuple[float, float]:
     """Seconds of all steps, and the mean number of features at the end."""
-    data = Data.validate(X)
+    data = Data.of(X)
     model = Model(thali.IBP(ALPHA), thali.LinearGaussian(SIGMA_X, SIGMA_A)).resolve(data)
     engine = thali.ParticleFilter(particles, proposal)
     rng = np.random.default_rng(0)

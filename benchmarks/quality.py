@@ -63,7 +63,7 @@ class Result(NamedTuple):
     """One fit: the log joint that counts, the features of the best draw, the time."""
 
     log_joint: float
-    n_features: int
+    n_components: int
     seconds: float
 
 
@@ -71,7 +71,7 @@ class PlantedRun(NamedTuple):
     """One seed of a planted problem."""
 
     truth: float
-    n_features: int
+    n_components: int
     results: dict[str, Result]
 
 
@@ -111,7 +111,7 @@ def run_planted(name: str, seed: int, starts: list[str], sweeps: int | None) -> 
         shortfall = percent(truth, results[start].log_joint)
         say(
             f"{name} seed {seed} {start}: {shortfall:+.4f}%, "
-            f"K {results[start].n_features} (planted {k}), {seconds:.1f} s"
+            f"K {results[start].n_components} (planted {k}), {seconds:.1f} s"
         )
     return PlantedRun(truth, k, results)
 
@@ -133,8 +133,8 @@ def planted_rows(name: str, runs: list[PlantedRun]) -> Iterator[list[str]]:
             f"{good}/{len(runs)} ≤ {allowed}%",
             f"{np.median(short):+.4f}",
             f"{max(short):+.4f}",
-            " ".join(str(run.n_features) for run in runs),
-            " ".join(str(run.results[start].n_features) for run in runs),
+            " ".join(str(run.n_components) for run in runs),
+            " ".join(str(run.results[start].n_components) for run in runs),
             f"{np.median([run.results[start].seconds for run in runs]):.1f}",
         ]
 
@@ -150,7 +150,7 @@ def run_real(name: str, seed: int, starts: list[str], sweeps: int | None) -> dic
         results[start] = Result(best.log_joint, int(best.Z.any(axis=0).sum()), seconds)
         say(
             f"{name} seed {seed} {start}: {best.log_joint:.1f}, "
-            f"K {results[start].n_features}, {seconds:.1f} s"
+            f"K {results[start].n_components}, {seconds:.1f} s"
         )
     return results
 
@@ -169,7 +169,7 @@ def real_rows(name: str, runs: list[dict[str, Result]]) -> Iterator[list[str]]:
             f"{np.median([r.log_joint for r in results]):.1f}",
             f"{np.median(short):+.3f}",
             f"{max(short):+.3f}",
-            " ".join(str(r.n_features) for r in results),
+            " ".join(str(r.n_components) for r in results),
             f"{np.median([r.seconds for r in results]):.1f}",
         ]
 

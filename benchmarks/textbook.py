@@ -37,7 +37,7 @@ class TextbookState:
     sigma_a: float
 
     @property
-    def n_features(self) -> int:
+    def n_components(self) -> int:
         return self.Z.shape[1]
 
 
@@ -140,7 +140,7 @@ def sweep(
         state = update_row(rng, X, state, n)
     if alpha_law is not None:
         harmonic = sum(1.0 / i for i in range(1, N + 1))
-        shape, rate = alpha_law[0] + state.n_features, alpha_law[1] + harmonic
+        shape, rate = alpha_law[0] + state.n_components, alpha_law[1] + harmonic
         state = replace(state, alpha=rng.gamma(shape) / rate)
     if step_sigmas:
         s = step_sigma(rng, lambda s: log_marginal(X, state.Z, s, state.sigma_a), state.sigma_x)

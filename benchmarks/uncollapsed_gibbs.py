@@ -31,7 +31,7 @@ def main() -> None:
     n, d, k = 10_000 if options.quick else 100_000, 100, 20
     times = 3 if options.quick else 15
     planted = datasets.planted(n=n, d=d, k=k, sigma_x=0.5, random_state=0)
-    data = Data.validate(planted.X)
+    data = Data.of(planted.X)
     model = Model(thali.IBP(), thali.LinearGaussian()).resolve(data)
     rng = np.random.default_rng(0)
     rows = []
@@ -46,7 +46,7 @@ def main() -> None:
             step = smallest(lambda e=engine, s=state: e.step(rng, model, data, s), times)
             again = smallest(lambda: (data.X @ A.T, Z.T @ data.X), times)
             ratio = step / min(products, again)
-            name = f'a sweep, new features by "{way}", K {state.n_features}'
+            name = f'a sweep, new features by "{way}", K {state.n_components}'
             rows.append([name, f"{1e3 * step:.1f}", f"{ratio:.2f}"])
     print(f"\n{n}×{d}, {k} features\n")
     print(markdown(["work", "ms", "times the products"], rows))

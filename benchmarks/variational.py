@@ -29,9 +29,9 @@ from threadpoolctl import threadpool_limits
 
 import thali
 from thali.data import Data
+from thali.engines.ascent.state import iterate
 from thali.model import Model
 from thali.starts import Start
-from thali.variational.state import iterate
 
 PAPER_SECONDS = 19061.0
 
@@ -52,9 +52,9 @@ def problem(n: int, d: int, k: int, seed: int = 0) -> tuple[np.ndarray, np.ndarr
 def cost(n: int, d: int, k: int, times: int) -> tuple[float, float, float, float]:
     """Seconds of an iteration and of the products, and bytes: of X, and added by the iteration."""
     X, _, Z = problem(n, d, k)
-    data = Data.validate(X)
+    data = Data.of(X)
     model = Model(thali.IBP(alpha=2.0), thali.LinearGaussian(sigma_x=1.0, sigma_a=1.0))
-    engine = thali.Variational(truncation=k, restarts=2)
+    engine = thali.Variational(truncation=k, n_init=2)
     before = resident()
     with threadpool_limits(limits=1, user_api="blas"):
         start = Start("near", Z, model.start(data))
@@ -91,7 +91,7 @@ def quality(quick: bool) -> None:
         model = fitted(data.X, thali.Variational(truncation=40), seed)
         took = time.perf_counter() - began
         short = shortfall(data, at, model.Z_)
-        rows.append([seed, model.n_features_, f"{short:+.4f}", f"{took:.1f}"])
+        rows.append([seed, model.n_components_, f"{short:+.4f}", f"{took:.1f}"])
         if seed < 2:
             beside += held_out(data.X, seed)
     print("\n## 500×500, 20 planted features, told truncation = 40\n")
@@ -110,7 +110,7 @@ def held_out(X: np.ndarray, seed: int) -> list[list[object]]:
 
     def note(name: str, model: thali.LatentFeatures, seconds: float) -> None:
         value = f"{test.log_predictive(model):.4f}"
-        found.append([seed, name, value, model.n_features_, f"{seconds:.1f}"])
+        found.append([seed, name, value, model.n_components_, f"{seconds:.1f}"])
 
     note("Variational", model, budget)
     for name, engine in (
@@ -144,12 +144,12 @@ def stream(quick: bool) -> None:
             for _ in range(0, n, piece):
                 file.write(make(piece, rng).tobytes())
         test = make(2000, np.random.default_rng(1))
-        engine = thali.Variational(truncation=30, restarts=1)
+        engine = thali.Variational(truncation=30, n_init=1)
         model = thali.LatentFeatures(engine=engine, random_state=0, progress=False)
         began = time.perf_counter()
         for first in range(0, n, piece):
             part = np.load(path, mmap_mode="r")[first : first + piece]
-            model.partial_fit(np.array(part), total_rows=n)
+            model.partial_fit(np.array(part), total_samples=n)
             del part  # a map that stays open counts as memory
         took, memory = time.perf_counter() - began, resident()
         pieces = model.score(test)
@@ -159,11 +159,17 @@ def stream(quick: bool) -> None:
         began = time.perf_counter()
         whole.partial_fit(np.load(path))  # one piece, fitted as a whole
         rows = [
-            ["in pieces", f"{pieces:.4f}", model.n_features_, f"{took:.1f}", f"{memory / 1e9:.2f}"],
+            [
+                "in pieces",
+                f"{pieces:.4f}",
+                model.n_components_,
+                f"{took:.1f}",
+                f"{memory / 1e9:.2f}",
+            ],
             [
                 "as a whole",
                 f"{score_of_fit(whole, test):.4f}",
-                whole.n_features_,
+                whole.n_components_,
                 f"{time.perf_counter() - began:.1f}",
                 f"{resident() / 1e9:.2f}",
             ],
@@ -174,7 +180,7 @@ def stream(quick: bool) -> None:
 
 def score_of_fit(model: thali.LatentFeatures, test: np.ndarray) -> float:
     """The bound of new rows' density that a stream's ``score`` is, of a fit."""
-    from thali.streaming import mean_bound
+    from thali.estimators.streaming import mean_bound
 
     return mean_bound(model._stream(), test, model.engine_.dtype)
 
@@ -190,7 +196,9 @@ def faces(quick: bool) -> None:
     model = fitted(X[:200] if quick else X, thali.Variational(truncation=25), 0)
     took = time.perf_counter() - began
     print(f"\n## Faces, {len(model.Z_)}×1024, truncation 25\n")
-    rows = [[f"{took:.1f}", f"{PAPER_SECONDS / took:.0f}", model.n_features_, f"{model.elbo_:.0f}"]]
+    rows = [
+        [f"{took:.1f}", f"{PAPER_SECONDS / took:.0f}", model.n_components_, f"{model.elbo_:.0f}"]
+    ]
     head = ["s", "times faster than 19,061 s (721 faces)", "K", "bound"]
     print(markdown(head, rows), flush=True)
 

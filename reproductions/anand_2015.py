@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 # Table 3 and section 7.1: seconds for 1,000 sweeps of one chain.
 PAPER_SECONDS = {
     "Anand, naive": 343.536,
-    "Anand, optimised": 296.066,
+    "Anand, optimized": 296.066,
     "Anand, Cython": 299.768,
     "Yıldırım, MATLAB": 410.090,
 }
@@ -61,7 +61,7 @@ def fit(data: datasets.Dataset, engine: thali.CollapsedGibbs, seed: int) -> Fit:
 
 
 def picture_row(rows: np.ndarray, titles: list[str], shape: tuple[int, int]) -> Figure:
-    """Rows as grey images side by side, as in the paper's figures 1 and 2."""
+    """Rows as gray images side by side, as in the paper's figures 1 and 2."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(1.5 * len(rows), 1.8), layout="constrained")
@@ -163,14 +163,14 @@ def compared(data: datasets.Dataset, as_paper: Fit, default: Fit) -> list[str]:
         return f"| {name} | " + " | ".join(cells) + " |"
 
     fits = as_paper, default
-    kept = [f.model.history_["n_features"][:, f.model.burn_in_ :].astype(int) for f in fits]
+    kept = [f.model.history_["n_components"][:, f.model.burn_in_ :].astype(int) for f in fits]
     modes = [int(np.bincount(k.ravel()).argmax()) for k in kept]
     return [
         "| | as in the paper | library's defaults |",
         "|---|---:|---:|",
         row("chains × sweeps",
             [" × ".join(map(str, f.model.history_["alpha"].shape)) for f in fits]),
-        row("features in the point estimate", [str(f.model.n_features_) for f in fits]),
+        row("features in the point estimate", [str(f.model.n_components_) for f in fits]),
         row("mode, mean of K", [f"{m}, {k.mean():.2f}" for m, k in zip(modes, kept, strict=True)]),
         row("least correlation with a planted feature",
             [f"{f.match.correlations.min():.3f}" for f in fits]),

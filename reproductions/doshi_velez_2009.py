@@ -138,14 +138,14 @@ def draw_evolution(ax: Axes, method: Method, name: str, fits: list[list[Fit]]) -
     spread = np.array([mean - values.min(axis=1), values.max(axis=1) - mean])
     bars = spread if values.shape[1] > 1 else None
     ax.errorbar(
-        seconds, mean, bars, color=method.colour, linestyle=method.dash, marker="o",
+        seconds, mean, bars, color=method.color, linestyle=method.dash, marker="o",
         markersize=3, linewidth=1.4, capsize=2, label=name,
     )  # fmt: skip
 
 
 def text_of(fits: list[Fit]) -> str:
     value, seconds = (np.mean([f[i] for f in fits]) for i in (1, 0))
-    return f"{value:.3f} ({seconds:.1f}, {np.mean([f.n_features for f in fits]):.0f})"
+    return f"{value:.3f} ({seconds:.1f}, {np.mean([f.n_components for f in fits]):.0f})"
 
 
 def findings_3(last: dict[tuple[str, str], list[Fit]]) -> list[str]:
@@ -186,7 +186,7 @@ def figures_4_5(options: argparse.Namespace) -> Section:
     found = {
         (name, n, d, k): fit(
             tasks[n, d], name, k, "prior", options.seed,
-            sweeps=sweeps, chains=chains, tolerance=1e-4, budget=budget,
+            sweeps=sweeps, chains=chains, tol=1e-4, budget=budget,
         )
         for name in GRID for n in sizes for d in sizes for k in truncations
     }  # fmt: skip
@@ -197,8 +197,8 @@ def figures_4_5(options: argparse.Namespace) -> Section:
     times, (ax,) = panels(1)
     for name in GRID:
         line = [seconds(name, k) for k in truncations]
-        colour, dash = METHODS[name].colour, METHODS[name].dash
-        ax.plot(truncations, line, dash, color=colour, marker="o", markersize=4, label=name)
+        color, dash = METHODS[name].color, METHODS[name].dash
+        ax.plot(truncations, line, dash, color=color, marker="o", markersize=4, label=name)
     ax.set(xlabel="K, the truncation", ylabel="seconds, geometric mean over N and D")
     log_axis(ax, "y")
     ax.set_xticks(truncations)
@@ -208,9 +208,9 @@ def figures_4_5(options: argparse.Namespace) -> Section:
         for name in GRID:
             fits = [found[name, n, d, shown] for d in sizes]
             x, y = [f.seconds for f in fits], [f.value for f in fits]
-            colour, dash = METHODS[name].colour, METHODS[name].dash
-            ax.plot(x, y, dash, color=colour, marker="o", markersize=3, label=name)
-            ax.plot(x[:1], y[:1], "o", color=colour, markersize=9)
+            color, dash = METHODS[name].color, METHODS[name].dash
+            ax.plot(x, y, dash, color=color, marker="o", markersize=3, label=name)
+            ax.plot(x[:1], y[:1], "o", color=color, markersize=9)
         words = f"N = {n}, K = {shown}"
         ax.set(title=words, xlabel="seconds", ylabel="mean test log likelihood")
         log_axis(ax, "x")

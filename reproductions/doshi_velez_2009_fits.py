@@ -21,7 +21,7 @@ class Method(NamedTuple):
 
     engine: type
     finite: bool
-    colour: str
+    color: str
 
     @property
     def dash(self) -> str:
@@ -44,7 +44,7 @@ class Fit(NamedTuple):
 
     seconds: float
     value: float
-    n_features: int
+    n_components: int
     cut: bool
 
 
@@ -59,13 +59,13 @@ class Task(NamedTuple):
 
 def fit(
     task: Task, name: str, k: int, start: str, seed: int, *, sweeps: int = FOREVER,
-    chains: int = 2, tolerance: float = 1e-6, budget: float | None = None,
+    chains: int = 2, tol: float = 1e-6, budget: float | None = None,
 ) -> Fit:  # fmt: skip
     """Fit what was left of the data, and ask for what was hidden."""
     method = METHODS[name]
     prior = thali.BetaBernoulli(task.alpha, k) if method.finite else thali.IBP(task.alpha)
     if method.engine is thali.Variational:
-        own: dict[str, Any] = {"restarts": 2, "tolerance": tolerance}
+        own: dict[str, Any] = {"n_init": 2, "tol": tol}
         own |= {} if method.finite else {"truncation": k}
     else:
         own = {"sweeps": sweeps, "chains": chains}
@@ -77,7 +77,7 @@ def fit(
     model.fit(task.test.X, time_budget=budget)
     took = time.perf_counter() - began
     value = task.test.log_predictive(model)
-    return Fit(took, value, model.n_features_, model.stopped_ != "finished")
+    return Fit(took, value, model.n_components_, model.stopped_ != "finished")
 
 
 def warm_up(task: Task, names: Iterable[str]) -> None:

@@ -68,7 +68,7 @@ def beside_paper(
         row: list[object] = [name, k or "–", seconds, value]
         for start in STARTS:
             one = found[name, k, start]
-            row += [f"{one.seconds:.1f}", show(one.value), one.n_features]
+            row += [f"{one.seconds:.1f}", show(one.value), one.n_components]
         rows.append(row)
     return table(head, rows)
 
@@ -114,7 +114,7 @@ def table_1(options: argparse.Namespace) -> Section:
     found = from_both_starts(task, paper, options.seed)
     hidden = len(task.test.values)
     lines = [
-        f"{len(X)} of the {len(pixels)} faces at hand, {X.shape[1]} pixels in [0, 1], centred; "
+        f"{len(X)} of the {len(pixels)} faces at hand, {X.shape[1]} pixels in [0, 1], centered; "
         f"{hidden:,} hidden. The paper has 721 frontal faces of 32×32 pixels, other ones. Totals "
         "do not compare: log densities depend on the unit of a pixel (in units of 1/255 each of "
         f"ours would be {hidden * np.log(255.0) / 1e6:.3f}·10⁶ lower). What compares is the order "
@@ -179,6 +179,6 @@ def conclusion(found: dict[Any, Fit]) -> str:
         f"an entry on average from a random start and {gap['race']:.3f} from a raced one: the "
         f"start {'explains little' if stays else 'explains more than half'} of it"
         f"{'; the independence that the law assumes, or its local maxima, may' if stays else ''}. "
-        f"The variational fits are slower in {sum(slower)} of {len(slower)}; theirs optimised the "
+        f"The variational fits are slower in {sum(slower)} of {len(slower)}; theirs optimized the "
         "law of the amounts numerically, ours has it in closed form."
     )

@@ -61,7 +61,7 @@ def block_images(seed: int) -> Task:
 
 def is_truth(task: Task, one: Fit) -> bool:
     """Whether it has the planted Z's log joint, which no other Z has but by accident."""
-    return one.n_features == 4 and abs(one.value - truth_of(task, len(task.X))) < 1e-6
+    return one.n_components == 4 and abs(one.value - truth_of(task, len(task.X))) < 1e-6
 
 
 def yes(answer: bool) -> str:
@@ -83,18 +83,18 @@ def blocks(options: argparse.Namespace) -> Section:
     for name in BASELINES:
         one = fit(task, name, options.seed)
         times = [PAPER_BLOCKS[name], f"{one.seconds:.2f}"]
-        rows.append([name, *times, one.n_features, yes(is_truth(task, one)), "–", "–", "–", "–"])
+        rows.append([name, *times, one.n_components, yes(is_truth(task, one)), "–", "–", "–", "–"])
     raced = fit_engine(task, thali.UncollapsedGibbs(500, chains=1), options.seed)
-    rows.append(["Gibbs sampling, raced start", "–", f"{raced.seconds:.2f}", raced.n_features,
+    rows.append(["Gibbs sampling, raced start", "–", f"{raced.seconds:.2f}", raced.n_components,
                  yes(is_truth(task, raced)), "–", "–", "–", "–"])  # fmt: skip
     counts = {}
     for name in (*SEARCHES, *OTHERS, "greedy"):
         one = fit_engine(task, engine(name), options.seed)
         polished = fit_engine(task, engine(name, polish=True), options.seed)
-        ordered = fit_engine(task, engine(name, order="random", restarts=orders), options.seed)
+        ordered = fit_engine(task, engine(name, order="random", n_init=orders), options.seed)
         counts[name] = one.model.n_enqueued_, one.model.n_dequeued_
         rows.append([
-            name, PAPER_BLOCKS.get(name, "–"), f"{one.seconds:.2f}", one.n_features,
+            name, PAPER_BLOCKS.get(name, "–"), f"{one.seconds:.2f}", one.n_components,
             yes(is_truth(task, one)), *counts[name], yes(is_truth(task, polished)),
             yes(is_truth(task, ordered)),
         ])  # fmt: skip
@@ -130,12 +130,12 @@ def recovery(sets: range, orders: int) -> list[str]:
     how = {
         "rows as they come": {},
         "the same, polished": {"polish": True},
-        f"{orders} orders": {"order": "random", "restarts": orders},
-        f"{orders} orders, polished": {"order": "random", "restarts": orders, "polish": True},
+        f"{orders} orders": {"order": "random", "n_init": orders},
+        f"{orders} orders, polished": {"order": "random", "n_init": orders, "polish": True},
         "the library's defaults": {
             "init": "race",
             "order": "random",
-            "restarts": 4,
+            "n_init": 4,
             "polish": True,
         },
     }
@@ -143,7 +143,7 @@ def recovery(sets: range, orders: int) -> list[str]:
     for name in (*SEARCHES, *OTHERS, "greedy"):
         found: list[object] = [
             "–"
-            if name.startswith("neighbor") and settings.get("restarts") == orders  # slow
+            if name.startswith("neighbor") and settings.get("n_init") == orders  # slow
             else sum(
                 is_truth(task, fit_engine(task, engine(name, **settings), seed))
                 for seed, task in ((seed, block_images(seed)) for seed in sets)
@@ -173,17 +173,17 @@ def table_1(options: argparse.Namespace) -> Section:
     fits = {name: fit(task, name, options.seed) for name in METHODS}
     for name, paper in PAPER_ECOLI.items():
         one = fits[name]
-        rows.append([name, *paper, one.n_features, f"{one.seconds:.2f}", f"{one.value:.0f}"])
+        rows.append([name, *paper, one.n_components, f"{one.seconds:.2f}", f"{one.value:.0f}"])
     raced = fit_engine(task, thali.UncollapsedGibbs(500, chains=1), options.seed)
-    shown = raced.n_features, f"{raced.seconds:.2f}", f"{raced.value:.0f}"
+    shown = raced.n_components, f"{raced.seconds:.2f}", f"{raced.value:.0f}"
     rows.append(["Gibbs sampling, raced start", "–", "–", "–", *shown])
     for words, settings in (
         ("polished", {"polish": True}),
-        (f"{ORDERS} orders, polished", {"order": "random", "restarts": ORDERS, "polish": True}),
+        (f"{ORDERS} orders, polished", {"order": "random", "n_init": ORDERS, "polish": True}),
     ):
         for name in SEARCHES:
             one = fit_engine(task, alone(name, 10, **settings), options.seed)
-            shown = one.n_features, f"{one.seconds:.2f}", f"{one.value:.0f}"
+            shown = one.n_components, f"{one.seconds:.2f}", f"{one.value:.0f}"
             rows.append([f"{name}, {words}", "–", "–", "–", *shown])
     assert task.Z is not None
     truth = task.model.log_joint(task.X, task.Z)
@@ -227,7 +227,7 @@ def figure_2(options: argparse.Namespace) -> Section:
         found = {}
         for name, method in METHODS.items():
             found[name] = [fit(p, name, options.seed, sweeps=sweeps_of(options)) for p in parts]
-            look = {"color": method.colour, "marker": "o", "markersize": 3, "linewidth": 1.4}
+            look = {"color": method.color, "marker": "o", "markersize": 3, "linewidth": 1.4}
             seconds = [one.seconds for one in found[name]]
             above = [one.value - truth for one, truth in zip(found[name], truths, strict=True)]
             left.plot(counts, seconds, method.dash, label=name, **look)
@@ -260,7 +260,7 @@ def last_points(
     n = counts[-1]
     truth = truth_of(task, n)
     rows = [
-        [name, one.n_features, f"{found[name][0].seconds:.2f}", f"{one.seconds:.2f}",
+        [name, one.n_components, f"{found[name][0].seconds:.2f}", f"{one.seconds:.2f}",
          f"{one.value:.0f}", f"{truth - one.value:.0f}"]
         for name, one in ((name, fits[-1]) for name, fits in found.items())
     ]  # fmt: skip
@@ -281,7 +281,9 @@ def greedy_search(options: argparse.Namespace) -> Section:
         fits = [fit_engine(block_images(seed), engine(name), seed) for seed in sets]
         values[name] = np.array([one.value for one in fits])
         rows.append([
-            name, f"{np.mean([one.n_features for one in fits]):.2f}", f"{values[name].mean():.1f}",
+            name,
+            f"{np.mean([one.n_components for one in fits]):.2f}",
+            f"{values[name].mean():.1f}",
             f"{1e3 * np.mean([one.seconds for one in fits]):.0f}",
             f"{np.mean([one.model.n_dequeued_ for one in fits]):.0f}",
         ])  # fmt: skip

@@ -20,7 +20,8 @@ from rai_daume_2011_fits import (
 
 import thali
 from thali.data import Data
-from thali.starts import NAMED, given_start
+from thali.registry import STARTS
+from thali.starts import given_start
 
 
 def figure_3(options: argparse.Namespace) -> Section:
@@ -45,19 +46,19 @@ def figure_3(options: argparse.Namespace) -> Section:
     }
     for ax, (kind, task) in zip(axes, tasks.items(), strict=True):
         search = fit_engine(task, alone("inadmissible", 10, polish=True), options.seed)
-        for name, (sampler, colour, wide) in samplers.items():
+        for name, (sampler, color, wide) in samplers.items():
             walk(task, sampler, None, 0.2, options.seed)  # compiles, or loads
             warm = walk(task, sampler, search.model.Z_, seconds, options.seed)
             cold = walk(task, sampler, None, seconds, options.seed)
             warm = warm[0] + search.seconds, warm[1]
-            ax.plot(*warm, "-", color=colour, linewidth=wide, label=f"{name}, from the search")
-            ax.plot(*cold, ":", color=colour, linewidth=1.4, label=f"{name}, from the prior")
+            ax.plot(*warm, "-", color=color, linewidth=wide, label=f"{name}, from the search")
+            ax.plot(*cold, ":", color=color, linewidth=1.4, label=f"{name}, from the prior")
             lines.append(f"- {kind}, {name}. {ahead(warm, cold, search.seconds)}")
         ax.axvline(search.seconds, color="0.6", linewidth=1)
         ax.set(title=kind, xlabel="seconds, the search counted in", ylabel="log P(X, Z)")
         log_axis(ax, "x")
     legend(figure, axes[0], 2)
-    lines += ["", "The grey line is the end of the search."]
+    lines += ["", "The gray line is the end of the search."]
     return Section("Figure 3. The answer as a start", lines, {"figure_3.png": figure})
 
 
@@ -66,11 +67,11 @@ Walk = tuple[np.ndarray, np.ndarray]
 
 def walk(task: Task, sampler: Any, Z: np.ndarray | None, seconds: float, seed: int) -> Walk:
     """The log joint after every sweep, and the seconds it took to get there."""
-    data = Data.validate(task.X)
+    data = Data.of(task.X)
     model = task.model.resolve(data)
     rng = np.random.default_rng(seed)
     began = time.perf_counter()
-    start = NAMED["prior"](rng, model, data) if Z is None else given_start(Z, model, data)
+    start = STARTS["prior"](rng, model, data) if Z is None else given_start(Z, model, data)
     state = sampler.begin(rng, model, data, start)
     times, values = [], []
     while not times or times[-1] < seconds:

@@ -125,7 +125,7 @@ def one_table(
     for method, (accuracy, spread, k) in PAPER[name].items():
         one = fits[method]
         rows.append([
-            method, f"{accuracy} ± {spread}", k, one.n_features, f"{one.seconds:.2f}",
+            method, f"{accuracy} ± {spread}", k, one.n_components, f"{one.seconds:.2f}",
             *(f"{a.mean():.1f} ± {a.std():.1f}" for a in found[method]),
         ])  # fmt: skip
     always = ", ".join(f"{100 * max(y.mean(), 1 - y.mean()):.1f}% ({label})"

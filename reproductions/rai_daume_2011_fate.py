@@ -13,9 +13,9 @@ from rai_daume_2011_fits import (
 )
 
 from thali.data import Data
-from thali.search.best_first import BestFirst
-from thali.search.candidates import Candidate, Problem
-from thali.search.heuristics import heuristic
+from thali.engines.search.best_first import BestFirst
+from thali.engines.search.candidates import Candidate, Problem
+from thali.engines.search.heuristics import heuristic
 
 
 class Loss(NamedTuple):
@@ -42,7 +42,7 @@ def columns(Z: np.ndarray) -> list[bytes]:
 def loss(task: Task, name: str, width: int, seed: int) -> Loss | None:
     """Where the planted Z is lost, or None if it is the answer."""
     assert task.Z is not None
-    data = Data.validate(task.X)
+    data = Data.of(task.X)
     X = np.ascontiguousarray(data.reduced)
     problem = Problem(X, data.squares, data.d, task.model.prior, task.sigma_x, task.sigma_a)
     future = heuristic(name, problem, np.random.default_rng(seed))

@@ -12,6 +12,7 @@ from presenting import read
 
 import thali
 from thali.model import Model
+from thali.results.fit import Draws
 
 TRUNCATION = 12
 RESTARTS = 5  # of variational inference; its seconds are those of one
@@ -21,19 +22,19 @@ class Method(NamedTuple):
     """An engine by the width of its beam and its sweeps, and how it is drawn."""
 
     engine: Callable[[int, int], Any]
-    colour: str
+    color: str
     dash: str = "-"
 
 
 def alone(heuristic: str, width: int, **settings: Any) -> thali.BeamSearch:
     """The search as in the paper: nothing before it, nothing after it, the rows as they come."""
-    plain: dict[str, Any] = {"init": "empty", "order": "given", "restarts": 1, "polish": False}
+    plain: dict[str, Any] = {"init": "empty", "order": "given", "n_init": 1, "polish": False}
     return thali.BeamSearch(width, heuristic, **{**plain, **settings})
 
 
 def greedy(**settings: Any) -> thali.BeamSearch:
     """Section 6.7: no look ahead, one candidate."""
-    plain: dict[str, Any] = {"init": "empty", "order": "given", "restarts": 1, "polish": False}
+    plain: dict[str, Any] = {"init": "empty", "order": "given", "n_init": 1, "polish": False}
     return thali.BeamSearch.greedy(**{**plain, **settings})
 
 
@@ -44,7 +45,7 @@ METHODS = {
     ),
     "particle filter": Method(lambda width, sweeps: thali.ParticleFilter(500), "#8c6d31", "--"),
     "infinite variational": Method(
-        lambda width, sweeps: thali.Variational(TRUNCATION, restarts=1, init="prior"),
+        lambda width, sweeps: thali.Variational(TRUNCATION, n_init=1, init="prior"),
         "#c2609a", "--",
     ),
     "trivial": Method(lambda width, sweeps: alone("trivial", width), "#2078b4"),
@@ -74,7 +75,7 @@ class Fit(NamedTuple):
     """One fit: its seconds (compilation excluded), K, log P(X, [Z]), and the model."""
 
     seconds: float
-    n_features: int
+    n_components: int
     value: float
     model: Any
 
@@ -88,12 +89,12 @@ def fit_engine(task: Task, engine: Any, seed: int) -> Fit:
     began = time.perf_counter()
     model.fit(task.X)
     took = time.perf_counter() - began
-    if model.kind_ == "draws":
+    if isinstance(model.fit_, Draws):
         values = model.history_["log_joint"]
         best = int(values.argmax())
-        k = int(model.history_["n_features"].flat[best])
+        k = int(model.history_["n_components"].flat[best])
         return Fit(took, k, float(values.flat[best]), model)
-    return Fit(took, model.n_features_, task.model.log_joint(task.X, model.Z_), model)
+    return Fit(took, model.n_components_, task.model.log_joint(task.X, model.Z_), model)
 
 
 def fit(task: Task, name: str, seed: int, *, width: int = 10, sweeps: int = 500) -> Fit:

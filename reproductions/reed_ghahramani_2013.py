@@ -11,7 +11,7 @@ data; of faces, the lower half of five of each subject); α = 3, σ_x = σ_a = �
 deviation of the data; K features drawn from the finite prior to begin with, the same for every
 engine; nonnegative features for maximization-expectation and uncollapsed Gibbs, Gaussian ones for
 the others. Other than in the paper: hidden columns are drawn afresh for each row; data are neither
-centred nor moved for the engines, since our nonnegative model takes entries of any sign; for the
+centered nor moved for the engines, since our nonnegative model takes entries of any sign; for the
 factorizations they are moved to a least entry of 0, and these have a component more for that; the
 density of hidden entries has σ_x for every method, so that what differs is what is predicted.
 Beside them, in figure 3, stands maximization-expectation with the library's defaults.
@@ -57,11 +57,11 @@ from threadpoolctl import threadpool_limits
 
 import thali
 from thali.data import Data
+from thali.engines.ascent.state import iterate
 from thali.evaluation import holdout
 from thali.model import Model
 from thali.plots import style
 from thali.starts import Start
-from thali.variational.state import iterate
 
 # Table 1: the order of an iteration.
 PAPER_ORDERS = {
@@ -135,11 +135,11 @@ def draw_evolution(ax: Any, name: str, method: Any, found: list[list[Point]]) ->
     """A line for each repetition; a dot where it ended."""
     for i, points in enumerate(found):
         ax.plot([p.seconds for p in points], [p.value for p in points], method.dash,
-                color=method.colour, marker="." if len(points) > 1 else "D", markersize=5,
+                color=method.color, marker="." if len(points) > 1 else "D", markersize=5,
                 linewidth=1.3,
                 label=name if i == 0 else None)  # fmt: skip
         if points[-1].ended:
-            ax.plot(*points[-1][:2], "o", color=method.colour, markersize=6)
+            ax.plot(*points[-1][:2], "o", color=method.color, markersize=6)
 
 
 def findings_3(ends: dict[str, list[Point]]) -> list[str]:
@@ -182,9 +182,9 @@ def seconds_of_iteration(name: str, n: int, d: int, k: int, times: int) -> float
         return seconds_of_factorization(method, data.X, k, times)
     rng = np.random.default_rng(1)
     model = Model(prior_of(method, k), method.likelihood(1.0, 0.55))
-    table, engine = Data.validate(data.X), engine_of(method, k, "prior")
+    table, engine = Data.of(data.X), engine_of(method, k, "prior")
     if name not in SAMPLERS:
-        engine = engine.replace(restarts=2)  # of one restart, blocks of rows are on threads
+        engine = engine.replace(n_init=2)  # of one restart, blocks of rows are on threads
     wrong = data.Z ^ (rng.random(data.Z.shape) < 0.05)
     took = []
     for _ in range(times + 1):  # the first compiles
@@ -208,7 +208,7 @@ def seconds_of_factorization(method: Any, X: np.ndarray, k: int, times: int) -> 
     bayes = method.engine is METHODS["Bayesian NMF"].engine
 
     def fit(iterations: int) -> float:
-        limits = ({"max_iterations": iterations, "tolerance": 1e-300} if bayes
+        limits = ({"max_iter": iterations, "tol": 1e-300} if bayes
                   else {"max_iter": iterations, "tol": 0.0, "init": "random"})  # fmt: skip
         began = time.process_time()
         with warnings.catch_warnings():

@@ -17,8 +17,7 @@ from sklearn.decomposition import NMF
 from sklearn.exceptions import ConvergenceWarning
 
 import thali
-from thali.baselines import BayesianNMF
-from thali.evaluation import Holdout, holdout
+from thali.evaluation import BayesianNMF, Holdout, holdout
 from thali.plots import style
 
 ALPHA = 3.0  # section 5
@@ -33,7 +32,7 @@ class Method(NamedTuple):
 
     engine: type
     likelihood: Any
-    colour: str
+    color: str
     finite: bool = False
     raced: bool = False
 
@@ -67,7 +66,7 @@ class Point(NamedTuple):
 
     seconds: float
     value: float
-    n_features: int
+    n_components: int
     ended: bool
 
 
@@ -100,7 +99,7 @@ def evolution(task: Task, name: str, k: int, seed: int, budgets: Sequence[float]
 
 
 def engine_of(method: Method, k: int, start: Any) -> Any:
-    own: dict[str, Any] = {"restarts": 1, "tolerance": 1e-5}
+    own: dict[str, Any] = {"n_init": 1, "tol": 1e-5}
     if method.engine not in (thali.MaximizationExpectation, thali.Variational):
         own = {"sweeps": FOREVER, "chains": 1}
     elif not method.finite:
@@ -118,7 +117,9 @@ def by_resuming(
     """One run, stopped at each budget and resumed: no draw is made twice."""
     rng = np.random.default_rng(seed)
     start = (
-        "race" if method.raced else thali.BetaBernoulli(ALPHA, k).sample(rng, len(task.test.mask))
+        "race"
+        if method.raced
+        else thali.BetaBernoulli(ALPHA, k).sample(rng, len(task.test.observed))
     )
     if method.raced:  # a race is not cut within; what follows it is short
         budgets = (max(RACE_SECONDS, budgets[-1]),)
@@ -139,7 +140,7 @@ def by_resuming(
                 value = task.density(np.asarray(model.impute(), float)[task.test.where_hidden])
             else:
                 value = task.test.log_predictive(model)
-            yield Point(spent, value, model.n_features_, model.stopped_ == "finished")
+            yield Point(spent, value, model.n_components_, model.stopped_ == "finished")
 
 
 def shifted(task: Task) -> tuple[np.ndarray, float]:
@@ -155,7 +156,7 @@ def by_modes(
     """Fits of 1, 4, 16, … iterations with the same seed, each the beginning of the next."""
     X, least = shifted(task)
     for power in range(8):
-        model = BayesianNMF(k + 1, max_iterations=4**power, random_state=seed)
+        model = BayesianNMF(k + 1, max_iter=4**power, random_state=seed)
         began = time.perf_counter()
         model.fit(X)
         took = time.perf_counter() - began

@@ -129,9 +129,9 @@ def figure_4(options: argparse.Namespace) -> Section:
                 x, y = (np.array([f[at] for f in fits]) for at in (0, 1))
                 ax.errorbar(
                     x.mean(), y.mean(), y.std() if len(y) > 1 else None,
-                    x.std() if len(x) > 1 else None, color=method.colour, linestyle="none",
+                    x.std() if len(x) > 1 else None, color=method.color, linestyle="none",
                     marker="o" if method.dash == "-" else "s", markersize=4 + 3 * i,
-                    markerfacecolor=method.colour if method.dash == "-" else "none",
+                    markerfacecolor=method.color if method.dash == "-" else "none",
                     label=name if i == 0 else None,
                 )  # fmt: skip
         style.label(ax, "seconds", "mean test log likelihood")
@@ -179,7 +179,7 @@ class Answer(NamedTuple):
     """What maximization-expectation found, its seconds, and the log joints of sweeps from it."""
 
     seconds: float
-    n_features: int
+    n_components: int
     log_joint: float
     logs: np.ndarray
 
@@ -219,11 +219,11 @@ def starts(options: argparse.Namespace) -> Section:
         reached = np.maximum.accumulate(alone)
         style.label(ax, "sweeps", "log joint")
         ax.plot(np.arange(1, len(alone) + 1), alone, color=style.BLUE, label="begun at random")
-        for likelihood, colour in zip(likelihoods, (style.VERMILLION, style.CHAINS[2]),
+        for likelihood, color in zip(likelihoods, (style.VERMILLION, style.CHAINS[2]),
                                       strict=True):  # fmt: skip
             law = likelihood.__name__
             answer = begun_at_answer(X, prior, likelihood(sigma, sigma), sigma, options.seed)
-            ax.plot(np.arange(1, 1 + len(answer.logs)), answer.logs, color=colour,
+            ax.plot(np.arange(1, 1 + len(answer.logs)), answer.logs, color=color,
                     label=f"begun at the answer under {law}")  # fmt: skip
             for after in AFTER:
                 target = answer.logs[after - 1]
@@ -234,7 +234,7 @@ def starts(options: argparse.Namespace) -> Section:
                 worth = answer.seconds / a_sweep
                 ratios[what, law, after] = ratio, min(at, len(alone)) / (after + worth)
                 rows.append([what, law, f"{answer.seconds:.1f} ({worth:.0f})",
-                             answer.n_features, after, f"{target:.0f}", needs,
+                             answer.n_components, after, f"{target:.0f}", needs,
                              f"{'> ' if missed else ''}{ratio:.0f}"])  # fmt: skip
         log_axis(ax, "x", (1.0,))
         top = max(line.get_ydata().max() for line in ax.lines)
@@ -248,7 +248,7 @@ def starts(options: argparse.Namespace) -> Section:
 
 
 def begun_at_answer(X: Any, prior: Any, likelihood: Any, sigma: float, seed: int) -> Answer:
-    engine = thali.MaximizationExpectation(init="prior", restarts=1)
+    engine = thali.MaximizationExpectation(init="prior", n_init=1)
     thali.LatentFeatures(prior, likelihood, engine, random_state=seed, progress=False).fit(X[:40])
     model = thali.LatentFeatures(prior, likelihood, engine, random_state=seed, progress=False)
     began = time.perf_counter()
@@ -257,7 +257,7 @@ def begun_at_answer(X: Any, prior: Any, likelihood: Any, sigma: float, seed: int
     logs, _ = sampler(X, prior, sigma, model, max(AFTER), seed, 600.0)
     while len(logs) < max(AFTER):  # so slow that the seconds ended it: say what there is
         logs = np.append(logs, logs[-1])
-    return Answer(took, model.n_features_, model.log_joint_, logs)
+    return Answer(took, model.n_components_, model.log_joint_, logs)
 
 
 def verdicts(ratios: dict[Any, tuple[float, float]]) -> list[str]:

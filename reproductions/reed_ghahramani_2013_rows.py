@@ -20,12 +20,12 @@ from reed_ghahramani_2013_fits import (
 )
 from scipy.special import gammaln
 
+from thali.engines.ascent.hard_rows import SOLVERS
 from thali.kernels.row_solvers import combined, row
 from thali.kernels.row_solvers.row import added, begin, flip, removed
 from thali.plots import style
-from thali.variational.hard_rows import SOLVERS
 
-SHOWN = ("local_search", "double_greedy", "randomised_double_greedy", "best")
+SHOWN = ("local_search", "double_greedy", "randomized_double_greedy", "best")
 WORDS = {name: name.replace("_", " ") for name in (*SHOWN, "random")}
 COLOURS = dict(zip((*SHOWN, "random"), (style.VERMILLION, *style.CHAINS[2:4], style.BLUE,
                                         style.CHAINS[7]), strict=True))  # fmt: skip
@@ -191,9 +191,9 @@ def figure_2(options: argparse.Namespace) -> Section:
                     theirs = worth(it, solved(rng, it, "local_search"))
                     agree.append(abs(ends - theirs) <= 1e-9 * (1.0 + abs(theirs)))
     figure, (ax,) = panels(["Evaluations of F a row"])
-    for (way, count), colour in zip(counts.items(), (style.VERMILLION, style.BLUE), strict=True):
+    for (way, count), color in zip(counts.items(), (style.VERMILLION, style.BLUE), strict=True):
         count /= n
-        ax.plot(sizes, count[:, 0], color=colour, marker="o", markersize=4, linewidth=1.4,
+        ax.plot(sizes, count[:, 0], color=color, marker="o", markersize=4, linewidth=1.4,
                 label=f"{way}: K^{exponent(sizes, count[:, 0]):.2f}")  # fmt: skip
     K = np.array([sizes[0], sizes[-1]], float)
     ax.plot(K, K**2, color="0.6", linestyle=":", label="K²")

@@ -2,6 +2,8 @@
 
 ``THALI_TEST_SEED=7 pytest`` runs the same tests on other random numbers; each test derives its own
 stream from the seed and its name, so that no two statistical tests share draws.
+
+What tests compile is kept as ``cache_key.py`` says, unless NUMBA_CACHE_DIR names another folder.
 """
 
 from __future__ import annotations
@@ -14,9 +16,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+import cache_key
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
+
+if "NUMBA_CACHE_DIR" not in os.environ:  # numba reads it when it is imported
+    os.environ["NUMBA_CACHE_DIR"] = str(cache_key.prepare())
 
 DEFAULT_SEED = 20150430
 
@@ -42,6 +48,7 @@ def rng(seed: int) -> np.random.Generator:
 @pytest.fixture(scope="session", autouse=True)
 def one_blas_thread() -> Iterator[None]:
     """Tests run side by side and their matrices are tiny: BLAS threads would only wait in line."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # of processes that tests start
     with threadpool_limits(limits=1, user_api="blas"):
         yield
 

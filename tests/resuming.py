@@ -6,11 +6,11 @@ import signal
 
 import numpy as np
 
-import thali.run as run_module
+import thali.run.loop as run_module
 
 
 def check_resuming(make, X, path, monkeypatch, at):
-    """``make()`` is a model of an optimiser; Ctrl-C comes at step ``at``, counted over restarts."""
+    """``make()`` is a model of an optimizer; Ctrl-C comes at step ``at``, counted over restarts."""
     whole = make().fit(X)
     engine = type(whole.engine_)
     step, seen = engine.step, []
@@ -32,4 +32,7 @@ def check_resuming(make, X, path, monkeypatch, at):
     for name, values in whole.history_.items():
         assert np.array_equal(values, rest.history_[name]), name
     assert rest.elbo_ == whole.elbo_
-    assert all(np.array_equal(whole.law_[name], rest.law_[name]) for name in whole.law_)
+    assert all(
+        np.array_equal(whole.variational_params_[name], rest.variational_params_[name])
+        for name in whole.variational_params_
+    )

@@ -12,11 +12,11 @@ from thali.engines import (
     UncollapsedGibbs,
     Variational,
 )
-from thali.estimators import LatentFeatures
+from thali.estimators.latent_features import LatentFeatures
+from thali.estimators.saving import load
 from thali.hyperparameters import Beta, Gamma, InverseGamma
 from thali.likelihoods import LinearGaussian, NoisyOr, NonnegativeLinearGaussian, SparseFactor
 from thali.priors import IBP, BetaBernoulli, TwoParameterIBP
-from thali.saving import load
 
 __version__ = "0.1.0"
 

@@ -13,35 +13,45 @@ log density of the parameter itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from math import exp, inf, lgamma, log, log1p
 from typing import Any
 
 import numpy as np
 
-from thali.settings import Settings, positive_number
+from thali.registry import HYPERPRIORS
+from thali.settings import Settings, check_settings, positive_number, setting
 
 SMALLEST = 1e-300  # where a draw from a very flat law underflows
 LARGEST = 1.0 - 2.0**-53  # the largest probability below one
 
 
+@HYPERPRIORS.register("gamma")
 @dataclass(frozen=True)
 class Gamma(Settings):
-    """A gamma law of a positive parameter, by shape and rate (mean shape / rate).
+    """A gamma law of a positive parameter.
 
-    >>> round(Gamma(2.0, 4.0).centre(), 3)
+    Parameters
+    ----------
+    shape : float, default 1.0
+        The shape; the mean is shape / rate.
+    rate : float, default 1.0
+        The rate: one over the scale.
+
+    Examples
+    --------
+    >>> round(Gamma(2.0, 4.0).center(), 3)
     0.5
     """
 
-    shape: float = 1.0
-    rate: float = 1.0
+    shape: float = setting(1.0, help="Shape of the law")
+    rate: float = setting(1.0, help="Rate of the law, one over its scale")
 
     def __post_init__(self) -> None:
-        positive_number("Gamma", "shape", self.shape)
-        positive_number("Gamma", "rate", self.rate)
+        check_settings(self)
 
-    def centre(self) -> float:
+    def center(self) -> float:
         """A value in the middle of the law: its mean."""
         return self.shape / self.rate
 
@@ -60,24 +70,33 @@ class Gamma(Settings):
         )
 
 
+@HYPERPRIORS.register("inverse_gamma")
 @dataclass(frozen=True)
 class InverseGamma(Settings):
     """An inverse-gamma law of a variance σ², for the scale σ that it governs.
 
+    Parameters
+    ----------
+    shape : float, default 1.0
+        The shape; a large one holds σ² near scale / shape.
+    scale : float, default 1.0
+        The scale, in the unit of σ².
+
+    Examples
+    --------
     >>> import numpy as np
     >>> sigma = InverseGamma(3.0, 2.0).sample(np.random.default_rng(0))
     >>> bool(sigma > 0)
     True
     """
 
-    shape: float = 1.0
-    scale: float = 1.0
+    shape: float = setting(1.0, help="Shape of the law")
+    scale: float = setting(1.0, help="Scale of the law, in the unit of the variance")
 
     def __post_init__(self) -> None:
-        positive_number("InverseGamma", "shape", self.shape)
-        positive_number("InverseGamma", "scale", self.scale)
+        check_settings(self)
 
-    def centre(self) -> float:
+    def center(self) -> float:
         """A scale σ in the middle of the law: √(scale / shape)."""
         return float(np.sqrt(self.scale / self.shape))
 
@@ -97,22 +116,31 @@ class InverseGamma(Settings):
         )
 
 
+@HYPERPRIORS.register("beta")
 @dataclass(frozen=True)
 class Beta(Settings):
-    """A beta law of a probability, a parameter between 0 and 1 (mean a / (a + b)).
+    """A beta law of a probability, a parameter between 0 and 1.
 
-    >>> Beta(1.0, 4.0).centre()
+    Parameters
+    ----------
+    a : float, default 1.0
+        The weight of values near one; the mean is a / (a + b).
+    b : float, default 1.0
+        The weight of values near zero.
+
+    Examples
+    --------
+    >>> Beta(1.0, 4.0).center()
     0.2
     """
 
-    a: float = 1.0
-    b: float = 1.0
+    a: float = setting(1.0, help="Weight of values near one")
+    b: float = setting(1.0, help="Weight of values near zero")
 
     def __post_init__(self) -> None:
-        positive_number("Beta", "a", self.a)
-        positive_number("Beta", "b", self.b)
+        check_settings(self)
 
-    def centre(self) -> float:
+    def center(self) -> float:
         """A value in the middle of the law: its mean."""
         return min(max(self.a / (self.a + self.b), SMALLEST), LARGEST)
 
@@ -132,7 +160,71 @@ class Beta(Settings):
         )
 
 
-Law = Gamma | InverseGamma | Beta
+Hyperprior = Gamma | InverseGamma | Beta
+
+
+Value = Any  # of a hyperparameter: a number, or an array that is replaced, never written to
+Values = MutableMapping[str, Any]
+
+
+class Scope(MutableMapping[str, Any]):
+    """One part's hyperparameters, by its own names, in a table that holds those of all parts.
+
+    >>> table = {"prior.alpha": 1.0, "likelihood.alpha": 2.0, "beta": 3.0}
+    >>> mine = Scope(table, {"alpha": "likelihood.alpha", "beta": "beta"})
+    >>> mine["alpha"] = 5.0
+    >>> dict(mine), table["likelihood.alpha"]
+    ({'alpha': 5.0, 'beta': 3.0}, 5.0)
+    """
+
+    def __init__(self, table: Values, labels: Mapping[str, str]) -> None:
+        self.table, self.labels = table, labels
+
+    def __getitem__(self, name: str) -> Any:
+        return self.table[self.labels[name]]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.table[self.labels[name]] = value
+
+    def __delitem__(self, name: str) -> None:
+        del self.table[self.labels[name]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.labels)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+def as_scalars(hyper: Mapping[str, Any]) -> dict[str, float]:
+    """Hyperparameters as single numbers, an array's entries one by one.
+
+    >>> as_scalars({"alpha": 1.0, "scales": np.array([2.0, 3.0])})
+    {'alpha': 1.0, 'scales[0]': 2.0, 'scales[1]': 3.0}
+    """
+    found: dict[str, float] = {}
+    for name, value in hyper.items():
+        if np.ndim(value) == 0:
+            found[name] = value
+        else:
+            found |= {f"{name}[{i}]": x for i, x in enumerate(np.ravel(value).tolist())}
+    return found
+
+
+def from_scalars(scalars: Mapping[str, float]) -> dict[str, Any]:
+    """The hyperparameters that ``as_scalars`` took apart; arrays have one dimension.
+
+    >>> from_scalars({"alpha": 1.0, "scales[0]": 2.0, "scales[1]": 3.0})
+    {'alpha': 1.0, 'scales': array([2., 3.])}
+    """
+    found: dict[str, Any] = {}
+    for label, value in scalars.items():
+        name, bracket, _ = label.partition("[")
+        if bracket:
+            found.setdefault(name, []).append(value)
+        else:
+            found[name] = value
+    return {k: np.array(v, float) if isinstance(v, list) else v for k, v in found.items()}
 
 
 def check_hyperparameter(owner: str, name: str, value: Any) -> None:
@@ -142,7 +234,7 @@ def check_hyperparameter(owner: str, name: str, value: Any) -> None:
             f"{owner}: {name}={value} is a law of a probability; use a law of a positive number, "
             "such as thali.Gamma(1, 1)."
         )
-    if isinstance(value, Law):
+    if isinstance(value, Hyperprior):
         return
     if isinstance(value, (str, bool)) or value is None:
         raise TypeError(
@@ -156,7 +248,7 @@ def check_probability(owner: str, name: str, value: Any) -> None:
     """Refuse anything but a number between 0 and 1 or a beta law."""
     if isinstance(value, Beta):
         return
-    if isinstance(value, (str, bool, Law)) or value is None or np.ndim(value):
+    if isinstance(value, (str, bool, Hyperprior)) or value is None or np.ndim(value):
         raise TypeError(
             f"{owner}: {name} must be a number between 0 and 1 (fixed) or a law such as "
             f"thali.Beta(1, 1) (inferred), not {value!r}."
@@ -167,7 +259,7 @@ def check_probability(owner: str, name: str, value: Any) -> None:
 
 def as_number(owner: str, name: str, value: Any) -> float:
     """Return a fixed hyperparameter, or say how to fix it."""
-    if isinstance(value, Law):
+    if isinstance(value, Hyperprior):
         raise ValueError(
             f"{owner}: {name} is {value}, a law; this needs a number. "
             f"Fix it first with .at({name}=...)."

@@ -9,9 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from typing import Any, Self
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+
+HYPERPARAMETER, SETTING = "hyperparameter", "setting"  # keys of a field's metadata
 
 
 class Settings:
@@ -55,6 +60,126 @@ class Settings:
                     f"{owner} has no setting {name!r}; it has {', '.join(names)}.{hint}"
                 )
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]
+
+
+class Label(NamedTuple):
+    """What people are shown of a number: its symbol, and what it is in a few words."""
+
+    symbol: str
+    words: str
+
+
+def hyperparameter(default: Any, *, symbol: str, words: str) -> Any:
+    """A field of a prior or likelihood that is a number (fixed) or a hyperprior (inferred).
+
+    Traces, the convergence verdict, plots and the report read the symbol and the words.
+    """
+    return dataclasses.field(default=default, metadata={HYPERPARAMETER: Label(symbol, words)})
+
+
+def hyperparameters_of(part: Any) -> Mapping[str, Label]:
+    """The hyperparameters that a part declares, by name.
+
+    >>> from thali import IBP
+    >>> {name: said.symbol for name, said in hyperparameters_of(IBP).items()}
+    {'alpha': 'α'}
+    """
+    fields = dataclasses.fields(part) if dataclasses.is_dataclass(part) else ()
+    return {f.name: f.metadata[HYPERPARAMETER] for f in fields if HYPERPARAMETER in f.metadata}
+
+
+class Setting(NamedTuple):
+    """What a part says of one of its settings: its default, a sentence, and what it may be.
+
+    ``kinds`` are the names of the types in its annotation: int and None of ``int | None``.
+    """
+
+    default: Any
+    help: str
+    choices: tuple[str, ...] | None
+    minimum: float | None
+    kinds: frozenset[str]
+
+
+def setting(
+    default: Any,
+    *,
+    help: str,
+    choices: tuple[str, ...] | None = None,
+    minimum: float | None = None,
+) -> Any:
+    """A field that is told how to work, not what to believe: sweeps of a chain, a kind of step.
+
+    A whole number is at least ``minimum``; another number is positive, or at least ``minimum``;
+    a word is one of ``choices``. The command line shows ``help``.
+    """
+    said = {"help": help, "choices": choices, "minimum": minimum}
+    return dataclasses.field(default=default, metadata={SETTING: said})
+
+
+@lru_cache(maxsize=256)
+def settings_of(cls: type) -> Mapping[str, Setting]:
+    """The settings of a class of parts by name: its fields that are no hyperparameters.
+
+    >>> from thali import BetaBernoulli
+    >>> found = settings_of(BetaBernoulli)["n_components"]
+    >>> found.default, found.minimum, sorted(found.kinds)
+    (10, 1, ['int'])
+    """
+    found = {}
+    for f in dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ():
+        if HYPERPARAMETER not in f.metadata:
+            said = {"help": "", "choices": None, "minimum": None} | f.metadata.get(SETTING, {})
+            found[f.name] = Setting(f.default, **said, kinds=_kinds(f.type))
+    return found
+
+
+def _kinds(annotation: Any) -> frozenset[str]:
+    """The names in an annotation, which is text in a module with postponed annotations."""
+    text = annotation.__name__ if isinstance(annotation, type) else str(annotation)
+    return frozenset(re.findall(r"\w+", text))
+
+
+def check_settings(part: Any) -> None:
+    """Refuse settings that are not what the part declares, in a sentence that names the setting.
+
+    A word may be written with hyphens; it is kept with underscores.
+    """
+    cls: Any = type(part)
+    owner = cls.__name__
+    for name, said in settings_of(cls).items():
+        if not said.help:  # a plain field, which declares nothing
+            continue
+        value = getattr(part, name)
+        found = check_setting(owner, name, said, value)
+        if found is not value:
+            object.__setattr__(part, name, found)
+
+
+def check_setting(owner: str, name: str, said: Setting, value: Any) -> Any:
+    """The value of one setting, or a sentence about what is wrong with it."""
+    if value is None and ("None" in said.kinds or "Optional" in said.kinds):
+        return None
+    if said.choices is not None and (isinstance(value, str) or "int" not in said.kinds):
+        return _choice(owner, name, said.choices, value)
+    if "bool" in said.kinds and not isinstance(value, bool):
+        raise TypeError(f"{owner}: {name} must be True or False, not {value!r}.")
+    if "int" in said.kinds and said.minimum is not None:
+        whole_number(owner, name, value, int(said.minimum))
+    elif "float" in said.kinds and said.minimum is None:
+        positive_number(owner, name, value)
+    elif "float" in said.kinds and said.minimum is not None and not value >= said.minimum:
+        raise ValueError(f"{owner}: {name} must be at least {said.minimum:g}, not {value!r}.")
+    return value
+
+
+def _choice(owner: str, name: str, choices: tuple[str, ...], value: Any) -> str:
+    word = value.replace("-", "_") if isinstance(value, str) else value
+    if not isinstance(word, str) or word not in choices:
+        names = [repr(choice) for choice in choices]
+        known = " or ".join(names) if len(names) < 3 else f"one of {', '.join(names)}"
+        raise ValueError(f"{owner}: {name} must be {known}, not {value!r}.")
+    return word
 
 
 def same(left: Any, right: Any) -> bool:

@@ -30,7 +30,7 @@ def write(
     try:
         with os.fdopen(handle, "wb") as file:
             with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as zipped:
-                zipped.writestr("thali.json", json.dumps(header))
+                zipped.writestr("thali.json", json.dumps(header, default=_array_to_json))
                 for name, array in arrays.items():
                     buffer = io.BytesIO()
                     np.lib.format.write_array(buffer, np.asarray(array), allow_pickle=False)
@@ -70,7 +70,7 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, np.ndarray]
         raise IsADirectoryError(f"{path} is a folder, not a thali file.")
     try:
         with zipfile.ZipFile(path) as zipped:
-            meta = json.loads(zipped.read("thali.json"))
+            meta = json.loads(zipped.read("thali.json"), object_hook=_array_from_json)
             if not isinstance(meta, dict) or "format" not in meta:
                 raise KeyError("format")
             if meta["format"] > FORMAT:
@@ -104,6 +104,21 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, np.ndarray]
 
 class NewerFormat(Exception):
     """The file's format version is beyond what this version reads."""
+
+
+def _array_to_json(value: Any) -> Any:
+    """A small array among plain values, such as a hyperparameter; NumPy's numbers as Python's."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return {"array": value.tolist(), "dtype": str(value.dtype)}
+    raise TypeError(f"{type(value).__name__} cannot be written to a file.")
+
+
+def _array_from_json(value: dict[str, Any]) -> Any:
+    if value.keys() == {"array", "dtype"}:
+        return np.array(value["array"], value["dtype"])
+    return value
 
 
 def _umask() -> int:

@@ -7,19 +7,21 @@ import numpy as np
 import pytest
 
 import thali
-from thali.choices import ENGINES, LIKELIHOODS, PRIORS, check_engine
 from thali.data import Data
 from thali.engines.base import missing_capabilities
-from thali.likelihoods.base import Collapsed, FeatureLikelihood, Place
+from thali.likelihoods.base import Collapsed, FeatureLikelihood, GibbsState
 from thali.model import Model
 from thali.priors.base import FeaturePrior
+from thali.registry import ENGINES, LIKELIHOODS, PRIORS
+from thali.results.fit import VariationalFit
+from thali.run.choices import check_engine
 from thali.settings import Settings
 
 SMALL = {  # settings of a short run
-    "particle_filter": {"particles": 30, "passes": 2},
-    "variational": {"truncation": 4, "max_iterations": 20},
-    "maximization_expectation": {"truncation": 4, "max_iterations": 20},
-    "beam_search": {"width": 3, "restarts": 1},
+    "particle_filter": {"n_particles": 30, "passes": 2},
+    "variational": {"truncation": 4, "max_iter": 20},
+    "maximization_expectation": {"truncation": 4, "max_iter": 20},
+    "beam_search": {"width": 3, "n_init": 1},
 }
 GRID = list(itertools.product(ENGINES, PRIORS, LIKELIHOODS))
 
@@ -40,7 +42,7 @@ def test_every_allowed_combination_runs_and_reports_its_log_joint(engine, prior,
         ENGINES[engine](**SMALL.get(engine, {"sweeps": 6, "chains": 2})),
         random_state=0,
     ).fit(X)
-    if fitted.kind_ == "variational":
+    if isinstance(fitted.fit_, VariationalFit):
         check_law(fitted)
         return
     best = fitted.best_
@@ -49,7 +51,7 @@ def test_every_allowed_combination_runs_and_reports_its_log_joint(engine, prior,
         assert np.isclose(fixed.log_joint(X, best.Z), best.log_joint, rtol=1e-10)
     else:
         parameters = {"A": best.A, **best.parameters}
-        place = Place(Data(X), best.Z, parameters, best.hyper)
+        place = GibbsState(Data(X), best.Z, parameters, best.hyper)
         density = fixed.likelihood.log_density(place)
         assert np.isclose(density + fixed.prior.log_prob(best.Z), best.log_joint, rtol=1e-10)
     assert best.A.shape == (best.Z.shape[1], X.shape[1])
@@ -57,14 +59,16 @@ def test_every_allowed_combination_runs_and_reports_its_log_joint(engine, prior,
 
 def check_law(fitted):
     """A variational result has no best draw, and the log joint of its answer."""
-    assert fitted.nu_.shape == fitted.Z_.shape == (12, fitted.n_features_)
+    assert fitted.assignment_probabilities_.shape == fitted.Z_.shape == (12, fitted.n_components_)
     assert np.isfinite([fitted.elbo_, fitted.log_joint_]).all()
     parameters = {"A": fitted.components_, **{"S": getattr(fitted, "amounts_", None)}}
-    fixed = Model(fitted.prior_, fitted.likelihood_).at(fitted._hyper)
+    fixed = Model(fitted.prior_, fitted.likelihood_).at(fitted.fit_.mean_hyper())
     if isinstance(fixed.likelihood, Collapsed):
         assert np.isclose(fixed.log_joint(fitted.X_, fitted.Z_), fitted.log_joint_, rtol=1e-10)
     else:
-        place = Place(Data(fitted.X_), fitted.Z_.astype(np.uint8), parameters, fitted._hyper)
+        place = GibbsState(
+            Data(fitted.X_), fitted.Z_.astype(np.uint8), parameters, fitted.fit_.mean_hyper()
+        )
         density = fixed.likelihood.log_density(place)
         assert np.isclose(density + fixed.prior.log_prob(fitted.Z_), fitted.log_joint_, rtol=1e-10)
 

@@ -19,7 +19,7 @@ def X() -> np.ndarray:
     return thali.datasets.images(n=40, random_state=0).X
 
 
-LAW = thali.Variational(truncation=6, restarts=1, max_iterations=30)
+LAW = thali.Variational(truncation=6, n_init=1, max_iter=30)
 
 
 @parametrize_with_checks([thali.LatentFeatures(engine=QUICK), thali.LatentFeatures(engine=LAW)])
@@ -47,7 +47,7 @@ def test_pipeline_with_a_scaler(X):
         StandardScaler(), thali.LatentFeatures(engine=QUICK, random_state=0)
     ).fit(X)
     Z = pipeline.transform(X)
-    assert Z.shape == (40, pipeline[-1].n_features_)
+    assert Z.shape == (40, pipeline[-1].n_components_)
     assert pipeline.inverse_transform(Z).shape == X.shape
     assert list(pipeline.get_feature_names_out()) == [
         f"latentfeatures{i}" for i in range(Z.shape[1])
@@ -105,7 +105,7 @@ def test_the_same_seed_gives_the_same_answer_and_another_does_not(X):
     assert fit(np.random.RandomState(0)).seed_ == fit(np.random.RandomState(0)).seed_
 
 
-def test_centring_is_undone_on_the_way_out(X):
+def test_centering_is_undone_on_the_way_out(X):
     model = thali.LatentFeatures(engine=QUICK, center=True, random_state=0).fit(X + 10.0)
     assert np.allclose(model.mean_, X.mean(axis=0) + 10.0)
     assert np.allclose(model.X_, X + 10.0)

@@ -81,7 +81,7 @@ def batch_means(series: NDArray, n_batches: int) -> NDArray[np.float64]:
 def standard_error(means: NDArray) -> float:
     """Of the grand mean; batches too short to be independent are allowed for, as an AR(1) series.
 
-    A positive correlation ρ of neighbours multiplies the variance of their mean by (1+ρ)/(1−ρ).
+    A positive correlation ρ of neighbors multiplies the variance of their mean by (1+ρ)/(1−ρ).
     """
     left = means - means.mean()
     total = float(left @ left)

@@ -3,6 +3,8 @@
 A test that cannot fail shows nothing.  `mutate` copies a module's source, replaces given pieces
 (each must occur exactly once), and imports the copy under a name of its own; `install_kernel` puts
 such a copy in the place of the Gibbs kernel for one test.
+
+Copies stay beside the compiled kernels, so that a mutant too is compiled only once.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import os
+import pkgutil
 import sys
 import textwrap
 import zlib
@@ -19,20 +23,26 @@ from types import ModuleType
 
 import pytest
 
+import thali.kernels
+
+# every kernel is imported before any is replaced: one first imported while a mutant stands in the
+# place of another would be compiled against the mutant, and kept so on disk
+for found in pkgutil.walk_packages(thali.kernels.__path__, "thali.kernels."):
+    importlib.import_module(found.name)
+
 KERNEL = "thali.kernels.collapsed_rows"
 Change = tuple[str, str]
 
 
-def mutate(module: str, changes: Sequence[Change], folder: Path) -> ModuleType:
-    """A copy of ``module`` with each (old, new) piece of text replaced, compiled in ``folder``."""
+def mutate(module: str, changes: Sequence[Change]) -> ModuleType:
+    """A copy of ``module`` with each (old, new) piece of text replaced."""
     original = importlib.import_module(module)
     source = inspect.getsource(original)
     for old, new in changes:
         assert source.count(old) == 1, f"{module} has {source.count(old)} times: {old!r}"
         source = source.replace(old, new)
-    name = f"mutant_{zlib.crc32(source.encode()):08x}"
-    path = folder / f"{name}.py"
-    path.write_text(source, encoding="utf-8")
+    path = keep(source)
+    name = path.stem
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
@@ -47,10 +57,25 @@ def mutate(module: str, changes: Sequence[Change], folder: Path) -> ModuleType:
     return copy
 
 
+def keep(source: str) -> Path:
+    """A file with this text, whose name tells it and the mutants that it will be compiled with."""
+    replaced = [
+        f"{key} {module.__name__}"
+        for key, module in sorted(sys.modules.items())
+        if key.startswith("thali.kernels.") and module.__name__ != key
+    ]
+    digest = zlib.crc32("\n".join([source, *replaced]).encode())
+    path = Path(os.environ["NUMBA_CACHE_DIR"]) / "mutants" / f"mutant_{digest:08x}.py"
+    if not path.exists():  # numba compiles anew what a newer file holds
+        path.parent.mkdir(exist_ok=True)
+        draft = path.with_suffix(f".{os.getpid()}")
+        draft.write_text(source, encoding="utf-8")
+        draft.replace(path)  # at once: another worker may be looking
+    return path
+
+
 def install_kernel(patch: pytest.MonkeyPatch, kernel: ModuleType) -> None:
     """Let the engine find ``kernel`` where it looks for its own, until the patch is undone."""
-    import thali.kernels
-
     patch.setitem(sys.modules, KERNEL, kernel)
     patch.setattr(thali.kernels, "collapsed_rows", kernel)
 

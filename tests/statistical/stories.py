@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar
 
-import nonnegative_oracles
 import numpy as np
-import oracles
-from oracles import PriorSpec
-from sparse_oracle import enumerate_sparse, shapes
+from oracles import features as oracles
+from oracles import nonnegative as nonnegative_oracles
+from oracles.features import PriorSpec
+from oracles.sparse import enumerate_sparse, shapes
 
 import thali
 
@@ -27,10 +27,15 @@ RATES = {"epsilon": (1.5, 6.0), "lam": (4.0, 1.5), "p": (2.0, 3.0)}  # Beta(a, b
 def library_prior(spec: PriorSpec):
     alpha = thali.Gamma(*spec.alpha) if isinstance(spec.alpha, tuple) else spec.alpha
     if spec.kind == "finite":
-        return thali.BetaBernoulli(alpha=alpha, n_features=spec.n_features)
+        return thali.BetaBernoulli(alpha=alpha, n_components=spec.n_components)
     if spec.kind == "two_parameter":
         return thali.TwoParameterIBP(alpha=alpha, beta=spec.beta)
     return thali.IBP(alpha=alpha)
+
+
+def kept_matrices(model):
+    """Z of every kept draw; ``draws()`` would draw an A for each, which takes twice the fit."""
+    return [recorded[0] for recorded in model.fit_.draws()]
 
 
 def simulate_alpha(rng, spec):
@@ -40,7 +45,7 @@ def simulate_alpha(rng, spec):
 def simulate_matrix(rng, spec, n, alpha):
     """Z without empty columns."""
     if spec.kind == "finite":
-        Z = oracles.simulate_finite(rng, n, alpha, spec.n_features)
+        Z = oracles.simulate_finite(rng, n, alpha, spec.n_components)
         return Z[:, Z.any(axis=0)]
     return oracles.simulate_buffet(rng, n, alpha, spec.beta)
 
@@ -53,7 +58,7 @@ class Story:
     priors: ClassVar = {  # of the enumeration, each with the largest K that is enumerated
         "ibp": (PriorSpec("ibp", 3.0), 16),
         "two_parameter_ibp": (PriorSpec("two_parameter", 2.0, beta=0.4), 16),
-        "beta_bernoulli": (PriorSpec("finite", (1.0, 1.0), n_features=3), 3),
+        "beta_bernoulli": (PriorSpec("finite", (1.0, 1.0), n_components=3), 3),
     }
     tiny = ((1.4, -0.6, 0.1), (1.5, 0.4, -0.8))
 
@@ -136,7 +141,7 @@ class NonnegativeStory(Story):
     priors: ClassVar = {
         "ibp": (PriorSpec("ibp", (2.0, 1.0)), 9),
         "two_parameter_ibp": (PriorSpec("two_parameter", 2.0, beta=2.5), 9),
-        "beta_bernoulli": (PriorSpec("finite", 3.0, n_features=4), 4),
+        "beta_bernoulli": (PriorSpec("finite", 3.0, n_components=4), 4),
     }
 
     def fixed(self):
@@ -169,7 +174,7 @@ class SparseFactorStory(Story):
     priors: ClassVar = {
         "ibp": (PriorSpec("ibp", 0.8), 2),
         "two_parameter_ibp": (PriorSpec("two_parameter", 0.6, beta=2.5), 2),
-        "beta_bernoulli": (PriorSpec("finite", 1.5, n_features=2), 2),
+        "beta_bernoulli": (PriorSpec("finite", 1.5, n_components=2), 2),
     }
 
     def likelihood(self, **settings):
@@ -226,7 +231,7 @@ class NoisyOrStory(Story):
     priors: ClassVar = {
         "ibp": (PriorSpec("ibp", 3.0), 14),
         "two_parameter_ibp": (PriorSpec("two_parameter", 2.0, beta=0.4), 14),
-        "beta_bernoulli": (PriorSpec("finite", (1.0, 1.0), n_features=3), 3),
+        "beta_bernoulli": (PriorSpec("finite", (1.0, 1.0), n_components=3), 3),
     }
     rates: ClassVar = {"epsilon": 0.1, "lam": 0.7, "p": 0.35}
 
@@ -268,7 +273,7 @@ def enumerated(story, spec, cap):
     return story.enumerate(spec, cap)
 
 
-STORIES: dict[str, dict[str, Story]] = {  # by likelihood, as thali.choices has them, and variant
+STORIES: dict[str, dict[str, Story]] = {  # by likelihood and variant
     "linear_gaussian": {"": LinearGaussianStory()},
     "nonnegative_linear_gaussian": {"": NonnegativeStory()},
     "sparse_factor": {slab: SparseFactorStory(slab) for slab in ("laplace", "gaussian")},

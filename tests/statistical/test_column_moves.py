@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from oracles import PriorSpec
+from oracles.features import PriorSpec
 from statistical import test_enumeration as enumeration
 from statistical import test_prior_recovery as recovery
 from statistical.budget import TESTS, alarms, judge
@@ -58,7 +58,7 @@ def walk(prior, X, sigmas, seed, draws, attempts=6, shares=None, kernel=None, ch
 
     kernel = kernel or ours
     shares = ours.SHARES if shares is None else np.array(shares)
-    data, n = Data.validate(X), len(X)
+    data, n = Data.of(X), len(X)
     tables = prior.tables(n)
     law = ours.ColumnLaw(*column_tables(tables, n), tables.capacity, *sigmas, float(data.d))
     K = np.zeros((chains, draws))
@@ -82,7 +82,7 @@ def alone(name, seed, draws, **settings):
     prior = enumeration.library_prior(case.prior)
     sigmas = (enumeration.SIGMA_X, enumeration.SIGMA_A)
     K, gram, _ = walk(prior, case.X, sigmas, seed, draws, **settings)
-    kept = {"n_features": K, "alpha": np.full(K.shape, case.prior.alpha)}
+    kept = {"n_components": K, "alpha": np.full(K.shape, case.prior.alpha)}
     return enumeration.p_values(case, kept, gram)
 
 
@@ -134,8 +134,8 @@ def test_moves_alone_give_back_the_prior_under_a_flat_likelihood(name, seed):
     ["the places of a newborn column"]
     + [pytest.param(name, marks=pytest.mark.slow) for name in list(MUTANTS)[1:]],
 )
-def test_a_factor_left_out_is_noticed(name, tmp_path, seed):
-    mutant = mutate(KERNEL, [MUTANTS[name]], tmp_path)
+def test_a_factor_left_out_is_noticed(name, seed):
+    mutant = mutate(KERNEL, [MUTANTS[name]])
     # a finite prior where K would otherwise grow without end
     case = "N=2 ibp α=3" if name == "the seed's choice among members" else "N=2 finite α=3"
     assert alarms(alone(case, seed, 5000, kernel=mutant))

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-import oracles
 import pytest
+from oracles import features as oracles
 from statistical.mutants import KERNEL, NEVER_REFRESHED, install_kernel, mutate
 
 import thali
@@ -54,7 +54,7 @@ class Chain:
 
     def __init__(self, setting, seed, moves=5):
         self.rng = np.random.default_rng(seed)
-        self.data = Data.validate(setting.X)
+        self.data = Data.of(setting.X)
         self.model = Model(thali.IBP(alpha=2.0), thali.LinearGaussian(setting.sigma_x, 1.0))
         self.engine = thali.CollapsedGibbs(moves=moves)
         hyper = {"alpha": 2.0, "sigma_x": setting.sigma_x, "sigma_a": 1.0}
@@ -69,8 +69,8 @@ class Chain:
 
     def errors(self):
         """Largest relative error of each maintained array."""
-        k, rows = self.state.n_features, self.state.rows
-        Z = self.state.Z.astype(float)
+        k, rows = self.state.n_components, self.state.rows
+        Z = self.state.latent.astype(float)
         r = (self.state.hyper["sigma_x"] / self.state.hyper["sigma_a"]) ** 2
         S = np.linalg.inv(Z.T @ Z + r * np.eye(k))
         T = Z.T @ self.data.reduced
@@ -103,8 +103,8 @@ def test_maintained_arrays_equal_recomputed_ones(name, sweeps, seed):
         assert chain.drift < TOLERANCE
 
 
-def test_without_refreshing_the_check_fails(monkeypatch, tmp_path, seed):
-    install_kernel(monkeypatch, mutate(KERNEL, NEVER_REFRESHED, tmp_path))
+def test_without_refreshing_the_check_fails(monkeypatch, seed):
+    install_kernel(monkeypatch, mutate(KERNEL, NEVER_REFRESHED))
     monkeypatch.setattr(collapsed_gibbs, "SUMS_AFRESH", 10**9)
     # moves on columns leave S to be made afresh, which is what this mutant does not do
     chain = Chain(nearly_equal_columns(np.random.default_rng(seed)), seed, moves=0)
@@ -127,7 +127,7 @@ def test_refreshing_at_every_row_changes_no_draw(monkeypatch, seed):
     monkeypatch.setattr(kernel, "sweep", always_fresh)
     fresh = Chain(setting, seed)
     fresh.run(300)
-    assert np.array_equal(plain.state.Z, fresh.state.Z)
+    assert np.array_equal(plain.state.latent, fresh.state.latent)
 
 
 @pytest.mark.parametrize("sigma_x", [0.3, 0.01, 0.001])
@@ -136,7 +136,7 @@ def test_log_odds_of_a_row_that_left_are_right(sigma_x, rng):
     from thali.kernels import collapsed_rows as kernel
 
     setting = nearly_equal_columns(rng, n=20, d=4, sigma_x=sigma_x)
-    data = Data.validate(setting.X)
+    data = Data.of(setting.X)
     candidates = np.array(list(product((0.0, 1.0), repeat=4)))
     for n in range(3):
         start = Start("planted", setting.Z, {"alpha": 1.0, "sigma_x": sigma_x, "sigma_a": 1.0})

@@ -21,72 +21,67 @@ SIGMA_INFERRED = test_enumeration.CASES["N=2 ibp σ inferred"]
 JOINT = test_geweke.CASES["ibp"]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("mutants")
-
-
-def ibp_mutant(changes, folder, alpha):
+def ibp_mutant(changes, alpha):
     law = thali.Gamma(*alpha) if isinstance(alpha, tuple) else alpha
-    return mutate("thali.priors.ibp", changes, folder).IBP(alpha=law)
+    return mutate("thali.priors.ibp", changes).IBP(alpha=law)
 
 
 @pytest.mark.parametrize("name", ["SINGLETONS_AS_BITS", "AT_MOST_ONE_NEW_DISH"])
-def test_enumeration_and_geweke_catch_a_broken_kernel(name, folder, monkeypatch, seed):
-    install_kernel(monkeypatch, mutate(KERNEL, getattr(mutants, name), folder))
+def test_enumeration_and_geweke_catch_a_broken_kernel(name, monkeypatch, seed):
+    install_kernel(monkeypatch, mutate(KERNEL, getattr(mutants, name)))
     assert alarms(test_enumeration.check(TIGHT, seed, sweeps=2000))
-    assert alarms(test_geweke.geweke_p_values(seed, JOINT, draws=8000))
+    assert alarms(test_geweke.geweke_p_values(seed, JOINT, test_geweke.DRAWS))
 
 
-def test_enumeration_catches_odds_off_by_one(folder, seed):
+def test_enumeration_catches_odds_off_by_one(seed):
     """P(z = 1) = m/(N+1) in place of m/N."""
-    prior = ibp_mutant(mutants.ODDS_OFF_BY_ONE, folder, FOUR_ROWS.prior.alpha)
+    prior = ibp_mutant(mutants.ODDS_OFF_BY_ONE, FOUR_ROWS.prior.alpha)
     assert alarms(test_enumeration.check(FOUR_ROWS, seed, sweeps=2000, prior=prior))
 
 
-def test_geweke_catches_odds_off_by_one(folder, seed):
-    prior = ibp_mutant(mutants.ODDS_OFF_BY_ONE, folder, test_geweke.ALPHA)
-    assert alarms(test_geweke.geweke_p_values(seed, JOINT, draws=8000, prior=prior))
+def test_geweke_catches_odds_off_by_one(seed):
+    prior = ibp_mutant(mutants.ODDS_OFF_BY_ONE, test_geweke.ALPHA)
+    assert alarms(test_geweke.geweke_p_values(seed, JOINT, test_geweke.DRAWS, prior=prior))
 
 
-def test_enumeration_catches_alpha_drawn_from_sums(folder, seed):
+def test_enumeration_catches_alpha_drawn_from_sums(seed):
     """α ~ Gamma(a + Σm, b + N) in place of Gamma(a + K, b + H_N)."""
-    prior = ibp_mutant(mutants.ALPHA_FROM_SUMS, folder, ALPHA_INFERRED.prior.alpha)
+    prior = ibp_mutant(mutants.ALPHA_FROM_SUMS, ALPHA_INFERRED.prior.alpha)
     assert alarms(test_enumeration.check(ALPHA_INFERRED, seed, sweeps=6000, prior=prior))
 
 
 @pytest.mark.slow
-def test_geweke_catches_alpha_drawn_from_sums(folder, seed):
+def test_geweke_catches_alpha_drawn_from_sums(seed):
     """A hard one: E[Σm | α] = αN, so all first moments stay right; only α² and αK tell."""
-    prior = ibp_mutant(mutants.ALPHA_FROM_SUMS, folder, test_geweke.ALPHA)
+    prior = ibp_mutant(mutants.ALPHA_FROM_SUMS, test_geweke.ALPHA)
     assert alarms(test_geweke.geweke_p_values(seed, JOINT, draws=150_000, prior=prior))
 
 
-def forget_the_jacobian(folder, monkeypatch):
+def forget_the_jacobian(monkeypatch):
     from thali.likelihoods import gaussian_scales
 
-    broken = mutate("thali.hyperparameters", mutants.NO_JACOBIAN, folder)
+    broken = mutate("thali.hyperparameters", mutants.NO_JACOBIAN)
     monkeypatch.setattr(gaussian_scales, "slice_step", broken.slice_step)
 
 
-def test_enumeration_catches_a_forgotten_jacobian(folder, monkeypatch, seed):
+def test_enumeration_catches_a_forgotten_jacobian(monkeypatch, seed):
     """σ sampled on the log scale with the density of σ itself."""
-    forget_the_jacobian(folder, monkeypatch)
+    forget_the_jacobian(monkeypatch)
     assert alarms(test_enumeration.check(SIGMA_INFERRED, seed, sweeps=2000))
 
 
-def test_geweke_catches_a_forgotten_jacobian(folder, monkeypatch, seed):
-    forget_the_jacobian(folder, monkeypatch)
-    assert alarms(test_geweke.geweke_p_values(seed, JOINT, draws=8000))
+def test_geweke_catches_a_forgotten_jacobian(monkeypatch, seed):
+    forget_the_jacobian(monkeypatch)
+    assert alarms(test_geweke.geweke_p_values(seed, JOINT, test_geweke.DRAWS))
 
 
-def test_an_unchanged_copy_of_the_prior_raises_no_alarm(folder, seed):
-    prior = ibp_mutant([], folder, ALPHA_INFERRED.prior.alpha)
+def test_an_unchanged_copy_of_the_prior_raises_no_alarm(seed):
+    prior = ibp_mutant([], ALPHA_INFERRED.prior.alpha)
     assert not alarms(test_enumeration.check(ALPHA_INFERRED, seed, sweeps=2000, prior=prior))
 
 
 @pytest.mark.slow
-def test_an_unchanged_copy_of_the_kernel_raises_no_alarm(folder, monkeypatch, seed):
-    install_kernel(monkeypatch, mutate(KERNEL, [], folder))
+def test_an_unchanged_copy_of_the_kernel_raises_no_alarm(monkeypatch, seed):
+    install_kernel(monkeypatch, mutate(KERNEL, []))
     assert not alarms(test_enumeration.check(TIGHT, seed, sweeps=2000))
-    assert not alarms(test_geweke.geweke_p_values(seed, JOINT, draws=8000))
+    assert not alarms(test_geweke.geweke_p_values(seed, JOINT, test_geweke.DRAWS))

@@ -11,10 +11,10 @@ import sys
 from dataclasses import dataclass
 from functools import cache
 
-import nonnegative_oracles
 import numpy as np
 import pytest
-from oracles import PriorSpec
+from oracles import nonnegative as nonnegative_oracles
+from oracles.features import PriorSpec
 from statistical.budget import (
     TESTS,
     alarms,
@@ -56,7 +56,7 @@ class Case:
 CASES = {  # beyond those of the ladder
     "N=2 ibp α=1": Case(2, PriorSpec("ibp", 1.0)),
     "N=2 ibp α=3": Case(2, PriorSpec("ibp", 3.0)),
-    "N=3 finite": Case(3, PriorSpec("finite", 3.0, n_features=2), 2),
+    "N=3 finite": Case(3, PriorSpec("finite", 3.0, n_components=2), 2),
 }
 QUICK = ("N=2 ibp α=3", "N=3 finite")
 
@@ -69,7 +69,7 @@ def exact_answer(case):
 def walk(model, X, new_features, seed, sweeps, burn=200):
     """(K, α, ZZ', ZA) of every sweep of one chain, from the engine's own steps."""
     rng = np.random.default_rng(seed)
-    data = Data.validate(X)
+    data = Data.of(X)
     engine = thali.UncollapsedGibbs(new_features=new_features)
     start = Start("empty", np.zeros((len(X), 0), bool), model.start(data))
     state = engine.begin(rng, model, data, start)
@@ -168,8 +168,8 @@ MUTANTS = {
     "name",
     [pytest.param(name, marks=pytest.mark.slow if i else ()) for i, name in enumerate(MUTANTS)],
 )
-def test_enumeration_catches_a_broken_kernel(name, tmp_path, monkeypatch, seed):
-    monkeypatch.setitem(sys.modules, KERNEL, mutate(KERNEL, [MUTANTS[name]], tmp_path))
+def test_enumeration_catches_a_broken_kernel(name, monkeypatch, seed):
+    monkeypatch.setitem(sys.modules, KERNEL, mutate(KERNEL, [MUTANTS[name]]))
     assert alarms(check_enumeration(CASES["N=2 ibp α=3"], "integrated", seed, sweeps=2500))
 
 

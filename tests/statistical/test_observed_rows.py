@@ -13,17 +13,17 @@ from math import factorial
 
 import numpy as np
 import pytest
+from oracles.sparse import half_nodes
 from scipy import stats
-from sparse_oracle import half_nodes
 from statistical.budget import TESTS, alarms, judge, p_value_of_counts, p_value_of_mean
 
 import thali
-from thali.data import Data
+from thali.data import Augmented, Data
 from thali.kernels.bit_prior import BitPrior
-from thali.likelihoods.base import Place
+from thali.likelihoods.base import GibbsState
 from thali.model import Model
 from thali.starts import Start
-from thali.structures import FeatureTables
+from thali.structures.features import FeatureTables
 
 SIGMA_X, SIGMA_A = 0.8, 1.1
 HYPER = {"alpha": 1.0, "sigma_x": SIGMA_X, "sigma_a": SIGMA_A}
@@ -37,7 +37,7 @@ COPIES = 1200
 def rows_of(seen):
     """As many copies of X as of each pattern, with nonsense where it was not observed."""
     mask = np.repeat(seen, COPIES, axis=0)
-    return Data(np.where(mask, X, 1e3)), mask
+    return Augmented(np.where(mask, X, 1e3), source=Data(np.where(mask, X, np.nan), mask))
 
 
 # ---- bits ---------------------------------------------------------------------------------------
@@ -65,12 +65,12 @@ def test_bits_have_their_law_given_what_was_observed(name, rng):
         "linear_gaussian": thali.LinearGaussian(SIGMA_X, SIGMA_A),
         "sparse_factor": thali.SparseFactor("gaussian", SIGMA_X, SIGMA_A),
     }[name]
-    data, mask = rows_of(SEEN)
+    data = rows_of(SEEN)
     bits = np.zeros((data.n, 3), np.uint8)
     parameters = {"A": A.copy()}
     if name == "sparse_factor":
         parameters["S"] = np.zeros((data.n, 3))
-    place = Place(data, bits, parameters, dict(HYPER), mask)
+    place = GibbsState(data, bits, parameters, dict(HYPER))
     counts = np.full(3, 2 * data.n, np.int64)  # in use whatever these rows do
     for _ in range(40):
         likelihood.update_bits(rng, place, BitPrior(np.zeros(0), counts, PI))
@@ -140,12 +140,12 @@ OWN = {  # likelihood, its densities of a row with j own dishes, and the passes 
 
 
 def own_p_values(likelihood, density, passes, rng):
-    data, mask = rows_of(SEEN[1:])
+    data = rows_of(SEEN[1:])
     A = np.array([[0.3, 0.2, 0.5, 0.1]])  # one feature that all rows share
     parameters = {"A": A.copy()}
     if isinstance(likelihood, thali.SparseFactor):
         parameters["S"] = np.ones((data.n, 1))
-    place = Place(data, np.ones((data.n, 1), np.uint8), parameters, dict(HYPER), mask)
+    place = GibbsState(data, np.ones((data.n, 1), np.uint8), parameters, dict(HYPER))
     tables = FeatureTables(np.zeros(data.n), np.log(WEIGHT), -1)
     for _ in range(passes):
         m = place.bits.sum(axis=0, dtype=np.int64)
@@ -160,7 +160,7 @@ def own_p_values(likelihood, density, passes, rng):
         counts = np.bincount(within, minlength=len(law))
         found[f"j, pattern {i}"] = p_value_of_counts(counts, law / law.sum())
     owner = place.bits[:, 1:].argmax(axis=0)
-    gone = place.parameters["A"][1:][~mask[owner]] / SIGMA_A
+    gone = place.parameters["A"][1:][~place.observed[owner]] / SIGMA_A
     if isinstance(likelihood, thali.NonnegativeLinearGaussian):
         found["in the gaps"] = stats.kstest(gone, "halfnorm").pvalue
     else:
@@ -170,7 +170,7 @@ def own_p_values(likelihood, density, passes, rng):
             total = SIGMA_X**2 + SIGMA_A**2
             mean = (X - A[0]) * SIGMA_A**2 / total
             z = (place.parameters["A"][1:][single] - mean) / (SIGMA_X * SIGMA_A / np.sqrt(total))
-            found["where seen"] = stats.kstest(z[mask[owner[single]]], "norm").pvalue
+            found["where seen"] = stats.kstest(z[place.observed[owner[single]]], "norm").pvalue
     return found
 
 
@@ -186,8 +186,12 @@ class GivenDrawnEntries(thali.UncollapsedGibbs):
 
     def begin(self, rng, model, data, start):
         state = super().begin(rng, model, data, start)
-        state.mask = None
+        state.data = Data(state.data.X)
         return state
+
+    def _augment(self, rng, model, data, state):
+        super()._augment(rng, model, data, state)
+        state.data = Data(state.data.X)
 
 
 EMPTY = 7  # the row
@@ -208,12 +212,12 @@ def visited(likelihood, engine, seed, sweeps=1000):
     table[EMPTY] = np.nan
     rng, model = np.random.default_rng(seed), Model(thali.IBP(1.0), likelihood)
     start = Start("planted", data.Z, {"alpha": 1.0, "sigma_x": 0.2, "sigma_a": 1.0})
-    gaps = Data.validate(table)
+    gaps = Data.of(table)
     state = engine.begin(rng, model, gaps, start)
     others = np.arange(40) != EMPTY
     for _ in range(sweeps):
         engine.step(rng, model, gaps, state)
-        Z = state.Z
+        Z = state.latent
         apart = (Z[others][:, None] != data.Z[others][:, :, None]).mean(axis=0)
         best = apart.argmin(axis=1)
         if len(set(best)) == 4 and (apart.min(axis=1) < 0.2).all():
@@ -256,7 +260,7 @@ def coverage(engine, seed, planted=False, tables=12):
     The chain begins where the race of starts leads, or where the table was made, but for these
     rows, which have no features there: one that leaves them so does not know them.
     """
-    prior, likelihood = thali.BetaBernoulli(2.0, n_features=4), thali.LinearGaussian(0.1, 1.0)
+    prior, likelihood = thali.BetaBernoulli(2.0, n_components=4), thali.LinearGaussian(0.1, 1.0)
     shares = []
     for which in np.random.SeedSequence(seed).generate_state(tables):
         data = thali.datasets.draw(prior, likelihood, n=40, d=60, random_state=int(which))

@@ -16,7 +16,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from oracles import PriorSpec
+from oracles.features import PriorSpec
 from scipy import stats
 from statistical import test_enumeration
 from statistical.budget import TESTS, alarms, judge, pooled
@@ -107,7 +107,7 @@ def check(filtering, seed, engine=thali.ParticleFilter):
     case = filtering.case
     exact = exact_answer(case)
     cap = len(exact.k_probabilities) - 1
-    data = Data.validate(case.X)
+    data = Data.of(case.X)
     model = Model(library_prior(case.prior), library_likelihood(case)).resolve(data)
     settings = engine(filtering.particles, filtering.proposal, 0.8, filtering.passes)
     truths = {f"E[ZZ']_{i}{j}": exact.gram[i, j] for i in range(case.n) for j in range(i, case.n)}
@@ -152,11 +152,6 @@ def test_the_budget_counts_these_tests():
 # ---- mutants ----------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("filters")
-
-
 KERNELS = {
     "the probability of the proposal forgotten": [
         ("log_prior_ratio += odds[i] + np.log1p(np.exp(-log_ratio))", "log_prior_ratio += odds[i]"),
@@ -168,7 +163,7 @@ KERNELS = {
             "return new, top + np.log(total)",
         )
     ],
-    "a new dish that nothing is learnt of": [
+    "a new dish that nothing is learned of": [
         ("S[a, a] = (r * V_old + new - 1.0) / (r * rV)", "S[a, a] = 1.0 / r")
     ],
 }
@@ -178,28 +173,28 @@ KERNELS = {
     "name",
     [pytest.param(name, marks=[pytest.mark.slow] * (i > 0)) for i, name in enumerate(KERNELS)],
 )
-def test_enumeration_catches_a_broken_kernel(name, folder, monkeypatch, seed):
+def test_enumeration_catches_a_broken_kernel(name, monkeypatch, seed):
     import sys
 
     import thali.kernels
 
-    broken = mutate("thali.kernels.particle_rows", KERNELS[name], folder)
+    broken = mutate("thali.kernels.particle_rows", KERNELS[name])
     monkeypatch.setitem(sys.modules, "thali.kernels.particle_rows", broken)
     monkeypatch.setattr(thali.kernels, "particle_rows", broken, raising=False)
     assert alarms(check(CASES["N=4 ibp conditional α=1"], seed))
 
 
-def test_enumeration_catches_weights_that_outlive_resampling(folder, monkeypatch, seed):
+def test_enumeration_catches_weights_that_outlive_resampling(monkeypatch, seed):
     from thali.engines import particle_filter
 
     old = "    state.log_weights = np.full(len(weights), -np.log(len(weights)))\n"
-    broken = mutate("thali.engines.particles", [(old, "")], folder)
+    broken = mutate("thali.engines.filtering.particles", [(old, "")])
     monkeypatch.setattr(particle_filter, "resample", broken.resample)
     assert alarms(check(CASES["N=3 ibp prior α=1"], seed))
 
 
-def test_enumeration_catches_scales_without_their_weights(folder, seed):
+def test_enumeration_catches_scales_without_their_weights(seed):
     """Scales drawn near a guess, taken for draws from their law."""
     change = ("log_p - (np.logaddexp(log_p, log_bell) - np.log(2.0))", "np.zeros(count)")
-    broken = mutate("thali.engines.particle_filter", [change], folder)
+    broken = mutate("thali.engines.particle_filter", [change])
     assert alarms(check(CASES["N=2 ibp σ inferred"], seed, broken.ParticleFilter))

@@ -13,13 +13,13 @@ from __future__ import annotations
 from math import comb
 
 import numpy as np
-import oracles
 import pytest
-from oracles import PriorSpec
+from oracles import features as oracles
+from oracles.features import PriorSpec
 from scipy import stats
 from scipy.special import gammaln, logsumexp
 from statistical.budget import TESTS, judge, p_value_of_mean, pooled
-from statistical.stories import library_prior
+from statistical.stories import kept_matrices, library_prior
 
 import thali
 
@@ -31,9 +31,9 @@ CASES = {
     "two_parameter β=0.4 α=3": PriorSpec("two_parameter", 3.0, beta=0.4),
     "two_parameter β=2.5 α=1": PriorSpec("two_parameter", 1.0, beta=2.5),
     "two_parameter β=2.5 α~Gamma": PriorSpec("two_parameter", (2.0, 1.5), beta=2.5),
-    "finite α=0.5": PriorSpec("finite", 0.5, n_features=4),
-    "finite α=3": PriorSpec("finite", 3.0, n_features=6),
-    "finite α~Gamma": PriorSpec("finite", (2.0, 1.5), n_features=4),
+    "finite α=0.5": PriorSpec("finite", 0.5, n_components=4),
+    "finite α=3": PriorSpec("finite", 3.0, n_components=6),
+    "finite α~Gamma": PriorSpec("finite", (2.0, 1.5), n_components=4),
 }
 
 
@@ -55,7 +55,7 @@ def law_of_k(spec):
     k = np.arange(80)
     if spec.kind != "finite":
         return np.exp(spec.log_k_prior(N, k))
-    most = spec.n_features
+    most = spec.n_components
     return over_alpha(
         spec, lambda a: stats.binom.pmf(k, most, 1 - np.exp(log_p_column(0, a / most)))
     )
@@ -66,7 +66,7 @@ def dishes_by_takers(spec):
     i = np.arange(1, N + 1)
     ways = np.array([comb(N, int(v)) for v in i])
     if spec.kind == "finite":
-        most = spec.n_features
+        most = spec.n_components
         return over_alpha(spec, lambda a: most * ways * np.exp(log_p_column(i, a / most)))
     beta = spec.beta
     log_w = np.log(beta) + gammaln(i) + gammaln(N - i + beta) - gammaln(N + beta)
@@ -86,9 +86,9 @@ def walk(spec, seed, sweeps, chains=2, engine=None):
         progress=False,
     ).fit(X)
     takers = np.array(
-        [np.bincount(d.Z.sum(axis=0), minlength=N + 1)[1:] for d in model.draws()]
+        [np.bincount(Z.sum(axis=0), minlength=N + 1)[1:] for Z in kept_matrices(model)]
     ).reshape(chains, sweeps, N)
-    return model.history_["n_features"], takers, model.history_["alpha"]
+    return model.history_["n_components"], takers, model.history_["alpha"]
 
 
 def p_values(spec, K, takers, alpha):

@@ -21,9 +21,9 @@ PROGRAM = f"""
 import sys
 import numpy as np
 import thali
-import thali.run
+import thali.run.loop
 
-thali.run.CHECKPOINT_EVERY = 0.2  # many checkpoints, so that kills fall between and into them
+thali.run.loop.CHECKPOINT_EVERY = 0.2  # many checkpoints, so that kills fall between and into them
 seed, checkpoint, answer = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 rng = np.random.default_rng(seed)
 Z = rng.random((30, 3)) < 0.4

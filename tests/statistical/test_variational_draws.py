@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import variational_oracle as oracle
+from oracles import variational as oracle
+from oracles.variational_problems import problem
 from statistical.budget import TESTS, judge, p_value_of_mean
-from variational_problems import problem
-
-from thali.variational.rows import draw_rows, local_step
 
 CASES = [("gaussian", False), ("gaussian", True), ("nonnegative", False)]
 DRAWS = 2000
@@ -42,14 +40,12 @@ def test_draws_of_frequencies_have_their_moments(prior, rng):
 def test_draws_of_amounts_have_their_moments(slab, gaps, rng):
     """Of w = zs: ν E[s | z = 1] and ν E[s² | z = 1], once the rows have settled."""
     given = problem(rng, slab, "ibp", gaps=gaps, k=2)
-    odds, sigma_x = given.frequencies.log_odds()[:2], given.hyper["sigma_x"]
+    at = given.data, given.rows, given.globals()
     for _ in range(200):
-        local_step(given.data, given.rows, given.features, odds, sigma_x)
+        given.backend.local_step(*at)
     first, second, _ = given.rows.amounts
     nu = given.rows.nu
-    draws = np.array(
-        [draw_rows(rng, given.data, given.rows, given.features, sigma_x)[1] for _ in range(DRAWS)]
-    )
+    draws = np.array([given.backend.draw_rows(rng, *at)[1] for _ in range(DRAWS)])
     p = {}
     for n, k in np.ndindex(nu.shape):
         p[f"w_{n}{k}"] = p_value_of_mean(draws[:, n, k], nu[n, k] * first[n, k])

@@ -117,8 +117,8 @@ def test_a_sparse_matrix_gives_the_answer_of_the_dense_one():
 def all_finite(model: thali.LatentFeatures) -> bool:
     """Whether every number of the answer is finite, and its parts fit together."""
     n, d = model.X_.shape
-    assert model.Z_.shape == model.assignment_probabilities_.shape == (n, model.n_features_)
-    assert model.components_.shape == (model.n_features_, d)
+    assert model.Z_.shape == model.assignment_probabilities_.shape == (n, model.n_components_)
+    assert model.components_.shape == (model.n_components_, d)
     numbers = [
         model.components_,
         model.assignment_probabilities_,
@@ -152,7 +152,7 @@ def reconstructed(model: thali.LatentFeatures) -> bool:
 
 
 def nothing(model: thali.LatentFeatures) -> bool:
-    return all_finite(model) and model.n_features_ == 0
+    return all_finite(model) and model.n_components_ == 0
 
 
 def equal_there(model: thali.LatentFeatures) -> bool:
@@ -183,7 +183,7 @@ RIGHT: dict[str, tuple[Any, Callable[[thali.LatentFeatures], bool]]] = {
     "a column of zeros": (np.c_[X, np.zeros(20)], zero_there),
     "all entries equal": (np.full((20, 5), 3.0), reconstructed),
     "all entries zero": (np.zeros((20, 5)), nothing),
-    "all entries equal, centred": (np.full((20, 5), 3.0), nothing),
+    "all entries equal, centered": (np.full((20, 5), 3.0), nothing),
     "equal rows": (np.repeat(X[:1], 20, axis=0), reconstructed),
     "equal columns": (np.c_[X, X], equal_there),
     "NaN": (two_missing(), filled_in),
@@ -196,7 +196,7 @@ RIGHT: dict[str, tuple[Any, Callable[[thali.LatentFeatures], bool]]] = {
 def test_degenerate_data_get_a_right_answer(name):
     assert MATRICES[name].startswith("fitted: ")
     given, right = RIGHT[name]
-    assert right(fit(given, center="centred" in name))
+    assert right(fit(given, center="centered" in name))
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_the_scale_of_the_data_does_not_matter(name, scale):
     engine = thali.CollapsedGibbs(sweeps=400, chains=4)
     plain, scaled = fit(data.X, engine=engine), fit(scale * data.X, engine=engine)
     assert all_finite(scaled)
-    assert scaled.n_features_ == plain.n_features_
+    assert scaled.n_components_ == plain.n_components_
     matching = match_features(plain.components_, scaled.components_ / scale)
     assert matching.correlations.min() > 0.99
     assert scaled.sigma_x_ / scale == pytest.approx(plain.sigma_x_, rel=0.05)
@@ -235,8 +235,8 @@ def in_little_memory(code: str) -> str:
 
 def test_a_finite_prior_with_very_many_features_fits():
     said = in_little_memory(
-        "model = fit(X, thali.BetaBernoulli(alpha=2.0, n_features=10**9))\n"
-        "print(model.n_features_, np.isfinite(model.components_).all())"
+        "model = fit(X, thali.BetaBernoulli(alpha=2.0, n_components=10**9))\n"
+        "print(model.n_components_, np.isfinite(model.components_).all())"
     )
     number, finite = said.split()
     assert 0 < int(number) < 20

@@ -7,8 +7,8 @@ import pytest
 from scipy import optimize, stats
 from sklearn.base import clone
 
-from thali.baselines import BayesianNMF
-from thali.baselines.bayesian_nmf import improve
+from thali.evaluation import BayesianNMF
+from thali.evaluation.bayesian_nmf import improve
 
 
 def log_posterior(X, W, A, variance, rate, shape, scale):
@@ -33,7 +33,7 @@ def test_the_log_posterior_is_right_and_rises(rng, gaps):
     for _ in range(5):
         X = data(rng, gaps)
         settings = {"rate": 0.7, "shape": 2.0, "scale": 0.3}
-        model = BayesianNMF(4, **settings, tolerance=1e-12, max_iterations=60, random_state=0)
+        model = BayesianNMF(4, **settings, tol=1e-12, max_iter=60, random_state=0)
         model.fit(X)
         history = model.history_
         assert (np.diff(history) >= -1e-9 * np.abs(history[1:])).all()
@@ -65,7 +65,7 @@ def test_a_weight_is_at_its_mode_given_the_rest(rng, gaps):
 def test_planted_factors_and_missing_entries_are_found(rng):
     full = data(rng, False, n=200, d=30)
     gaps = np.where(rng.random(full.shape) < 0.1, np.nan, full)
-    model = BayesianNMF(3, rate=0.1, max_iterations=2000, random_state=0).fit(gaps)
+    model = BayesianNMF(3, rate=0.1, max_iter=2000, random_state=0).fit(gaps)
     error = (model.weights_ @ model.components_ - full)[np.isnan(gaps)]
     assert np.sqrt(np.mean(error**2)) < 0.2
     assert model.sigma_x_ == pytest.approx(0.1, rel=0.1)
@@ -85,7 +85,7 @@ def test_it_is_an_estimator():
 
 def test_weights_of_another_shape_and_values_too_large_are_refused_in_words():
     X = np.abs(np.random.default_rng(0).standard_normal((6, 4)))
-    model = BayesianNMF(n_components=2, max_iterations=5, random_state=0).fit(X)
+    model = BayesianNMF(n_components=2, max_iter=5, random_state=0).fit(X)
     for wrong in (np.ones((2, 3)), np.ones(2)):
         with pytest.raises(ValueError, match=r"W must be a matrix \(rows x 2 factors\)"):
             model.inverse_transform(wrong)

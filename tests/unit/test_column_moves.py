@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import combinations, product
 
 import numpy as np
-import oracles
 import pytest
+from oracles import features as oracles
 
 import thali
 from thali.data import Data
@@ -29,10 +29,10 @@ def state_of(Z, X, rng):
     """Arrays for Z in the order given."""
     from thali.kernels.maintained_rows import swap_features
 
-    data = Data.validate(X)
+    data = Data.of(X)
     state = thali.CollapsedGibbs().begin(rng, MODEL, data, Start("given", Z, {}))
     order = [
-        next(j for j in range(Z.shape[1]) if np.array_equal(state.Z[:, j], column))
+        next(j for j in range(Z.shape[1]) if np.array_equal(state.latent[:, j], column))
         for column in Z.T
     ]
     for a in range(len(order)):
@@ -58,7 +58,7 @@ def test_evidence_of_two_matrices_differs_as_their_densities_do(d, rng):
     found, wanted = [], []
     for k in (0, 1, 3, 5):
         Z = rng.random((8, k)) < 0.5
-        bits, reduced = Z.astype(float), Data.validate(X).reduced
+        bits, reduced = Z.astype(float), Data.of(X).reduced
         found.append(log_evidence(bits.T @ bits, bits.T @ reduced, k, law))
         wanted.append(oracles.log_marginal(X, Z, SIGMA_X, SIGMA_A))
     assert np.allclose(np.diff(found), np.diff(wanted), rtol=0, atol=1e-8)
@@ -73,16 +73,16 @@ def test_the_law_of_a_column_is_that_of_the_buffet():
 
 
 @pytest.mark.parametrize(
-    "prior", [thali.IBP(alpha=3.0), thali.BetaBernoulli(alpha=3.0, n_features=5)], ids=str
+    "prior", [thali.IBP(alpha=3.0), thali.BetaBernoulli(alpha=3.0, n_components=5)], ids=str
 )
 def test_arrays_stay_right_through_thousands_of_attempts(prior, rng):
     from thali.kernels.column_moves import SHARES, column_moves
 
     Z = rng.random((6, 3)) < 0.4
-    data = Data.validate(0.7 * rng.normal(size=(6, 2)))
+    data = Data.of(0.7 * rng.normal(size=(6, 2)))
     law = law_of(prior, 6, 2)
     state = thali.CollapsedGibbs().begin(rng, MODEL, data, Start("given", Z, {}))
-    rows, k = state.rows, state.n_features
+    rows, k = state.rows, state.n_components
     total = np.zeros(4, int)
     for _ in range(300):
         rows, k, taken = column_moves(rng, data.reduced, rows, k, law, 10, SHARES)
@@ -189,8 +189,8 @@ def test_a_column_split_at_random_is_joined_again(seed):
         engine = thali.CollapsedGibbs(sweeps=60, burn_in=59, chains=1, init=split, moves=moves)
         return thali.LatentFeatures(engine=engine, random_state=seed, progress=False).fit(planted.X)
 
-    assert features_after(0).n_features_ == 4
-    assert features_after(5).n_features_ == 3
+    assert features_after(0).n_components_ == 4
+    assert features_after(5).n_components_ == 3
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_annealing_leaves_no_trace(init, seed):
     model = thali.LatentFeatures(engine=engine, random_state=seed, progress=False).fit(planted.X)
     assert model.history_["sigma_x"].shape == (2, 20)
     assert (model.history_["sigma_x"] < 1.0).all()
-    assert model.history_["n_features"].min() > 0
+    assert model.history_["n_components"].min() > 0
 
 
 def test_the_melting_scale_is_that_of_the_main_direction(rng):
@@ -218,4 +218,4 @@ def test_the_melting_scale_is_that_of_the_main_direction(rng):
     for shape in ((9, 4), (4, 9)):
         X = rng.normal(size=shape)
         wanted = np.linalg.norm(X, 2) / np.sqrt(shape[0])
-        assert melting_scale(Data.validate(X)) == pytest.approx(wanted, rel=1e-10)
+        assert melting_scale(Data.of(X)) == pytest.approx(wanted, rel=1e-10)

@@ -107,7 +107,7 @@ def test_noise_and_density_settings_are_used() -> None:
     [
         thali.IBP(alpha=2.0),
         thali.TwoParameterIBP(alpha=2.0, beta=3.0),
-        thali.BetaBernoulli(alpha=2.0, n_features=5),
+        thali.BetaBernoulli(alpha=2.0, n_components=5),
     ],
     ids=lambda prior: type(prior).__name__,
 )

@@ -129,7 +129,7 @@ def test_nearly_equal_columns_with_hardly_any_noise_neither_hang_nor_fail(sigma_
     model = thali.LatentFeatures(thali.IBP(2.0), likelihood, engine, random_state=0).fit(X)
     fixed = Model(thali.IBP(2.0), likelihood)
     assert model.best_.log_joint == pytest.approx(fixed.log_joint(X, model.best_.Z), rel=1e-4)
-    assert model.n_features_ in (5, 6)
+    assert model.n_components_ in (5, 6)
 
 
 @pytest.mark.parametrize("law", [thali.Gamma(1, 1), thali.InverseGamma(1, 1e-8), "auto"])
@@ -140,7 +140,7 @@ def test_inferred_noise_of_data_without_any_stays_where_digits_do(law):
     engine = thali.CollapsedGibbs(sweeps=100, chains=1, init="ica")
     likelihood = thali.LinearGaussian(law, 1.0)
     model = thali.LatentFeatures(thali.IBP(), likelihood, engine, random_state=0).fit(X)
-    assert model.n_features_ == 5
+    assert model.n_components_ == 5
     assert model.sigma_x_ >= 1e-4
 
 
@@ -148,7 +148,7 @@ def test_the_rank_of_data_without_noise_is_not_that_of_its_rounding_errors(rng):
     from thali.starts.ica import signal_rank
 
     X = (rng.random((600, 5)) < 0.4) @ rng.standard_normal((5, 60))
-    assert signal_rank(Data.validate(X)) == 5
+    assert signal_rank(Data.of(X)) == 5
 
 
 def test_an_alpha_beyond_all_bounds_is_named(rng):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import hard_oracle as oracle
 import numpy as np
 import pytest
-from hard_problems import PRIORS, problem, random_problems, without_empty
+from oracles import hard as oracle
+from oracles.hard_problems import PRIORS, problem, random_problems, without_empty
 
-from thali.variational import bound, features, hard_rows, moves, state
-from thali.variational.hard_rows import SOLVERS, guarantee
-from thali.variational.point_state import PointState
+from thali.backends import local
+from thali.backends.block import Block
+from thali.backends.local import Local
+from thali.engines.ascent import bound, hard_rows, moves, state
+from thali.engines.ascent.hard_rows import SOLVERS, guarantee
+from thali.engines.ascent.point_state import PointState
+from thali.likelihoods import feature_posteriors as features
 
 ROUNDING = 1e-9  # of the bound, that an update may lower it by
 
@@ -168,16 +172,12 @@ class Watch:
 
 def each_row(given, watch):
     """One row after the other, with the counts as they are then."""
-    X, mask, _ = given.data
-    whole, knowns = given.rows.nu, given.knowns()
-    for n in range(len(X)):
-        seen = np.ones(X.shape[1]) if mask is None else mask[n].astype(float)
-        Q = np.einsum("d,dkl->kl", seen, knowns.law.grams())[None]
+    whole, masked = given.rows.nu, given.data.masked
+    known = hard_rows.broadcast(given.knowns(), given.rows, masked)
+    for n in range(given.data.n):
+        one = slice(n, n + 1)
         m = whole.sum(axis=0).astype(np.int64)
-        hard_rows._sweep(
-            given.rng, X[n : n + 1] @ knowns.law.phi.T, np.ascontiguousarray(Q), knowns, m,
-            whole[n : n + 1], follow=True,
-        )  # fmt: skip
+        local.hard_rows(given.rng, given.data.part(one), given.rows.part(one), known, m, True)
         watch.note("counts", -np.abs(m - whole.sum(axis=0)).max())
         watch.after("row")
 
@@ -188,18 +188,15 @@ def falls(rng, count):
         given.solver = SOLVERS[i % len(SOLVERS)]
         watch = Watch(given)
         each_row(given, watch)
-        found = PointState.local_step(given, 1)
+        found = PointState.local_step(given)
         watch.after("rows")
-        given.side_by_side, sizes = True, hard_rows.improve_rows.__globals__
-        kept = {name: sizes[name] for name in ("BLOCK", "MASKED_BLOCK")}
-        sizes.update(dict.fromkeys(kept, 2))
+        given.side_by_side, given.backend = True, Local(2, most=2)
         given.rows.nu[:] = given.rng.random(given.rows.nu.shape) < 0.5
         watch.value = given.by_oracle()
-        PointState.local_step(given, 2)
+        PointState.local_step(given)
         watch.after("rows side by side")
-        sizes.update(kept)
-        given.side_by_side = False
-        found = PointState.local_step(given, 1)
+        given.side_by_side, given.backend = False, Local()
+        found = PointState.local_step(given)
         watch.value = given.by_oracle()
         hyper = given.hyper
         given.features = given.features.updated(found, hyper["sigma_x"], hyper["sigma_a"])
@@ -217,13 +214,13 @@ def falls(rng, count):
         )  # fmt: skip
         watch.after("σ_a")
         for _ in range(3):
-            state.iterate(given, 1)
+            state.iterate(given)
             watch.after("iteration", told=True)
         moves.drop_features(given)
         watch.after("drop", told=True)
-        moves.join_features(given, 1)
+        moves.join_features(given)
         watch.after("join", told=True)
-        moves.bear_feature(given, given.rng, 1)
+        moves.add_feature(given, given.rng)
         watch.after("birth", told=True)
         yield from watch.falls.items()
 
@@ -241,20 +238,20 @@ def test_no_update_lowers_the_bound(count, rng):
 
 
 @pytest.mark.parametrize(("each", "taken"), [(0.1, False), (0.5, True)])
-def test_a_block_that_would_lower_the_bound_is_put_back(each, taken, rng, monkeypatch):
+def test_a_block_that_would_lower_the_bound_is_put_back(each, taken, rng):
     """Two rows gain by a new feature each, but less together: there are then log 3 − log 2 more
     orders of the columns to pay for than both think."""
-    monkeypatch.setitem(hard_rows.improve_rows.__globals__, "BLOCK", 2)
     A = 3.0 * np.eye(3)
     Z = np.array([[0, 0, 0], [0, 0, 0], [1, 0, 0], [1, 0, 0]])
     given = problem(rng, n=4, d=3, k=3, Z=Z)
     X = A[[1, 2, 0, 0]]
-    given.data = type(given.data)(X, None, (X**2).sum(axis=1))
+    given.data = Block(X, None, (X**2).sum(axis=1))
     given.features = features.NonnegativeFeatures.of(A, np.full((3, 3), 1e-3))
     knowns = given.knowns()
     own = 0.5 * 9.0 / given.hyper["sigma_x"] ** 2 + knowns.tables.new_log_weight - np.log(2.0)
     knowns = knowns._replace(gains=np.array([0.0, each - own, each - own]))
-    found = hard_rows.improve_rows(rng, given.data, given.rows, knowns, 2, solve=True)
+    known = hard_rows.broadcast(knowns, given.rows, masked=False)
+    found = Local(2, most=2).hard_step(rng, given.data, given.rows, known, side_by_side=True)
     after = Z.copy()
     if taken:
         after[0, 1] = after[1, 2] = 1

@@ -29,24 +29,24 @@ def model(test_of):
 
 def test_the_last_half_loses_a_share_of_each_row(X):
     test = holdout(X, 1 / 3)
-    hidden = ~test.mask
+    hidden = ~test.observed
     assert not hidden[:15].any()
     assert (hidden[15:].sum(axis=1) == 12).all()
     assert len({tuple(row) for row in hidden[15:]}) > 10  # columns drawn afresh for each row
     assert np.array_equal(np.isnan(test.X), hidden)
     assert np.array_equal(test.values, X[hidden])
-    assert np.array_equal(test.X[test.mask], X[test.mask])
+    assert np.array_equal(test.X[test.observed], X[test.observed])
 
 
 def test_entries_are_drawn_from_everywhere(X):
     test = holdout(X, 0.25, "entries")
     assert len(test.values) == round(0.25 * X.size)
-    assert (~test.mask).any(axis=1).mean() > 0.9
+    assert (~test.observed).any(axis=1).mean() > 0.9
     assert np.array_equal(X[test.rows, test.columns], test.values)
 
 
 def test_the_seed_decides(X):
-    one, two, other = (holdout(X, random_state=seed).mask for seed in (0, 0, 1))
+    one, two, other = (holdout(X, random_state=seed).observed for seed in (0, 0, 1))
     assert np.array_equal(one, two)
     assert not np.array_equal(one, other)
 
@@ -57,7 +57,7 @@ def test_missing_entries_are_never_among_the_hidden(X):
     for where in ("entries", "last_half"):
         test = holdout(gaps, 0.5, where)
         assert np.isfinite(test.values).all()
-        assert not test.mask[np.isnan(gaps)].any()
+        assert not test.observed[np.isnan(gaps)].any()
 
 
 def test_a_data_frame_stays_one(X):

@@ -49,6 +49,8 @@ def test_a_second_process_compiles_nothing(tmp_path):
 
 
 def test_arviz_is_imported_without_its_daily_notice(tmp_path):
-    code = "import warnings; warnings.simplefilter('error'); import thali.trace as t; {}"
+    code = (
+        "import warnings; warnings.simplefilter('error'); import thali.results.diagnostics as t; {}"
+    )
     fresh = {"XDG_CACHE_HOME": str(tmp_path), "HOME": str(tmp_path)}
     run(code.format("t.import_arviz()"), **fresh)

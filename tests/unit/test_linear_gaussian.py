@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import oracles
 import pytest
+from oracles import features as oracles
 from scipy import stats
 from statistical.budget import TESTS, judge
 
@@ -143,7 +143,7 @@ def test_predictive_row_is_a_ratio_of_marginals(n, d, k, sigma_x, sigma_a, rng):
 def test_fewer_columns_give_the_same_marginal(n, d, rng):
     """For D > N the data shrink to N columns with the same XXᵀ, hence the same P(X|Z)/P(X|0)."""
     X = rng.normal(size=(n, d))
-    data = Data.validate(X)
+    data = Data.of(X)
     assert data.reduced.shape == (n, min(n, d))
     np.testing.assert_allclose(data.reduced @ data.reduced.T, X @ X.T, rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(data.squares, (X**2).sum(axis=1), rtol=1e-12)

@@ -1,7 +1,8 @@
 """Draws are kept eight bits to a byte and read one by one: 1,000 of 10⁵×30 are to fit in 500 MB.
-Optimisers, which are for large data, need no second X."""
+Optimizers, which are for large data, need no second X."""
 
 import gc
+import sys
 import tracemalloc
 
 import numpy as np
@@ -9,10 +10,12 @@ import pytest
 
 import thali
 from thali.engines.base import Info
-from thali.trace import ChainTrace
+from thali.results.trace import ChainTrace, Kept
+from thali.structures.features import FEATURES
 
 N, K = 100_000, 30
 BUDGET = 500e6 / 1000  # bytes a draw
+SHARE = 0.4  # of X, that a fit of a memory map may need: rows' laws, draws, a few blocks
 
 
 def test_a_kept_draw_takes_an_eighth_of_its_entries(rng):
@@ -24,7 +27,7 @@ def test_a_kept_draw_takes_an_eighth_of_its_entries(rng):
     for i in range(20):
         Z[i] ^= True
         chain.record(Info(K, -1.0, {"alpha": 1.0}, 0.0))
-        chain.keep(Z, {})
+        chain.keep(Kept(FEATURES.pack(Z), {}))
     gc.collect()
     grown = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
@@ -37,7 +40,7 @@ def test_draws_are_read_one_by_one(rng):
     Z = rng.random((n, K)) < 0.3
     X = Z @ rng.standard_normal((K, 2)) + rng.standard_normal((n, 2))
     engine = thali.CollapsedGibbs(sweeps=draws, burn_in=0, chains=1, init=Z, moves=0)
-    prior, likelihood = thali.BetaBernoulli(2.0, n_features=K), thali.LinearGaussian(1.0, 1.0)
+    prior, likelihood = thali.BetaBernoulli(2.0, n_components=K), thali.LinearGaussian(1.0, 1.0)
     model = thali.LatentFeatures(prior, likelihood, engine, random_state=0).fit(X)
     gc.collect()
     tracemalloc.start()
@@ -64,14 +67,18 @@ def large(rng):
 
 @pytest.mark.parametrize("start", ["prior", "given"])
 def test_maximization_expectation_makes_no_second_X(rng, monkeypatch, start):
-    monkeypatch.setattr("thali.data.BLOCK", 2**16)  # as small beside this X as 2²⁰ beside a large
-    monkeypatch.setattr("thali.accepting.LARGE", 1e6)  # and this X as one that is not copied
+    monkeypatch.setattr(
+        "thali.data.matrix.BLOCK", 2**16
+    )  # as small beside this X as 2²⁰ beside a large
+    monkeypatch.setattr(
+        "thali.estimators.validation.LARGE", 1e6
+    )  # and this X as one that is not copied
     X, Z = large(rng)
     likelihood = "nonnegative_linear_gaussian"
 
     def fitted(X, init):
         engine = thali.MaximizationExpectation(
-            truncation=5, restarts=1, max_iterations=15, init="prior" if start == "prior" else init
+            truncation=5, n_init=1, max_iter=15, init="prior" if start == "prior" else init
         )
         model = thali.LatentFeatures("ibp", likelihood, engine, random_state=0, progress=False)
         return model.fit(X)
@@ -86,6 +93,86 @@ def test_maximization_expectation_makes_no_second_X(rng, monkeypatch, start):
     assert np.shares_memory(model.X_, X)
 
 
+BLOCKWISE = {
+    "linear_gaussian": thali.Variational(truncation=5, n_init=1, max_iter=12),
+    "nonnegative_linear_gaussian": thali.MaximizationExpectation(
+        truncation=5, n_init=1, max_iter=12
+    ),
+}
+
+
+def fitted_by_blocks(X, Z, likelihood):
+    engine = BLOCKWISE[likelihood].replace(init=Z)
+    return thali.LatentFeatures("ibp", likelihood, engine, random_state=0, progress=False).fit(X)
+
+
+def mapped(X, folder):
+    """X on disk, as an array that is only read."""
+    np.save(folder / "X.npy", X)
+    return np.load(folder / "X.npy", mmap_mode="r")
+
+
+@pytest.mark.parametrize("likelihood", BLOCKWISE)
+def test_a_memory_map_is_read_by_blocks(rng, monkeypatch, tmp_path, likelihood):
+    """It is not copied, whatever its size, and leads where the array does, bit for bit."""
+    monkeypatch.setattr("thali.data.matrix.BLOCK", 2**16)  # as small as 2²⁰ beside a large X
+    monkeypatch.setattr("thali.data.sparse.PIECE", 2**16)
+    X, Z = large(rng)
+    on_disk = mapped(X, tmp_path)
+    fitted_by_blocks(on_disk[:500], Z[:500], likelihood)  # what is compiled is not counted
+    gc.collect()
+    tracemalloc.start()
+    model = fitted_by_blocks(on_disk, Z, likelihood)
+    added = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert added < SHARE * X.nbytes
+    assert np.shares_memory(model.X_, on_disk)
+    other = fitted_by_blocks(X, Z, likelihood)
+    assert not np.shares_memory(other.X_, X)  # it is small
+    assert np.array_equal(model.history_["elbo"], other.history_["elbo"])
+    for name in ("Z_", "assignment_probabilities_", "components_", "log_joint_"):
+        assert np.array_equal(getattr(model, name), getattr(other, name)), name
+
+
+def only_read(kind):
+    """Whether numba's type is, or holds, an array that cannot be written to."""
+    if hasattr(kind, "layout"):
+        return not kind.mutable
+    return any(map(only_read, getattr(kind, "types", ())))
+
+
+def compiled_for_reading():
+    """Kernels of the library that were compiled for an array that is only read."""
+    found = set()
+    for name, module in list(sys.modules.items()):
+        if name.startswith("thali.kernels"):
+            for each in vars(module).values():
+                for types in getattr(each, "signatures", []):
+                    if any(map(only_read, types)):
+                        found.add((each.py_func.__qualname__, str(types)))
+    return found
+
+
+@pytest.mark.parametrize("likelihood", BLOCKWISE)
+def test_no_kernel_is_compiled_again_for_a_memory_map(rng, tmp_path, likelihood):
+    X, Z = large(rng)
+    X, Z = mapped(np.ascontiguousarray(X[:60, :8]), tmp_path), Z[:60]
+    before = compiled_for_reading()
+    for init in (Z, "race"):
+        model = fitted_by_blocks(X, init, likelihood)
+        model.predict_proba(X)
+        model.score(X)
+    assert compiled_for_reading() == before
+
+
+def test_an_array_that_is_only_read_is_copied_for_other_engines(rng, tmp_path):
+    X, Z = large(rng)
+    X = mapped(np.ascontiguousarray(X[:60, :8]), tmp_path)
+    engine = thali.CollapsedGibbs(sweeps=3, chains=1, init=Z[:60])
+    model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
+    assert not np.shares_memory(model.X_, X)
+
+
 def test_a_fit_leaves_X_as_it_was_and_its_X_cannot_be_written_to(rng):
     X, Z = large(rng)
     X, Z = X[:60, :8].copy(), Z[:60]
@@ -93,9 +180,9 @@ def test_a_fit_leaves_X_as_it_was_and_its_X_cannot_be_written_to(rng):
     for engine in (
         thali.CollapsedGibbs(sweeps=5, chains=1, init=Z),
         thali.UncollapsedGibbs(sweeps=5, chains=1, init=Z),
-        thali.ParticleFilter(particles=5),
-        thali.Variational(truncation=5, restarts=1),
-        thali.MaximizationExpectation(truncation=5, restarts=1),
+        thali.ParticleFilter(n_particles=5),
+        thali.Variational(truncation=5, n_init=1),
+        thali.MaximizationExpectation(truncation=5, n_init=1),
     ):
         for center in (False, True):
             model = thali.LatentFeatures(engine=engine, center=center, random_state=0).fit(X)

@@ -3,19 +3,19 @@
 import itertools
 
 import numpy as np
-import oracles
 import pandas as pd
 import pytest
+from oracles import features as oracles
 from scipy import stats
 from scipy.special import logsumexp
 from unit.test_predictive import brute_force
 
 import thali
-from thali import predictive
 from thali.data import Data
-from thali.likelihoods.base import Place
-from thali.missing import first_guess, patterns
+from thali.data.missing import first_guess, patterns
+from thali.likelihoods.base import GibbsState
 from thali.model import Model
+from thali.results import prediction as predictive
 
 SIGMA_X, SIGMA_A = 0.7, 1.1
 LIKELIHOOD = thali.LinearGaussian(sigma_x=SIGMA_X, sigma_a=SIGMA_A)
@@ -56,22 +56,22 @@ NOTHING = {
 
 @pytest.mark.parametrize("name", NOTHING)
 def test_every_kind_of_nothing_is_missing(name):
-    data = Data.validate(NOTHING[name])
-    assert data.mask.tolist() == [[True, False], [True, True]]
+    data = Data.of(NOTHING[name])
+    assert data.observed.tolist() == [[True, False], [True, True]]
     assert np.array_equal(data.X, [[1.0, np.nan], [3.0, 4.0]], equal_nan=True)
     assert data.missing == 1
     assert data.mean_square == pytest.approx(26 / 3)
 
 
-def test_complete_data_have_no_mask():
-    data = Data.validate([[1.0, 2.0]])
-    assert data.mask is None
+def test_complete_data_have_no_matrix_of_what_was_observed():
+    data = Data.of([[1.0, 2.0]])
+    assert data.observed is None
     assert data.missing == 0
     assert data.filled is data
 
 
 def test_a_masked_array_without_masked_entries_is_complete():
-    assert Data.validate(np.ma.masked_equal([[1, 2], [3, 4]], 9)).mask is None
+    assert Data.of(np.ma.masked_equal([[1, 2], [3, 4]], 9)).observed is None
 
 
 def test_data_without_any_entry_are_refused():
@@ -81,7 +81,7 @@ def test_data_without_any_entry_are_refused():
 
 def test_the_reduction_is_refused_where_entries_are_missing():
     with pytest.raises(ValueError, match="no reduced form"):
-        _ = Data.validate([[1.0, np.nan, 2.0]]).reduced
+        _ = Data.of([[1.0, np.nan, 2.0]]).reduced
 
 
 def test_the_first_guess_keeps_what_was_observed_and_finds_low_rank(rng):
@@ -99,7 +99,7 @@ def test_completing_draws_from_the_right_law(rng):
     X[0] = 5.0
     Z, A = rng.random((2000, 1)) < 0.5, np.array([[3.0, -1.0]])
     likelihood = thali.LinearGaussian(sigma_x=0.5, sigma_a=1.0)
-    filled = likelihood.complete(rng, Data.validate(X), Z, {"A": A}).X
+    filled = likelihood.augment(rng, Data.of(X), Z, {"A": A}).X
     assert np.array_equal(filled[0], X[0])
     scaled = ((filled - Z @ A) / 0.5)[1:].ravel()
     assert stats.kstest(scaled, "norm").pvalue > 1e-6
@@ -173,16 +173,16 @@ def test_the_sweep_keeps_observed_entries_and_its_sums(rng):
     from thali.starts import Start
 
     X, Z = problem(rng, n=40, k=4, d=9)
-    data = Data.validate(X)
+    data = Data.of(X)
     model = Model(thali.IBP(alpha=2.0), LIKELIHOOD)
     engine = thali.CollapsedGibbs()
     hyper = {"alpha": 2.0, "sigma_x": SIGMA_X, "sigma_a": SIGMA_A}
     state = engine.begin(rng, model, data, Start("given", Z, hyper))
     for _ in range(5):
         report = engine._sweep(rng, data, state, model.prior.tables(40))
-        state.n_features = k = int(report.n_features)
-        bits = state.Z.astype(float)
-        assert np.array_equal(state.X[data.mask], X[data.mask])
+        state.n_components = k = int(report.n_components)
+        bits = state.latent.astype(float)
+        assert np.array_equal(state.X[data.observed], X[data.observed])
         assert np.isfinite(state.X).all()
         assert np.allclose(state.rows.T[:k], bits.T @ state.X, atol=1e-9)
         assert np.array_equal(state.rows.C[:k, :k], bits.T @ bits)
@@ -236,7 +236,7 @@ def test_new_rows_against_brute_force(k, gaps, rng):
     if gaps != "training":
         new[rng.random(new.shape) < 0.4] = np.nan
         new[0] = np.nan
-    marginals, logs = predictive.rows(model, Data.validate(X), Z, new)
+    marginals, logs = predictive.rows(model, Data.of(X), Z, Data.checked(new))
     for i in range(6):
         expected, log_density = brute_force(model, X, Z, new[i])
         assert np.allclose(marginals[i], expected, atol=1e-8)
@@ -244,10 +244,10 @@ def test_new_rows_against_brute_force(k, gaps, rng):
 
 
 def test_a_finite_prior_with_gaps_against_brute_force(rng):
-    model = Model(thali.BetaBernoulli(alpha=1.5, n_features=6), LIKELIHOOD)
+    model = Model(thali.BetaBernoulli(alpha=1.5, n_components=6), LIKELIHOOD)
     X, Z = problem(rng, n=9, k=4, d=4)
     new = rng.standard_normal((3, 4))
-    marginals, logs = predictive.rows(model, Data.validate(X), Z, new)
+    marginals, logs = predictive.rows(model, Data.of(X), Z, Data.checked(new))
     for i in range(3):
         expected, log_density = brute_force(model, X, Z, new[i])
         assert np.allclose(marginals[i], expected, atol=1e-8)
@@ -263,8 +263,8 @@ def test_one_pattern_of_gaps_beyond_ten_features_agrees_with_complete_data(rng):
     X[60] = np.nan
     new = X[:4] + 0.1
     model = Model(thali.IBP(alpha=3.0), thali.LinearGaussian(sigma_x=0.3, sigma_a=1.0))
-    a = predictive.rows(model, Data.validate(X), Z, new)
-    b = predictive.rows(model, Data.validate(np.where(np.isnan(X), 0.0, X)), Z, new)
+    a = predictive.rows(model, Data.of(X), Z, Data.checked(new))
+    b = predictive.rows(model, Data.of(np.where(np.isnan(X), 0.0, X)), Z, Data.checked(new))
     assert np.allclose(a[0], b[0], atol=1e-8)
     assert np.allclose(a[1], b[1], atol=1e-8)
 
@@ -338,7 +338,7 @@ def test_wrong_wishes_of_impute_are_refused(options, words):
         model.impute(**options)
 
 
-# ------------------------------------------------------------------- saving, centring, refusals
+# ------------------------------------------------------------------- saving, centering, refusals
 
 
 def test_a_saved_model_with_missing_entries_comes_back(rng, tmp_path):
@@ -354,7 +354,7 @@ def test_a_saved_model_with_missing_entries_comes_back(rng, tmp_path):
     assert np.array_equal(np.isnan(loaded.X_), np.isnan(X))
 
 
-def test_centring_uses_observed_entries(rng):
+def test_centering_uses_observed_entries(rng):
     X, _ = problem(rng, n=14)
     model = thali.LatentFeatures(
         engine=thali.CollapsedGibbs(sweeps=4, chains=1), center=True, random_state=0
@@ -373,7 +373,7 @@ def test_engines_and_likelihoods_that_cannot_are_named():
     class Plain(FeatureLikelihood):
         at = resolve = start = None
 
-    data = Data.validate([[1.0, np.nan], [2.0, 3.0]])
+    data = Data.of([[1.0, np.nan], [2.0, 3.0]])
     model = Model(thali.IBP(), LIKELIHOOD)
     with pytest.raises(ValueError, match="X has 1 of 4 entries missing") as caught:
         check_missing(Deaf(), model, data, (thali.CollapsedGibbs,))
@@ -386,7 +386,7 @@ def test_engines_and_likelihoods_that_cannot_are_named():
         check_missing(
             thali.CollapsedGibbs(), Model(thali.IBP(), Plain()), data, (thali.CollapsedGibbs,)
         )
-    check_missing(Deaf(), model, Data.validate([[1.0]]), ())
+    check_missing(Deaf(), model, Data.of([[1.0]]), ())
 
 
 def test_scikit_learn_is_told_what_can_be_missing():
@@ -402,7 +402,7 @@ def test_log_mean_exp_over_draws_is_what_score_reports(rng):
     logs = []
     for draw in model.draws():
         fixed = Model(thali.IBP(alpha=draw.alpha), thali.LinearGaussian(draw.sigma_x, draw.sigma_a))
-        logs.append(predictive.rows(fixed, Data.validate(X), draw.Z, X)[1])
+        logs.append(predictive.rows(fixed, Data.of(X), draw.Z, Data.of(X))[1])
     wanted = (logsumexp(np.array(logs), axis=0) - np.log(len(logs))).mean()
     assert model.score(X) == pytest.approx(wanted)
 
@@ -453,7 +453,7 @@ def test_the_log_joint_is_that_of_what_was_observed(likelihood):
             else:
                 law = fixed.likelihood.entries(draw.Z, parameters, np.nonzero(~hidden))
                 given = law.log_density(X[~hidden]).sum()
-            place = Place(Data.validate(X), draw.Z, parameters, draw.hyper)
+            place = GibbsState(Data.of(X), draw.Z, parameters, draw.hyper)
             prior = fixed.likelihood.log_density(place) - given
             assert prior == pytest.approx(log_prior_of(fixed.likelihood, draw), rel=1e-9)
             wanted = fixed.likelihood.log_density(place) + fixed.prior.log_prob(draw.Z)
@@ -520,7 +520,7 @@ def test_a_new_row_of_which_nothing_was_observed_has_the_prior(likelihood):
     model.fit(full)
     nothing = np.full((1, full.shape[1]), np.nan)
     m = model.Z_.sum(axis=0)
-    alone, beside = (model.predict_probabilities(X)[0] for X in (nothing, [*nothing, full[0]]))
+    alone, beside = (model.predict_proba(X)[0] for X in (nothing, [*nothing, full[0]]))
     assert np.allclose(alone, m / (len(full) + 1), atol=1e-12)
     assert np.allclose(beside, alone)
 
@@ -532,7 +532,7 @@ def test_bits_of_new_rows_with_gaps_are_those_of_what_they_show(rng):
     likelihood = thali.NonnegativeLinearGaussian(0.1, 1.0)
     engine = thali.UncollapsedGibbs(sweeps=60, chains=1, init=Z)
     model = thali.LatentFeatures(thali.IBP(1.0), likelihood, engine, random_state=0).fit(X)
-    assert model.n_features_ == 3
+    assert model.n_components_ == 3
     new = np.full((6, 12), np.nan)
     new[:, 3:5] = X[:6, 3:5]
     odds = thali.IBP(1.0).tables(61).log_odds[model.Z_.sum(axis=0)]
@@ -540,5 +540,5 @@ def test_bits_of_new_rows_with_gaps_are_those_of_what_they_show(rng):
     left = new[:, None, 3:5] - bits @ model.components_[:, 3:5]
     logs = bits @ odds - 0.5 * np.square(left / 0.1).sum(axis=2)
     weights = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
-    found = model.predict_probabilities(new)
+    found = model.predict_proba(new)
     assert np.allclose(found, weights @ bits, atol=1e-6)

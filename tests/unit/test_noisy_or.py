@@ -7,18 +7,18 @@ import time
 from itertools import product
 
 import numpy as np
-import oracles
 import pytest
+from oracles import features as oracles
 
 import thali
 import thali.plots
-from thali.data import Data
+from thali.data import Augmented, Data
 from thali.evaluation import autocorrelation, match_assignments
 from thali.kernels import noisy_or as kernel
 from thali.kernels.bit_prior import BitPrior
-from thali.likelihoods.base import Place
+from thali.likelihoods.base import GibbsState
 from thali.model import Model
-from thali.starts import NAMED
+from thali.registry import STARTS
 
 RATES = {"epsilon": 0.03, "lam": 0.8, "p": 0.3}
 
@@ -71,11 +71,11 @@ def accepted(rng, log_ratio):
 def test_densities_are_those_of_the_definition(small):
     X, Z, Y = small
     likelihood = thali.NoisyOr(**RATES)
-    data = Data.validate(X)
-    value = likelihood.log_density(Place(data, Z, {"A": Y}, RATES))
+    data = Data.of(X)
+    value = likelihood.log_density(GibbsState(data, Z, {"A": Y}, RATES))
     assert value == pytest.approx(log_joint(X, Z, Y), abs=1e-10)
-    drawn = Data(np.where(np.isnan(X), 1.0, X))  # which must not count
-    value = likelihood.log_density(Place(drawn, Z, {"A": Y}, RATES, data.mask))
+    drawn = Augmented(np.where(np.isnan(X), 1.0, X), source=data)  # which must not count
+    value = likelihood.log_density(GibbsState(drawn, Z, {"A": Y}, RATES))
     assert value == pytest.approx(log_joint(X, Z, Y), abs=1e-10)
     C = Z.astype(int) @ Y
     seen = ~np.isnan(X)
@@ -144,10 +144,10 @@ def test_a_step_in_one_call_is_that_in_two(small, seed):
     """Bits and own causes, on the same random numbers; drawn entries are not looked at."""
     X, Z, Y = small
     tables = thali.IBP(alpha=3.0).tables(4)
-    mask = None if not np.isnan(X).any() else ~np.isnan(X)
     found = []
     for fill in (0.0, 1.0):
-        place = Place(Data(np.where(np.isnan(X), fill, X)), Z.copy(), {"A": Y}, RATES, mask)
+        drawn = Augmented(np.where(np.isnan(X), fill, X), source=Data.of(X))
+        place = GibbsState(drawn, Z.copy(), {"A": Y}, RATES)
         bits = BitPrior(tables.log_odds, Z.sum(axis=0, dtype=np.int64), np.zeros(0))
         rng, likelihood = np.random.default_rng(seed), thali.NoisyOr(**RATES)
         if fill:
@@ -182,10 +182,10 @@ def test_own_causes_are_summed_out_exactly():
 
 @pytest.mark.parametrize("rates", [(1e-300, 1e-12, 1e-9), (1 - 1e-12, 1 - 1e-12, 0.5)])
 def test_extreme_rates_stay_finite(rates, rng):
-    data = Data.validate(np.eye(4))
+    data = Data.of(np.eye(4))
     model = Model(thali.IBP(alpha=1.0), thali.NoisyOr(*rates))
     engine = thali.UncollapsedGibbs(chains=1)
-    state = engine.begin(rng, model, data, NAMED["prior"](rng, model, data))
+    state = engine.begin(rng, model, data, STARTS["prior"](rng, model, data))
     for _ in range(20):
         assert np.isfinite(engine.step(rng, model, data, state).log_joint)
 
@@ -201,7 +201,7 @@ def test_all_doors_open(tmp_path):
     assert 0.0 < model.epsilon_ < 1.0
     assert 0.0 < model.lam_ < 1.0
     assert 0.0 < model.p_ < 1.0
-    assert model.components_.shape == (model.n_features_, 60)
+    assert model.components_.shape == (model.n_components_, 60)
     assert ((model.components_ >= 0) & (model.components_ <= 1)).all()
     assert all(np.isin(draw.A, (0, 1)).all() for draw in model.draws())
     assert model.transform(X).shape == model.Z_.shape
@@ -250,24 +250,24 @@ def test_data_can_be_drawn():
     assert data.A.shape == (data.Z.shape[1], 30)
 
 
-@pytest.mark.parametrize("name", [name for name in thali.NoisyOr.starts if name in NAMED])
+@pytest.mark.parametrize("name", [name for name in thali.NoisyOr.starts if name in STARTS])
 @pytest.mark.parametrize("X", [np.zeros((3, 4)), np.ones((3, 4)), np.ones((1, 1)), np.eye(5)])
 def test_every_start_is_valid(name, X, rng):
-    data = Data.validate(X)
-    for prior, most in ((thali.IBP(), np.inf), (thali.BetaBernoulli(n_features=2), 2)):
-        start = NAMED[name](rng, Model(prior, thali.NoisyOr()).resolve(data), data)
-        assert start.Z.shape[0] == len(X)
-        assert start.Z.dtype == bool
-        assert start.Z.shape[1] <= most
-        assert start.Z.any(axis=0).all()
+    data = Data.of(X)
+    for prior, most in ((thali.IBP(), np.inf), (thali.BetaBernoulli(n_components=2), 2)):
+        start = STARTS[name](rng, Model(prior, thali.NoisyOr()).resolve(data), data)
+        assert start.latent.shape[0] == len(X)
+        assert start.latent.dtype == bool
+        assert start.latent.shape[1] <= most
+        assert start.latent.any(axis=0).all()
 
 
 def test_the_patterns_start_is_near_the_planted_network():
     Z, X = planted(2, n=50, k=6, t=300, share=0.2)
-    data = Data.validate(X)
+    data = Data.of(X)
     model = Model(thali.IBP(), thali.NoisyOr()).resolve(data)
-    start = NAMED["patterns"](np.random.default_rng(0), model, data)
-    assert match_assignments(Z, start.Z).distance < 0.5 * Z.sum()
+    start = STARTS["patterns"](np.random.default_rng(0), model, data)
+    assert match_assignments(Z, start.latent).distance < 0.5 * Z.sum()
 
 
 @pytest.mark.parametrize("value", [0.5, 2.0, -1.0])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import nonnegative_oracles
 import numpy as np
-import oracles
 import pytest
+from oracles import features as oracles
+from oracles import nonnegative as nonnegative_oracles
 from scipy import integrate, stats
 from statistical.budget import judge
 
@@ -15,8 +15,8 @@ import thali
 from thali.data import Data
 from thali.evaluation import match_assignments
 from thali.kernels import nonnegative_features as kernel
-from thali.likelihoods.base import Place
-from thali.structures import FeatureTables
+from thali.likelihoods.base import GibbsState
+from thali.structures.features import FeatureTables
 
 SCALES = [(0.6, 0.9), (0.05, 2.0), (3.0, 0.1)]
 BY_SCALE = pytest.mark.parametrize(("sigma_x", "sigma_a"), SCALES)
@@ -34,7 +34,7 @@ def test_densities_are_scipys(sigma_x, sigma_a, rng):
     given = stats.norm.logpdf(X, Z @ A, sigma_x).sum()
     prior = stats.halfnorm.logpdf(A, scale=sigma_a).sum()
     assert likelihood.log_likelihood(X, Z, A) == pytest.approx(given, rel=1e-12)
-    found = likelihood.log_density(Place(Data(X), Z, {"A": A}, hyper_of(sigma_x, sigma_a)))
+    found = likelihood.log_density(GibbsState(Data(X), Z, {"A": A}, hyper_of(sigma_x, sigma_a)))
     assert found == pytest.approx(given + prior, rel=1e-12)
 
 
@@ -111,7 +111,7 @@ def test_the_oracles_agree_with_each_other(sigma_x, sigma_a):
         assert value == pytest.approx(wanted, abs=1e-6)
 
 
-def test_the_judgement_is_exact_for_one_feature_and_low_for_two(rng):
+def test_the_judgment_is_exact_for_one_feature_and_low_for_two(rng):
     sigma_x, sigma_a = 0.6, 0.9
     likelihood = thali.NonnegativeLinearGaussian(sigma_x, sigma_a)
     hyper, X = hyper_of(sigma_x, sigma_a), rng.normal(size=(5, 2)) + 0.7
@@ -119,9 +119,9 @@ def test_the_judgement_is_exact_for_one_feature_and_low_for_two(rng):
         Z = np.ones((5, k), np.uint8)
         Z[: k - 1, 0] = 0
         exact = nonnegative_oracles.log_likelihood_by_orthant(X, Z, sigma_x, sigma_a)
-        place, judged = Place(Data(X), Z, {"A": np.ones((k, 2))}, hyper), []
+        place, judged = GibbsState(Data(X), Z, {"A": np.ones((k, 2))}, hyper), []
         for _ in range(300):
-            judged.append(likelihood.judge(rng, place))
+            judged.append(likelihood.estimate_evidence(rng, place))
             likelihood.update_parameters(rng, place, hold=True)
         if k == 1:
             assert judged == pytest.approx([exact] * 300, abs=1e-8)
@@ -129,7 +129,7 @@ def test_the_judgement_is_exact_for_one_feature_and_low_for_two(rng):
             assert exact - 2.0 < np.mean(judged) < exact
 
 
-def test_the_judgement_does_not_depend_on_the_unit(rng):
+def test_the_judgment_does_not_depend_on_the_unit(rng):
     """X in other units: log P(X | Z) moves by −ND log(unit), however many features there are."""
     X, unit = rng.normal(size=(7, 3)) + 1.0, 2.0**10
     for k in (1, 4):
@@ -137,9 +137,9 @@ def test_the_judgement_does_not_depend_on_the_unit(rng):
         Z[0] = 1
         A = np.abs(rng.normal(size=(k, 3)))
         one, other = (
-            thali.NonnegativeLinearGaussian().judge(
+            thali.NonnegativeLinearGaussian().estimate_evidence(
                 np.random.default_rng(0),
-                Place(Data(u * X), Z, {"A": u * A}, hyper_of(0.5 * u, 1.5 * u)),
+                GibbsState(Data(u * X), Z, {"A": u * A}, hyper_of(0.5 * u, 1.5 * u)),
             )
             for u in (1.0, unit)
         )
@@ -157,7 +157,7 @@ def test_own_dishes_keep_the_books(capacity, rng):
         Z[:4, 0] = Z[5, 1] = Z[6, 2] = 1
         A = np.abs(rng.normal(size=(3, 2)))
         m = Z.sum(axis=0, dtype=np.int64)
-        place = Place(Data(X), Z, {"A": A}, hyper)
+        place = GibbsState(Data(X), Z, {"A": A}, hyper)
         likelihood.update_own(rng, place, tables, m)
         new, parameters = place.bits, place.parameters
         assert new.dtype == np.uint8
@@ -175,7 +175,7 @@ def test_planted_nonnegative_features_are_found(seed):
     model = thali.LatentFeatures("ibp", "nonnegative_linear_gaussian", engine, random_state=seed)
     model.fit(data.X)
     matching = match_assignments(data.Z, model.Z_)
-    assert model.n_features_ == 5
+    assert model.n_components_ == 5
     assert matching.distance <= 0.02 * data.Z.size
     assert (model.components_ >= 0.0).all()
     assert model.sigma_x_ == pytest.approx(0.5, rel=0.1)
@@ -190,14 +190,14 @@ def test_planted_nonnegative_features_are_found_in_larger_data(which, init, unit
     engine = thali.UncollapsedGibbs(sweeps=300, chains=2, init=init)
     model = thali.LatentFeatures("ibp", "nonnegative_linear_gaussian", engine, random_state=which)
     model.fit(unit * data.X)
-    assert model.n_features_ == 8
+    assert model.n_components_ == 8
     assert match_assignments(data.Z, model.Z_).distance <= 0.02 * data.Z.size
 
 
 def test_auto_takes_an_engine_that_can_and_the_rest_works(tmp_path):
     data = thali.datasets.noisy_nonnegative(30, 8, 2, sigma_x=0.3, random_state=0)
     model = thali.LatentFeatures(
-        thali.BetaBernoulli(n_features=4), "nonnegative_linear_gaussian", random_state=0
+        thali.BetaBernoulli(n_components=4), "nonnegative_linear_gaussian", random_state=0
     )
     model.set_params(engine=thali.UncollapsedGibbs(sweeps=20, chains=2, init="prior")).fit(data.X)
     model.save(tmp_path / "m.thali")
@@ -211,8 +211,8 @@ def test_auto_takes_an_engine_that_can_and_the_rest_works(tmp_path):
     gap = np.where(np.eye(1, data.X.size).reshape(data.X.shape), np.nan, data.X)
     assert np.mean(model.transform(gap) == model.transform(data.X)) > 0.95
     assert np.isfinite(model.score(gap))
-    from thali.choices import choose_engine
     from thali.model import Model
+    from thali.run.choices import choose_engine
 
     parts = Model(thali.IBP(), thali.NonnegativeLinearGaussian())
     assert isinstance(choose_engine("auto", parts), thali.UncollapsedGibbs)
@@ -224,7 +224,7 @@ def test_the_log_joint_of_a_draw_is_its_density():
     prior, likelihood = thali.IBP(1.0), thali.NonnegativeLinearGaussian(0.3, 1.0)
     model = thali.LatentFeatures(prior, likelihood, engine, random_state=0).fit(data.X)
     for draw in model.draws():
-        density = likelihood.log_density(Place(data, draw.Z, {"A": draw.A}, draw.hyper))
+        density = likelihood.log_density(GibbsState(data, draw.Z, {"A": draw.A}, draw.hyper))
         assert draw.log_joint == pytest.approx(density + prior.log_prob(draw.Z), rel=1e-10)
 
 

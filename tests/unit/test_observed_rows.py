@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import thali
-from thali.data import Data
+from thali.data import Augmented, Data
 from thali.kernels.bit_prior import BitPrior
 from thali.kernels.given_features import odds_of_column
 from thali.kernels.observed_rows import (
@@ -14,9 +14,9 @@ from thali.kernels.observed_rows import (
     turn_observed_bits,
     turn_observed_entries,
 )
-from thali.likelihoods.base import Place
+from thali.likelihoods.base import GibbsState
 from thali.likelihoods.observed_rows import observed_products
-from thali.structures import FeatureTables
+from thali.structures.features import FeatureTables
 
 HYPER = {"alpha": 1.0, "sigma_x": 0.4, "sigma_a": 1.0}
 
@@ -31,12 +31,13 @@ def some_place(rng, n=25, k=4, d=9, amounts=False):
     mask = rng.random((n, d)) < rng.choice([0.2, 0.8], n)[:, None]
     mask[0], mask[1] = True, False
     parameters = {"A": A, "S": S} if amounts else {"A": A}
-    return Place(Data(np.where(mask, X, 1e3)), Z, parameters, dict(HYPER), mask)
+    data = Augmented(np.where(mask, X, 1e3), source=Data(np.where(mask, X, np.nan), mask))
+    return GibbsState(data, Z, parameters, dict(HYPER))
 
 
 def slow_log_odds(place, W, n, k, value=1.0):
     """log N(x_o; w with w_k = value) − log N(x_o; w with w_k = 0), by the residuals in full."""
-    x, seen, A = place.data.X[n], place.mask[n], place.parameters["A"]
+    x, seen, A = place.data.X[n], place.observed[n], place.parameters["A"]
     logs = []
     for at in (value, 0.0):
         w = W[n].astype(float)
@@ -62,8 +63,8 @@ def test_log_odds_are_those_of_the_observed_entries(amounts, rng):
     before = Z.copy()
     for turn in range(3):
         for n in range(len(Z)):
-            found = observed_gram(G, diagonals[n], A, place.mask[n])
-            part = A[:, place.mask[n]]
+            found = observed_gram(G, diagonals[n], A, place.observed[n])
+            part = A[:, place.observed[n]]
             np.testing.assert_allclose(found, part @ part.T, rtol=1e-10, atol=1e-10)
             for k in range(len(A)):
                 value = 1.0 if not amounts else 0.7 - 1.5 * turn
@@ -71,7 +72,7 @@ def test_log_odds_are_those_of_the_observed_entries(amounts, rng):
                 assert log_odds_of(R, diagonals[n], W, n, k, value) == pytest.approx(
                     wanted, rel=1e-8, abs=1e-8
                 )
-        rows = (R, diagonals, G, A, place.mask, Z)
+        rows = (R, diagonals, G, A, place.observed, Z)
         if amounts:
             turn_observed_entries(rng, *rows, W, prior, HYPER["sigma_x"], True)
         else:
@@ -126,14 +127,15 @@ def test_what_was_drawn_in_the_gaps_is_not_looked_at(name, way, rng):
     from thali.starts import Start
 
     place = some_place(rng, amounts=True)
-    data = Data.validate(np.where(place.mask, place.data.X, np.nan))
+    data = place.data.given
     model = Model(thali.IBP(alpha=1.0), KINDS[name])
     engine = thali.UncollapsedGibbs(new_features=way)
     found = []
     for shift in (0.0, 50.0):
         generator = np.random.default_rng(0)
         state = engine.begin(generator, model, data, Start("given", place.bits, dict(HYPER)))
-        state.data = Data(np.where(place.mask, state.data.X, shift - state.data.X))
+        X = np.where(place.observed, state.data.X, shift - state.data.X)
+        state.data = Augmented(X, source=data)
         for _ in range(3):
             info = engine.step(generator, model, data, state)
         found.append((info.log_joint, state.data.X))

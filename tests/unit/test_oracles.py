@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import comb
 
 import numpy as np
-import oracles
 import pytest
-from oracles import PriorSpec
+from oracles import features as oracles
+from oracles.features import PriorSpec
 from scipy import integrate, stats
 from statistical import test_enumeration
 from statistical.budget import TESTS, judge
@@ -15,7 +15,7 @@ from statistical.budget import TESTS, judge
 PRIORS = [
     PriorSpec("ibp", 1.7),
     PriorSpec("two_parameter", 1.7, beta=0.4),
-    PriorSpec("finite", 1.7, n_features=3),
+    PriorSpec("finite", 1.7, n_components=3),
 ]
 BY_PRIOR = pytest.mark.parametrize("spec", PRIORS, ids=lambda s: s.kind)
 
@@ -35,7 +35,7 @@ def test_all_classes_are_listed_once(n, cap):
 
 @BY_PRIOR
 def test_class_probabilities_sum_to_one(spec):
-    counts = oracles.classes(2, 30 if spec.kind != "finite" else spec.n_features)
+    counts = oracles.classes(2, 30 if spec.kind != "finite" else spec.n_components)
     assert np.exp(spec.log_classes(counts, 2)[0]).sum() == pytest.approx(1.0, abs=1e-10)
 
 
@@ -62,12 +62,12 @@ def test_alpha_integrated_out_is_a_mixture_over_alpha(kind, rng):
     """P([Z]) and E[α|Z] under a Gamma law, in closed form or on nodes, against quadrature."""
     shape, rate = 1.3, 0.8
     counts = oracles.classes(3, 3)[[0, 1, 5, 40, -1]]
-    spec = PriorSpec(kind, (shape, rate), beta=2.5, n_features=4)
+    spec = PriorSpec(kind, (shape, rate), beta=2.5, n_components=4)
     log_p, alpha = spec.log_classes(counts, 3)
     for i, row in enumerate(counts):
 
         def joint(a, power, row=row):
-            fixed = PriorSpec(kind, a, beta=2.5, n_features=4)
+            fixed = PriorSpec(kind, a, beta=2.5, n_components=4)
             density = stats.gamma.pdf(a, shape, scale=1 / rate)
             return a**power * np.exp(fixed.log_classes(row[None], 3)[0][0]) * density
 
@@ -149,7 +149,7 @@ def test_the_textbook_sampler_agrees_with_enumeration(name, textbook, seed):
     )
     states = [next(walk) for _ in range(1200)]
     kept = {
-        "n_features": np.array([[float(s.n_features) for s in states]]),
+        "n_components": np.array([[float(s.n_components) for s in states]]),
         "alpha": np.array([[s.alpha for s in states]]),
     }
     gram = np.array([[s.Z @ s.Z.T for s in states]])

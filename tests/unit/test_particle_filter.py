@@ -15,12 +15,13 @@ from thali import datasets
 from thali.cli import run as thali_command
 from thali.data import Data
 from thali.engines import particle_filter as engine_module
-from thali.engines import particles as particles_module
-from thali.engines.genealogy import Genealogy, settle, systematic
-from thali.engines.particles import make_room, no_proposals, row_laws
+from thali.engines.filtering import particles as particles_module
+from thali.engines.filtering.genealogy import Genealogy, settle, systematic
+from thali.engines.filtering.particles import make_room, no_proposals, row_laws
 from thali.kernels import particle_rows as kernel
 from thali.likelihoods.gaussian_scales import LEAST
 from thali.model import Model
+from thali.results.fit import WeightedDraws
 from thali.starts import empty_start
 
 
@@ -31,7 +32,7 @@ def X():
 
 @pytest.fixture(scope="module")
 def fitted(X):
-    engine = thali.ParticleFilter(particles=100)
+    engine = thali.ParticleFilter(n_particles=100)
     return thali.LatentFeatures(engine=engine, random_state=0, progress=False).fit(X)
 
 
@@ -58,10 +59,10 @@ def plain():
 def test_proposals_weights_and_changes_are_those_of_plain_numpy(plain, rng, sigma_x):
     """Forty rows of six particles without resampling, from the same uniform numbers."""
     X = (rng.random((40, 3)) < 0.4) @ rng.normal(size=(3, 5)) + sigma_x * rng.normal(size=(40, 5))
-    data = Data.validate(X)
+    data = Data.of(X)
     numbers = plain.Numbers(1.3, sigma_x, 0.9)
     model = Model(thali.IBP(1.3), thali.LinearGaussian(sigma_x, 0.9))
-    engine = thali.ParticleFilter(particles=6)
+    engine = thali.ParticleFilter(n_particles=6)
     state = engine.begin(rng, model, data, empty_start(rng, model, data))
     none = np.zeros((0, 0))
     theirs = [plain.Particle([], np.zeros(0), none, np.zeros((0, 5))) for _ in range(6)]
@@ -100,9 +101,9 @@ def afresh(rows, X, r):
 
 def test_the_prior_proposal_weighs_by_the_predictive_density(rng):
     X = rng.normal(size=(12, 3))
-    data = Data.validate(X)
+    data = Data.of(X)
     model = Model(thali.TwoParameterIBP(1.3, 0.7), thali.LinearGaussian(0.8, 0.9))
-    engine = thali.ParticleFilter(particles=40, proposal="prior", resample_below=0.0)
+    engine = thali.ParticleFilter(n_particles=40, proposal="prior", resample_below=0.0)
     state = engine.begin(rng, model, data, empty_start(rng, model, data))
     for _ in range(engine.steps(data)):
         engine.step(rng, model, data, state)
@@ -111,7 +112,7 @@ def test_the_prior_proposal_weighs_by_the_predictive_density(rng):
     logs = np.array(
         [
             model.likelihood.log_marginal(X, np.unpackbits(Z, axis=0, count=12).astype(bool))
-            for Z in found.Z
+            for Z in found.packed
         ]
     )
     assert np.allclose(np.log(found.weights) + found.log_evidence + np.log(40), logs, atol=1e-8)
@@ -120,9 +121,9 @@ def test_the_prior_proposal_weighs_by_the_predictive_density(rng):
 def test_scales_far_apart_lose_no_digits(rng):
     """σ_x/σ_a = 10⁻⁵: a new dish has S = 10¹⁰ before its row and about one after."""
     X = (rng.random((60, 4)) < 0.4) @ rng.normal(size=(4, 6)) + 1e-5 * rng.normal(size=(60, 6))
-    data = Data.validate(X)
+    data = Data.of(X)
     model = Model(thali.IBP(1.0), thali.LinearGaussian(1e-5, 1.0))
-    engine = thali.ParticleFilter(particles=20)
+    engine = thali.ParticleFilter(n_particles=20)
     state = engine.begin(rng, model, data, empty_start(rng, model, data))
     for _ in range(59):
         engine.step(rng, model, data, state)
@@ -163,7 +164,7 @@ def test_ancestry_gives_back_every_row(rng):
             parents = rng.integers(5, size=5)
             family.resampled(parents)
             whole = whole[parents]
-    back = Genealogy.thaw(family.freeze())
+    back = Genealogy.from_arrays(family.to_arrays())
     for found in (family, back):
         matrices = list(found.matrices(np.full(5, 7), np.arange(5)))
         for Z, truth in zip(matrices, whole, strict=True):
@@ -177,7 +178,7 @@ def test_the_law_of_the_noise_is_cut_off_where_the_samplers_cut_it(rng):
     """Data without noise, which draw σ_x down as far as it may go."""
     X = (rng.random((30, 2)) < 0.5) @ rng.normal(size=(2, 4))
     likelihood = thali.LinearGaussian(thali.InverseGamma(1.0, 1e-14), thali.InverseGamma(2.0, 1.0))
-    engine = thali.ParticleFilter(particles=60)
+    engine = thali.ParticleFilter(n_particles=60)
     model = thali.LatentFeatures("ibp", likelihood, engine, random_state=0, progress=False).fit(X)
     least = LEAST * np.sqrt(np.mean(X**2))
     for draw in model.draws():
@@ -187,8 +188,8 @@ def test_the_law_of_the_noise_is_cut_off_where_the_samplers_cut_it(rng):
 
 def test_a_weight_that_is_not_a_number_is_an_error_unless_its_particle_is_dead(rng):
     model = Model(thali.IBP(1.0), thali.LinearGaussian(0.5, 1.0))
-    data = Data.validate(rng.normal(size=(5, 2)))
-    engine = thali.ParticleFilter(particles=4)
+    data = Data.of(rng.normal(size=(5, 2)))
+    engine = thali.ParticleFilter(n_particles=4)
     state = engine.begin(rng, model, data, empty_start(rng, model, data))
     proposals = no_proposals(state.particles)
     proposals.log_weight[2] = np.nan
@@ -202,9 +203,9 @@ def test_a_weight_that_is_not_a_number_is_an_error_unless_its_particle_is_dead(r
 
 
 @pytest.mark.parametrize("passes", [1, 2])
-@pytest.mark.parametrize("prior", [thali.IBP(), thali.BetaBernoulli(n_features=5)])
+@pytest.mark.parametrize("prior", [thali.IBP(), thali.BetaBernoulli(n_components=5)])
 def test_every_particle_reports_its_left_ordered_log_joint(X, prior, passes):
-    engine = thali.ParticleFilter(particles=20, passes=passes)
+    engine = thali.ParticleFilter(n_particles=20, passes=passes)
     model = thali.LatentFeatures(prior, engine=engine, random_state=1, progress=False).fit(X)
     draws = list(model.draws())
     for draw in draws:
@@ -221,7 +222,7 @@ def test_every_particle_reports_its_left_ordered_log_joint(X, prior, passes):
 def test_a_weighted_result_has_no_arviz_posterior_and_no_rhat(fitted):
     with pytest.raises(ValueError, match="weighted, not draws of a chain"):
         fitted.posterior_  # noqa: B018
-    assert fitted.kind_ == "weighted"
+    assert isinstance(fitted.fit_, WeightedDraws)
     assert np.isnan(fitted.diagnostics_["alpha"]["rhat"])
     assert 1.0 <= fitted.diagnostics_["alpha"]["ess"] <= 100.0
     assert np.isfinite(fitted.log_evidence_)
@@ -229,7 +230,7 @@ def test_a_weighted_result_has_no_arviz_posterior_and_no_rhat(fitted):
 
 def test_a_fixed_number_stays_exactly_what_it_was(X):
     likelihood = thali.LinearGaussian(sigma_x=0.3, sigma_a=0.7)
-    engine = thali.ParticleFilter(particles=30)
+    engine = thali.ParticleFilter(n_particles=30)
     model = thali.LatentFeatures(thali.IBP(0.9), likelihood, engine, random_state=0).fit(X)
     assert (model.alpha_, model.sigma_x_, model.sigma_a_) == (0.9, 0.3, 0.7)
 
@@ -249,7 +250,7 @@ def test_plots_report_score_and_files_know_weighted_draws(fitted, X, tmp_path):
 
 def test_the_number_of_threads_changes_nothing(X, monkeypatch):
     def fit():
-        engine = thali.ParticleFilter(particles=150, passes=2)
+        engine = thali.ParticleFilter(n_particles=150, passes=2)
         return thali.LatentFeatures(engine=engine, random_state=3, progress=False).fit(X)
 
     many = fit()
@@ -262,7 +263,7 @@ def test_the_number_of_threads_changes_nothing(X, monkeypatch):
 
 def stop_at(monkeypatch, step):
     """Let the filter's step number ``step`` ask the loop to stop, as Ctrl-C does."""
-    from thali import run
+    from thali.run.loop import loop as run
 
     loops, taken = [], []
     begin, advance = run._Loop.begin, thali.ParticleFilter.step
@@ -284,7 +285,7 @@ def stop_at(monkeypatch, step):
 @pytest.mark.parametrize("step", [1, 9, 24])
 def test_a_stopped_filter_goes_through_the_other_rows_with_a_few(X, monkeypatch, step):
     stop_at(monkeypatch, step)
-    engine = thali.ParticleFilter(particles=100)
+    engine = thali.ParticleFilter(n_particles=100)
     part = thali.LatentFeatures(engine=engine, random_state=0, progress=False).fit(X)
     assert part.stopped_ == "interrupted"
     assert len(part.weights_) <= engine_module.FEWEST
@@ -294,7 +295,7 @@ def test_a_stopped_filter_goes_through_the_other_rows_with_a_few(X, monkeypatch,
 
 @pytest.mark.parametrize("step", [11, 26])  # among the rows, and after the first sweep
 def test_a_stopped_filter_resumed_ends_as_one_never_stopped(X, tmp_path, monkeypatch, step):
-    engine = thali.ParticleFilter(particles=70, passes=3)
+    engine = thali.ParticleFilter(n_particles=70, passes=3)
     whole = thali.LatentFeatures(engine=engine, random_state=0, progress=False).fit(X)
     path = tmp_path / "c.thali"
     with monkeypatch.context() as patch:
@@ -315,7 +316,7 @@ def test_a_stopped_filter_resumed_ends_as_one_never_stopped(X, tmp_path, monkeyp
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"particles": 0}, "particles must be at least 1"),
+        ({"n_particles": 0}, "particles must be at least 1"),
         ({"passes": 0}, "passes must be at least 1"),
         ({"proposal": "posterior"}, "proposal must be 'conditional' or 'prior'"),
         ({"resample_below": 1.5}, "share between 0 and 1"),
@@ -329,7 +330,7 @@ def test_bad_settings_are_refused(settings, words):
 def test_scales_that_cannot_make_the_data_are_refused_with_the_row(rng):
     X = 1e3 * rng.normal(size=(6, 4))
     likelihood = thali.LinearGaussian(sigma_x=1e-2, sigma_a=1e-2)
-    engine = thali.ParticleFilter(particles=20)
+    engine = thali.ParticleFilter(n_particles=20)
     with pytest.raises(ValueError, match="none of them has any weight left"):
         thali.LatentFeatures(thali.IBP(1.0), likelihood, engine, random_state=0).fit(X)
 
@@ -343,10 +344,12 @@ def test_more_than_memory_is_refused(monkeypatch, X):
 def test_the_command_line_runs_a_filter(X, tmp_path, capsys):
     path, out = tmp_path / "x.csv", tmp_path / "out"
     np.savetxt(path, X, delimiter=",", header=",".join(f"c{j}" for j in range(36)), comments="")
-    options = ["--engine", "particle-filter", "--particles", "40", "--passes", "2", "--seed", "1"]
+    options = ["--engine", "particle-filter", "--n-particles", "40", "--passes", "2", "--seed", "1"]
     assert thali_command(["fit", str(path), *options, "--out", str(out)]) == 0
     assert "Log evidence" in capsys.readouterr().out
-    assert "ParticleFilter(particles=40" in json.loads((out / "summary.json").read_text())["engine"]
+    assert (
+        "ParticleFilter(n_particles=40" in json.loads((out / "summary.json").read_text())["engine"]
+    )
     assert thali_command(["show", str(out / "model.thali")]) == 0
     assert thali_command(["fit", str(path), *options, "--sweeps", "3", "--out", str(out)]) == 2
     assert "ParticleFilter has no setting 'sweeps'" in capsys.readouterr().err

@@ -68,7 +68,7 @@ EXTREMES = {
     "one row": lambda: fitted(superposed(1, 5)),
     "one column": lambda: fitted(superposed(15, 1)),
     "one sweep": lambda: fitted(superposed(15, 4), sweeps=1, chains=1),
-    "centred": lambda: thali.LatentFeatures(
+    "centered": lambda: thali.LatentFeatures(
         engine=thali.CollapsedGibbs(sweeps=10, chains=1),
         center=True,
         random_state=0,
@@ -120,7 +120,7 @@ def test_names_become_short_lines(text: str, shown: str) -> None:
 
 def test_trace_draws_every_chain_of_the_five_scalars(images: thali.LatentFeatures) -> None:
     figure = plots.trace(images)
-    for ax, name in zip(figure.axes, ("n_features", "alpha", "sigma_x", "sigma_a"), strict=False):
+    for ax, name in zip(figure.axes, ("n_components", "alpha", "sigma_x", "sigma_a"), strict=False):
         for line, values in zip(ax.get_lines(), images.history_[name], strict=True):
             np.testing.assert_array_equal(line.get_ydata(), values)
     assert len(figure.axes) == 5
@@ -154,7 +154,7 @@ def test_text_is_light_on_dark_axes(images: thali.LatentFeatures) -> None:
 
 def test_feature_count_is_the_share_of_kept_sweeps(images: thali.LatentFeatures) -> None:
     ax = plots.feature_count(images)
-    kept = images.history_["n_features"][:, images.burn_in_ :]
+    kept = images.history_["n_components"][:, images.burn_in_ :]
     for bar in ax.patches:
         k = round(bar.get_x() + bar.get_width() / 2)
         assert bar.get_height() == pytest.approx((kept == k).mean())
@@ -247,12 +247,12 @@ def test_an_unfitted_model_says_so(name: str) -> None:
 
 
 def test_every_hyperparameter_of_every_part_has_a_symbol():
-    from thali.choices import LIKELIHOODS, PRIORS
     from thali.data import Data
-    from thali.plots.reading import SCALARS
+    from thali.registry import LIKELIHOODS, PRIORS
+    from thali.settings import hyperparameters_of
 
-    data = Data.validate([[0.0, 1.0], [1.0, 0.0]])
+    data = Data.of([[0.0, 1.0], [1.0, 0.0]])
     for part in PRIORS.values():
-        assert set(part().start()) <= set(SCALARS)
+        assert set(part().start()) == set(hyperparameters_of(part))
     for part in LIKELIHOODS.values():
-        assert set(part().start(data)) <= set(SCALARS)
+        assert set(part().start(data)) == set(hyperparameters_of(part))

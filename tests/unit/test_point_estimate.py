@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from thali.point_estimate import match_columns, point_estimate
+from thali.structures.feature_estimate import match_columns, point_estimate
 
 
 def loss_by_hand(Z, draw):

@@ -7,9 +7,9 @@ import pytest
 from scipy.special import gammaln, logsumexp
 
 import thali
-from thali import predictive
 from thali.data import Data
 from thali.model import Model
+from thali.results import prediction as predictive
 
 
 def brute_force(model, X, Z, x, most_new=12):
@@ -52,7 +52,7 @@ def brute_force(model, X, Z, x, most_new=12):
 PRIORS = [
     thali.IBP(alpha=1.5),
     thali.TwoParameterIBP(alpha=1.5, beta=2.0),
-    thali.BetaBernoulli(alpha=1.5, n_features=6),
+    thali.BetaBernoulli(alpha=1.5, n_components=6),
 ]
 
 
@@ -65,7 +65,7 @@ def test_rows_against_brute_force(prior, k, seed):
     Z[0] = True
     X = Z @ rng.standard_normal((k, 3)) + 0.7 * rng.standard_normal((9, 3))
     new = 1.5 * rng.standard_normal((5, 3))
-    marginals, logs = predictive.rows(model, Data(X), Z, new)
+    marginals, logs = predictive.rows(model, Data(X), Z, Data(new))
     for i in range(5):
         expected, log_density = brute_force(model, X, Z, new[i])
         assert np.allclose(marginals[i], expected, atol=1e-8)
@@ -79,7 +79,7 @@ def test_density_integrates_to_one():
     Z[0] = True
     X = Z @ np.array([[1.0], [-2.0]]) + 0.5 * rng.standard_normal((6, 1))
     grid = np.linspace(-25.0, 25.0, 20001)
-    _, logs = predictive.rows(model, Data(X), Z, grid[:, None])
+    _, logs = predictive.rows(model, Data(X), Z, Data(grid[:, None]))
     assert np.isclose(np.exp(logs).sum() * (grid[1] - grid[0]), 1.0, atol=1e-6)
 
 
@@ -108,7 +108,7 @@ def test_beyond_ten_features_the_density_is_close(seed):
     X = Z @ A + 0.3 * rng.standard_normal((60, 30))
     z = rng.random(k) < 0.4
     x = z @ A + 0.3 * rng.standard_normal(30)
-    marginals, logs = predictive.rows(model, Data(X), Z, x[None])
+    marginals, logs = predictive.rows(model, Data(X), Z, Data(x[None]))
     _, total = sum_over_all(model, X, Z, x)
     assert logs[0] == pytest.approx(total, abs=1e-3)
     assert np.array_equal(marginals[0] > 0.5, z)
@@ -127,7 +127,7 @@ def test_beyond_ten_features_doubtful_bits_keep_their_doubt(gaps, rng):
         X[3, 2] = X[5, 0] = np.nan
     x = 3.0 * rng.standard_normal(6)
     rows = np.array([x, np.full(6, np.nan)])
-    marginals, logs = predictive.rows(model, Data.validate(X), Z, rows)
+    marginals, logs = predictive.rows(model, Data.of(X), Z, Data.checked(rows))
     odds = model.prior.tables(n + 1).log_odds[Z.sum(axis=0)]
     assert np.allclose(marginals[1], 1.0 / (1.0 + np.exp(-odds)))
     assert logs[1] == pytest.approx(0.0, abs=1e-9)

@@ -6,12 +6,12 @@ from collections import Counter
 from math import comb, factorial
 
 import numpy as np
-import oracles
 import pytest
+from oracles import features as oracles
 from statistical.budget import TESTS, judge, p_value_of_counts, p_value_of_mean
 
 import thali
-from thali.structures import feature_counts
+from thali.structures.features import feature_counts
 
 PRIORS = {
     "ibp": (thali.IBP(alpha=1.3), oracles.PriorSpec("ibp", 1.3)),
@@ -25,12 +25,12 @@ PRIORS = {
         oracles.PriorSpec("two_parameter", 0.8, beta=2.5),
     ),
     "finite": (
-        thali.BetaBernoulli(alpha=1.3, n_features=5),
-        oracles.PriorSpec("finite", 1.3, n_features=5),
+        thali.BetaBernoulli(alpha=1.3, n_components=5),
+        oracles.PriorSpec("finite", 1.3, n_components=5),
     ),
     "finite_1": (
-        thali.BetaBernoulli(alpha=3.0, n_features=1),
-        oracles.PriorSpec("finite", 3.0, n_features=1),
+        thali.BetaBernoulli(alpha=3.0, n_components=1),
+        oracles.PriorSpec("finite", 3.0, n_components=1),
     ),
 }
 ALL = pytest.mark.parametrize("name", PRIORS)
@@ -47,7 +47,7 @@ def matrix(counts, n):
 
 def enumerated(spec, n, cap):
     """All classes with K ≤ cap, and their exact probabilities."""
-    counts = oracles.classes(n, min(cap, spec.n_features) if spec.kind == "finite" else cap)
+    counts = oracles.classes(n, min(cap, spec.n_components) if spec.kind == "finite" else cap)
     return counts, spec.log_classes(counts, n)[0]
 
 
@@ -75,20 +75,20 @@ def test_log_prob_ignores_the_order_of_columns_and_empty_ones(name, rng):
     Z = matrix(enumerated(spec, 3, cap=3)[0][-9 if name != "finite_1" else -1], 3)
     wanted = prior.log_prob(Z)
     assert prior.log_prob(Z[:, rng.permutation(Z.shape[1])]) == pytest.approx(wanted, rel=1e-14)
-    if spec.kind != "finite" or Z.shape[1] < spec.n_features:
+    if spec.kind != "finite" or Z.shape[1] < spec.n_components:
         with_empty = np.column_stack([np.zeros(3), Z])
         assert prior.log_prob(with_empty) == pytest.approx(wanted, rel=1e-14)
 
 
 def test_more_features_than_the_finite_prior_has_are_impossible():
-    assert thali.BetaBernoulli(alpha=1.0, n_features=2).log_prob(np.ones((3, 3))) == -np.inf
+    assert thali.BetaBernoulli(alpha=1.0, n_components=2).log_prob(np.ones((3, 3))) == -np.inf
 
 
 def test_one_parameter_is_the_two_parameter_process_at_beta_one_and_the_finite_limit(rng):
     Z = rng.random((6, 5)) < 0.4
     ibp = thali.IBP(alpha=1.7).log_prob(Z)
     assert thali.TwoParameterIBP(alpha=1.7, beta=1.0).log_prob(Z) == pytest.approx(ibp, rel=1e-12)
-    near = thali.BetaBernoulli(alpha=1.7, n_features=10**7).log_prob(Z)
+    near = thali.BetaBernoulli(alpha=1.7, n_components=10**7).log_prob(Z)
     assert near == pytest.approx(ibp, abs=1e-4)
 
 
@@ -108,8 +108,8 @@ def test_tables_are_differences_of_log_prob(name, n):
     nothing = prior.log_prob(np.zeros((n, 0)))
     singleton = np.zeros((n, 1))
     singleton[0] = 1
-    most = spec.n_features if spec.kind == "finite" else 6
-    assert tables.capacity == (spec.n_features if spec.kind == "finite" else -1)
+    most = spec.n_components if spec.kind == "finite" else 6
+    assert tables.capacity == (spec.n_components if spec.kind == "finite" else -1)
     for j in range(1, most + 1):
         ways = comb(most, j) if spec.kind == "finite" else 1 / factorial(j)
         found = np.log(ways) + j * tables.new_log_weight
@@ -119,16 +119,16 @@ def test_tables_are_differences_of_log_prob(name, n):
 
 @ALL
 def test_tables_give_the_conditional_law_of_a_row(name):
-    """P(row n of Z | the other rows), by the tables, against Bayes on labelled matrices (n = 3).
+    """P(row n of Z | the other rows), by the tables, against Bayes on labeled matrices (n = 3).
 
-    A class with counts K_h has K!/∏K_h! labelled orders of its K columns; dividing the class's
+    A class with counts K_h has K!/∏K_h! labeled orders of its K columns; dividing the class's
     probability evenly among them gives a law of matrices with K ordered columns, and ratios for
     the same K are ratios of bits.
     """
     prior, _ = PRIORS[name]
     tables = prior.tables(3)
 
-    def log_labelled(Z):
+    def log_labeled(Z):
         counts = oracles.class_of(Z)
         orders = factorial(sum(counts)) / np.prod([factorial(c) for c in counts])
         return prior.log_prob(Z) - np.log(orders)
@@ -142,7 +142,7 @@ def test_tables_give_the_conditional_law_of_a_row(name):
         on[n, k], off[n, k] = 1, 0
         m = off[:, k].sum()
         if m:
-            ratio = log_labelled(on) - log_labelled(off)
+            ratio = log_labeled(on) - log_labeled(off)
             assert tables.log_odds[m] == pytest.approx(ratio, abs=1e-10)
 
 
@@ -177,7 +177,9 @@ def test_the_oracles_closed_form_is_the_law_of_their_story(name, seed):
     rng = np.random.default_rng(seed)
     counts, log_p = enumerated(spec, 3, cap=8)
     if spec.kind == "finite":
-        plays = (oracles.simulate_finite(rng, 3, spec.alpha, spec.n_features) for _ in range(6000))
+        plays = (
+            oracles.simulate_finite(rng, 3, spec.alpha, spec.n_components) for _ in range(6000)
+        )
     else:
         plays = (oracles.simulate_buffet(rng, 3, spec.alpha, spec.beta) for _ in range(6000))
     found = class_counts([oracles.class_of(Z) for Z in plays], counts)

@@ -7,7 +7,7 @@ import pytest
 import thali
 
 ENGINE = thali.CollapsedGibbs(sweeps=6, chains=2)
-FILTER = thali.ParticleFilter(particles=30, passes=2)
+FILTER = thali.ParticleFilter(n_particles=30, passes=2)
 
 
 @pytest.fixture(scope="module")
@@ -53,12 +53,12 @@ def test_a_failed_refit_leaves_the_earlier_fit_whole(X, where, monkeypatch):
     elif where == "run":
         monkeypatch.setattr(thali.CollapsedGibbs, "step", failing)
     else:
-        monkeypatch.setattr(thali.estimators, "answer_at", failing)
+        monkeypatch.setattr(thali.estimators.latent_features, "answer", failing)
     with pytest.raises((ValueError, FloatingPointError)):
         model.fit(other)
     assert vars(model).keys() == before.keys()
     assert all(value is before[name] for name, value in vars(model).items())
-    assert model.transform(frame).shape == (20, model.n_features_)
+    assert model.transform(frame).shape == (20, model.n_components_)
 
 
 def test_a_model_can_start_from_its_own_earlier_fit(X):
@@ -68,7 +68,8 @@ def test_a_model_can_start_from_its_own_earlier_fit(X):
 
 
 @pytest.mark.parametrize(
-    ("most", "words"), [(-1, "most must be at least 0, not -1"), (2.5, "must be a whole number")]
+    ("most", "words"),
+    [(-1, "max_draws must be at least 0, not -1"), (2.5, "must be a whole number")],
 )
 def test_a_number_of_draws_that_is_none_is_refused_at_once(X, most, words):
     model = thali.LatentFeatures(engine=ENGINE, random_state=0).fit(X)

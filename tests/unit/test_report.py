@@ -18,8 +18,9 @@ from sklearn.exceptions import NotFittedError
 
 import thali
 from thali.report import write_report
-from thali.report.convergence import Scalar, _scalar, judge, level_of, scalars
+from thali.report.convergence import Scalar, _scalar, level_of, scalars, verdict_on_chains
 from thali.report.fit import fit_of
+from thali.results.fit import WeightedDraws
 
 EVIL = "<script>alert(1)</script>"
 VOID = {"meta", "img", "br", "hr", "link", "input"}
@@ -173,7 +174,7 @@ EXTREMES = {
     "one column": lambda: fitted(np.arange(12.0)[:, None]),
     "one chain": lambda: fitted(np.eye(8), chains=1),
     "zeros": lambda: fitted(np.zeros((6, 16))),
-    "centred": lambda: fitted(np.eye(9) + 50, center=True),
+    "centered": lambda: fitted(np.eye(9) + 50, center=True),
     "huge": lambda: fitted(1e15 * np.eye(9)),
     "wide": lambda: fitted(np.random.default_rng(0).normal(size=(10, 3_000)), sweeps=4),
 }
@@ -194,7 +195,7 @@ def test_no_features_is_an_answer(tmp_path: Path) -> None:
         random_state=0,
         progress=False,
     ).fit(np.random.default_rng(0).normal(size=(7, 16)))
-    assert model.n_features_ == 0
+    assert model.n_components_ == 0
     assert "No features were found" in Outline(page_of(model, tmp_path)).text
 
 
@@ -256,30 +257,34 @@ def test_levels(level: str, values: Any, rhat: float, ess: float) -> None:
     ],
 )
 def test_the_worst_scalar_decides(levels: list[str], chains: int, draws: int, verdict: str) -> None:
-    names = ["n_features", "alpha", "sigma_x", "sigma_a", "log_joint"]
+    names = ["n_components", "alpha", "sigma_x", "sigma_a", "log_joint"]
     lines = [Scalar(n, s, 1, 1, 0, 0, 0) for n, s in zip(names, levels, strict=False)]
-    assert judge(lines, chains, draws).level == verdict
+    assert verdict_on_chains(lines, chains, draws).level == verdict
 
 
 def test_chains_worth_few_draws_are_not_said_to_differ() -> None:
-    lines = [Scalar("alpha", "poor", 1.0, 9, 5, 4, 6), Scalar("n_features", "good", 1, 1, 0, 0, 0)]
-    said = judge(lines, 2, 500)
+    lines = [
+        Scalar("alpha", "poor", 1.0, 9, 5, 4, 6, symbol="α"),
+        Scalar("n_components", "good", 1, 1, 0, 0, 0),
+    ]
+    said = verdict_on_chains(lines, 2, 500)
     assert (said.level, said.headline) == ("poor", "The chains move too slowly to judge.")
     assert "fewer than 20 independent draws each in α" in said.advice
     lines.append(Scalar("log_joint", "poor", 1.4, 9, 5, 4, 6))
-    assert judge(lines, 2, 500).headline == "The chains do not agree yet."
+    assert verdict_on_chains(lines, 2, 500).headline == "The chains do not agree yet."
 
 
 def test_weights_stay_with_their_particles_where_some_values_are_not_finite() -> None:
     """Left are 5, 1, 9 and 3, of particles with weights ½, ⅙, ⅙ and ⅙."""
     values = np.array([[5.0, -np.inf, 1.0, np.nan, 9.0, 3.0]])
+    weighted = object.__new__(WeightedDraws)
+    object.__setattr__(weighted, "after_burn_in", lambda name: values)
     model: Any = SimpleNamespace(
-        kind_="weighted",
         weights_=np.array([0.3, 0.2, 0.1, 0.2, 0.1, 0.1]),
         diagnostics_={},
         prior_=thali.IBP(),
         likelihood_=thali.LinearGaussian(),
-        _trace=SimpleNamespace(kept=lambda: {"log_joint": values}),
+        fit_=weighted,
     )
     line = _scalar(model, "log_joint")
     assert line.mean == pytest.approx((3 * 5 + 1 + 9 + 3) / 6)
@@ -302,18 +307,18 @@ def test_the_report_says_what_a_feature_is(likelihood: Any, words: str, tmp_path
         engine=thali.UncollapsedGibbs(sweeps=6, chains=1, init=data.Z),
         random_state=0,
     ).fit(data.X > 0.5)
-    assert model.n_features_ > 0
+    assert model.n_components_ > 0
     page = model.report(tmp_path / "r.html").read_text(encoding="utf-8")
     assert words in page
     assert ("added to every row" in page) == ("added" in words or "negative" in words)
 
 
 def test_chains_that_disagree_on_k_are_named() -> None:
-    lines = [Scalar("n_features", "poor", 2.0, 3, 5, 4, 6)]
-    assert judge(lines, 2, 500, [4, 6]).headline == (
+    lines = [Scalar("n_components", "poor", 2.0, 3, 5, 4, 6, symbol="K")]
+    assert verdict_on_chains(lines, 2, 500, [4, 6]).headline == (
         "K has not settled: chains disagree, 4 against 6."
     )
-    assert judge(lines, 2, 500, [4]).headline == "The chains do not agree yet."
+    assert verdict_on_chains(lines, 2, 500, [4]).headline == "The chains do not agree yet."
 
 
 @pytest.mark.parametrize("init", ["empty", "prior"])
@@ -337,10 +342,14 @@ def test_fixed_is_what_the_model_fixed_and_the_rest_has_not_moved(
 
 
 def test_several_that_have_not_moved_are_named() -> None:
-    lines = [Scalar(n, "unknown", np.nan, np.nan, 1, 1, 1, True) for n in ("sigma_x", "sigma_a")]
-    assert judge(lines, 4, 500).headline == "σₓ and σₐ have not moved."
-    assert judge(lines, 1, 500).level == "poor"
-    assert judge(lines, 4, 10).headline.startswith("Too few draws")
+    names = {"sigma_x": "σₓ", "sigma_a": "σₐ"}
+    lines = [
+        Scalar(name, "unknown", np.nan, np.nan, 1, 1, 1, True, symbol)
+        for name, symbol in names.items()
+    ]
+    assert verdict_on_chains(lines, 4, 500).headline == "σₓ and σₐ have not moved."
+    assert verdict_on_chains(lines, 1, 500).level == "poor"
+    assert verdict_on_chains(lines, 4, 10).headline.startswith("Too few draws")
 
 
 # In a browser ------------------------------------------------------------------------------------
@@ -409,8 +418,8 @@ def test_it_reads_well_in_a_browser(
 
 BACKGROUND_AND_INK = """() => {
   const style = getComputedStyle(document.body);
-  return [style.backgroundColor, style.color].map(colour =>
-    colour.match(/[0-9.]+/g).slice(0, 3).reduce((sum, part) => sum + Number(part), 0) / 765);
+  return [style.backgroundColor, style.color].map(color =>
+    color.match(/[0-9.]+/g).slice(0, 3).reduce((sum, part) => sum + Number(part), 0) / 765);
 }"""
 
 # Letters of a picture shrink with it: the size on the screen counts.

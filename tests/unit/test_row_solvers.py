@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hard_oracle as oracle
 import numpy as np
 import pytest
+from oracles import hard as oracle
 from scipy import stats
 from scipy.special import gammaln
 from statistical.budget import TESTS, judge
@@ -19,7 +19,7 @@ def library():
     solvers = {
         "local_search": local_search.local_search,
         "double_greedy": double_greedy.double_greedy,
-        "randomised_double_greedy": double_greedy.randomised_double_greedy,
+        "randomized_double_greedy": double_greedy.randomized_double_greedy,
         "exact": enumeration.enumerate_sets,
     }
     return solvers, row, combined
@@ -141,13 +141,13 @@ def test_the_promise_is_of_half_on_average(rng):
 
 
 def p_of_draws(rng, it, draws):
-    """That the randomised solver's answers follow their exact law, by χ²."""
+    """That the randomized solver's answers follow their exact law, by χ²."""
     solvers, _, _ = library()
     law = oracle.law_of_double_greedy(it.weights, it.pairs, it.own, it.crowd, it.others)
     k = len(it.weights)
     counts, slack, upper, z = np.zeros(2**k), np.empty(k), np.empty(k), np.empty(k, bool)
     for _ in range(draws):
-        solvers["randomised_double_greedy"](rng, it, z, slack, upper)
+        solvers["randomized_double_greedy"](rng, it, z, slack, upper)
         counts[code(z)] += 1
     if counts[law < 1e-12].any():
         return 0.0
@@ -158,7 +158,7 @@ def p_of_draws(rng, it, draws):
     return 1.0 if len(seen) < 2 else float(stats.chisquare(seen, expected).pvalue)
 
 
-def test_the_randomised_solver_throws_the_right_coins(rng):
+def test_the_randomized_solver_throws_the_right_coins(rng):
     p = {str(i): p_of_draws(rng, random_row(rng, 4), 4000) for i in range(12)}
     judge("row_solvers", p)
 

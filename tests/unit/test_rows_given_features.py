@@ -5,14 +5,15 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
-import oracles
 import pytest
+from oracles import features as oracles
 from scipy.special import logsumexp
 from scipy.stats import norm
 
 import thali
-from thali import rows_given_features
+from thali.data import Data
 from thali.model import Model
+from thali.results import prediction_given_features as rows_given_features
 
 LIKELIHOODS = {
     "nonnegative": thali.NonnegativeLinearGaussian(sigma_x=0.4, sigma_a=1.0),
@@ -77,7 +78,8 @@ HYPER = {
 @pytest.mark.parametrize("k", [0, 1, 4])
 def test_sums_over_bits_are_those_of_the_definition(name, k, seed):
     A, X, pi = drawn(name, seed, k)
-    given = (model_of(name), HYPER[name], {"A": A}, np.log(pi) - np.log(1 - pi), X)
+    odds, new = np.log(pi) - np.log(1 - pi), Data.checked(X)
+    given = (model_of(name), HYPER[name], {"A": A}, odds, new)
     found = rows_given_features.probabilities(*given)
     logs = rows_given_features.log_densities(*given)
     for i, x in enumerate(X):
@@ -88,7 +90,8 @@ def test_sums_over_bits_are_those_of_the_definition(name, k, seed):
 
 def test_a_sum_in_blocks_is_the_whole(monkeypatch, seed):
     A, X, pi = drawn("noisy-or", seed, k=4)
-    given = (model_of("noisy-or"), HYPER["noisy-or"], {"A": A}, np.log(pi) - np.log(1 - pi), X)
+    odds, new = np.log(pi) - np.log(1 - pi), Data.checked(X)
+    given = (model_of("noisy-or"), HYPER["noisy-or"], {"A": A}, odds, new)
     whole = rows_given_features.log_densities(*given)
     monkeypatch.setattr(rows_given_features, "BLOCK", 30)  # five rows of bits at once
     assert rows_given_features.log_densities(*given) == pytest.approx(whole, abs=1e-12)
@@ -104,8 +107,9 @@ def test_a_row_has_the_same_answer_in_any_company(name, monkeypatch, seed):
     if name == "laplace slab":
         model = Model(thali.IBP(alpha=1.0), thali.SparseFactor("laplace", 0.4, 1.0))
     given = (model, HYPER[kind], {"A": A}, np.log(pi) - np.log(1 - pi))
-    together = rows_given_features.probabilities(*given, X)
-    alone = [rows_given_features.probabilities(*given, x[None])[0] for x in X[::-1]]
+    together = rows_given_features.probabilities(*given, Data.checked(X))
+    rows = [Data.checked(x[None]) for x in X[::-1]]
+    alone = [rows_given_features.probabilities(*given, row)[0] for row in rows]
     assert np.array_equal(together, np.array(alone)[::-1])
     assert np.allclose(together[-1], pi)  # of a row that shows nothing
     if name != "laplace slab":  # sums of like features hold their bits: 0.13 over 100 seeds
@@ -145,7 +149,7 @@ def test_what_cannot_be_scored_is_refused():
     A, new, pi = drawn("noisy-or", 0, k=15)
     with pytest.raises(ValueError, match=r"up to 14 features, and a draw has 15.*score\(holdout\)"):
         rows_given_features.log_densities(
-            model_of("noisy-or"), HYPER["noisy-or"], {"A": A}, np.log(pi), new
+            model_of("noisy-or"), HYPER["noisy-or"], {"A": A}, np.log(pi), Data.checked(new)
         )
     model = thali.LatentFeatures("ibp", "noisy_or", engine, random_state=0).fit(X > 0)
     with pytest.raises(ValueError, match="0 or 1"):

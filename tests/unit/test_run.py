@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 import thali
-from thali import run as run_module
-from thali.trace import ChainTrace, Kept, Trace
+from thali.data import Data
+from thali.model import Model
+from thali.results.fit import Draws
+from thali.results.trace import ChainTrace, Kept
+from thali.run import loop as run_module
 
 
 @pytest.fixture(scope="module")
@@ -203,16 +206,18 @@ def test_nothing_to_resume_is_said(X, tmp_path):
 
 def test_means_are_over_all_draws_of_chains_of_different_length():
     chains = [
-        ChainTrace(["n_features", "log_joint", "alpha"], [(1.0, -1.0, a) for a in values])
+        ChainTrace(["n_components", "log_joint", "alpha"], [(1.0, -1.0, a) for a in values])
         for values in ([1.0], [2.0, 3.0, 6.0])
     ]
     for chain in chains:
         for at in range(len(chain.scalars)):
             chain.kept_at.append(at)
             chain.kept.append(Kept(np.ones((1, 1), np.uint8), {}))
-    trace = Trace(1, chains, 0)
-    assert trace.means()["alpha"] == pytest.approx(3.0)
-    assert trace.kept()["alpha"].shape == (2, 1)
+    parts = Model(thali.IBP(), thali.LinearGaussian())
+    data = Data.of(np.ones((1, 1)))
+    fit = Draws(parts, data, thali.CollapsedGibbs(), 0, tuple(chains), 0)
+    assert fit.mean_hyper()["alpha"] == pytest.approx(3.0)
+    assert fit.kept()["alpha"].shape == (2, 1)
 
 
 def test_a_race_cut_short_leaves_no_checkpoint(X, tmp_path):
@@ -257,7 +262,7 @@ def test_nothing_is_shown_otherwise(X, capfd):
 
 def test_sweeps_left_open_suit_the_size_of_data_and_features(X):
     """A chain gets at most so much work, and never fewer than a hundred sweeps."""
-    small, large = thali.data.Data(X), thali.data.Data(np.zeros((4000, 1000)))
+    small, large = thali.data.matrix.Data(X), thali.data.matrix.Data(np.zeros((4000, 1000)))
     engine = thali.CollapsedGibbs()
     assert engine.planned(small, 4).sweeps == 1000
     assert engine.planned(large, 10).sweeps == 1000
@@ -282,10 +287,10 @@ def test_a_run_with_sweeps_left_open_plans_them_from_the_features_it_finds(X, mo
 
     monkeypatch.setattr(chain_settings, "WORK", 4e6)
     fitted = fit()
-    most = fitted.history_["n_features"][:, run_module.LOOK - 1].max()
-    planned = fitted.engine.planned(fitted._data, int(most)).sweeps
+    most = fitted.history_["n_components"][:, run_module.LOOK - 1].max()
+    planned = fitted.engine.planned(fitted.fit_.data, int(most)).sweeps
     assert 100 < planned < 1000
-    assert fitted.history_["n_features"].shape == (2, planned)
+    assert fitted.history_["n_components"].shape == (2, planned)
     assert fitted.burn_in_ == planned // 2
     assert fitted.engine_.sweeps == planned
     assert fitted.posterior_.posterior.sizes["draw"] == planned - planned // 2
@@ -323,7 +328,7 @@ def test_a_run_with_sweeps_left_open_resumes_to_the_same_draws(X, tmp_path, monk
 
 def test_weights_of_some_draws_sum_to_one():
     X = thali.datasets.images(n=20, random_state=0).X
-    for engine in (thali.CollapsedGibbs(sweeps=40, chains=2), thali.ParticleFilter(particles=50)):
+    for engine in (thali.CollapsedGibbs(sweeps=40, chains=2), thali.ParticleFilter(n_particles=50)):
         model = thali.LatentFeatures(engine=engine, random_state=0, progress=False).fit(X)
         for most in (None, 7, 10_000):
             assert sum(draw.weight for draw in model.draws(most)) == pytest.approx(1.0)

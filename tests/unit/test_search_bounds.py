@@ -7,13 +7,13 @@ from math import comb, lgamma
 
 import numpy as np
 import pytest
-import search_oracle as oracle
-from search_problems import KINDS, Case
+from oracles import search as oracle
+from oracles.search_problems import KINDS, Case
 
 import thali
+from thali.engines.search import prior_bounds
 from thali.kernels import search_rows
-from thali.search import prior_bounds
-from thali.structures import FeatureCounts, FeatureTables
+from thali.structures.features import FeatureCounts, FeatureTables
 
 CLOSE = 1e-9
 SIZES = ((1, 6), (2, 4), (3, 3), (4, 2))  # rows, and columns at most
@@ -23,7 +23,7 @@ LARGER = ((2, 7), (3, 5), (4, 3))
 def cases(rng, kind, sizes=SIZES):
     for n, cap in sizes:
         for alpha in (0.4, 2.5, 9.0):
-            own = {"beta_bernoulli": {"n_features": cap - 1}, "two_parameter_ibp": {"beta": 0.6}}
+            own = {"beta_bernoulli": {"n_components": cap - 1}, "two_parameter_ibp": {"beta": 0.6}}
             prior = oracle.Prior(kind, alpha, **own.get(kind, {}))
             sigma_x = float(np.exp(rng.uniform(-1.5, 0.5)))
             yield Case(rng.normal(size=(n, int(rng.integers(1, 4)))), prior, sigma_x, 1.2), cap
@@ -73,7 +73,7 @@ def lowest_excess(case, cap, bound="convex", corrected=True):
     scores = every_candidate(case, cap, bound, corrected)
     best = best_completions(case, scores)
     assert best.keys() == scores.keys()
-    most = min(cap, case.prior.n_features) if case.prior.finite else cap
+    most = min(cap, case.prior.n_components) if case.prior.finite else cap
     for rows in range(1, len(case.X) + 1):  # every class, and each once
         assert sum(key[0] == rows for key in scores) == comb(2**rows - 1 + most, most)
     excess = min(scores[key] - best[key] for key in best)
@@ -167,7 +167,7 @@ def test_worth_and_future_are_as_defined(kind, bound):
 def test_the_future_is_above_all_that_can_be_opened():
     """Every multiset of columns that two rows to come may open, of four that are free."""
     for alpha in (0.5, 3.0, 20.0):
-        prior = oracle.Prior("beta_bernoulli", alpha, n_features=4)
+        prior = oracle.Prior("beta_bernoulli", alpha, n_components=4)
         bound = prior_bounds.Convex(Case(np.zeros((3, 1)), prior, 1.0, 1.0).of_library, 3)
         for left, takers in ((1, (1,)), (2, (1, 1, 2))):
             for free in range(5):
@@ -185,7 +185,7 @@ def test_the_future_is_above_all_that_can_be_opened():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_ways_to_end_together_are_what_a_dish_is_among_the_rows_so_far(kind):
-    n, own = 6, {"beta_bernoulli": {"n_features": 4}, "two_parameter_ibp": {"beta": 0.6}}
+    n, own = 6, {"beta_bernoulli": {"n_components": 4}, "two_parameter_ibp": {"beta": 0.6}}
     prior = oracle.Prior(kind, 2.5, **own.get(kind, {}))
     bound = prior_bounds.Convex(Case(np.zeros((n, 1)), prior, 1.0, 1.0).of_library, n)
     for left in range(n):
@@ -197,7 +197,7 @@ def test_all_ways_to_end_together_are_what_a_dish_is_among_the_rows_so_far(kind)
 def test_many_dishes_expected_of_a_row_are_not_piled_up():
     """Each of 20 in 12 rows is worth having; hundreds that only ties would tell apart are not."""
     X = np.random.default_rng(0).normal(size=(12, 4))
-    engine = thali.BeamSearch(3, restarts=1, init="empty", polish=False)
+    engine = thali.BeamSearch(3, n_init=1, init="empty", polish=False)
     likelihood = thali.LinearGaussian(sigma_x=0.5, sigma_a=1.0)
     model = thali.LatentFeatures(thali.IBP(alpha=20.0), likelihood, engine, random_state=0).fit(X)
-    assert model.history_["n_features"].max() < 100
+    assert model.history_["n_components"].max() < 100

@@ -7,14 +7,20 @@ import time
 
 import numpy as np
 import pytest
-import search_oracle as oracle
-from oracles import classes, histories, log_prior_finite, log_prior_ibp, log_prior_two_parameter
-from search_problems import KINDS, Case, larger, tiny
+from oracles import search as oracle
+from oracles.features import (
+    classes,
+    histories,
+    log_prior_finite,
+    log_prior_ibp,
+    log_prior_two_parameter,
+)
+from oracles.search_problems import KINDS, Case, larger, tiny
 
 import thali
 from thali.data import Data
-from thali.search.best_first import BestFirst
-from thali.search.heuristics import heuristic
+from thali.engines.search.best_first import BestFirst
+from thali.engines.search.heuristics import heuristic
 
 CLOSE = 1e-8
 EXACT = {"width": None, "heuristic": "admissible", "expansion": "all"}
@@ -58,7 +64,7 @@ def misses(rng, count, **settings):
         model = case.fit(seed=i, **{**EXACT, "polish": i % 2 == 0, **settings})
         right = abs(off(model.log_joint_, case.best)) < CLOSE
         mine = abs(off(case.log_joint(model.Z_), model.log_joint_)) < CLOSE
-        closed = abs(off(model.bound_, case.best)) < CLOSE
+        closed = abs(off(model.log_joint_upper_bound_, case.best)) < CLOSE
         if not (right and mine and closed and model.proven_optimal_):
             found.append((case, model))
     return found
@@ -73,7 +79,7 @@ def test_so_it_does_from_any_start_in_any_order_by_any_bound(rng):
     for settings in (
         {"prior_bound": "paper"},
         {"init": "race", "order": "farthest-first"},
-        {"order": "given", "init": "prior", "restarts": 2},
+        {"order": "given", "init": "prior", "n_init": 2},
         {"width": 10**6},
     ):
         assert not misses(rng, 6, **settings), settings
@@ -93,7 +99,7 @@ def test_a_row_may_open_many_dishes():
     model = case.fit(**EXACT, polish=False)
     assert abs(off(model.log_joint_, case.best)) < CLOSE
     assert model.proven_optimal_
-    assert model.n_features_ > 100
+    assert model.n_components_ > 100
 
 
 def test_trivial_is_a_bound_where_densities_are_below_one(rng):
@@ -104,7 +110,7 @@ def test_trivial_is_a_bound_where_densities_are_below_one(rng):
     case = Case(case.X, case.prior, 0.3, case.sigma_a)
     model = case.fit(**{**EXACT, "heuristic": "trivial"})
     assert not model.proven_optimal_
-    assert model.bound_ == np.inf
+    assert model.log_joint_upper_bound_ == np.inf
 
 
 def test_the_order_of_the_rows_changes_nothing(rng):
@@ -139,7 +145,7 @@ NEVER = {  # nothing is proven
 
 def wrong_words(case, model):
     """Whether the model says more than is so."""
-    below = off(model.bound_, case.best) < -CLOSE
+    below = off(model.log_joint_upper_bound_, case.best) < -CLOSE
     proven = model.proven_optimal_ and off(model.log_joint_, case.best) < -CLOSE
     unlike = abs(off(case.log_joint(model.Z_), model.log_joint_)) > CLOSE
     better = off(model.log_joint_, case.best) > CLOSE
@@ -164,7 +170,7 @@ def test_a_search_without_a_bound_proves_nothing(name, rng):
         model = case.fit(seed=i, **NEVER[name])
         assert not wrong_words(case, model), case
         assert not model.proven_optimal_
-        assert model.bound_ == np.inf
+        assert model.log_joint_upper_bound_ == np.inf
 
 
 def forgotten(rng, count, width):
@@ -173,7 +179,7 @@ def forgotten(rng, count, width):
     for i in range(count):
         case = tiny(rng, i)
         if i % 2:  # with two dishes at most, it is the queue that drops, not an expansion
-            case = larger(rng, "beta_bernoulli", n=6, d=2, k=2, n_features=2)
+            case = larger(rng, "beta_bernoulli", n=6, d=2, k=2, n_components=2)
         problem = case.problem()
         guess = heuristic("admissible", problem, rng)
         search = BestFirst(problem, guess, width=width, expansion="all")
@@ -202,10 +208,10 @@ def test_inferred_hyperparameters_prove_nothing(rng):
         (thali.IBP(), thali.LinearGaussian(sigma_x=0.5, sigma_a=1.0)),
         (thali.IBP(alpha=1.0), thali.LinearGaussian(sigma_x=0.5)),
     ):
-        engine = thali.BeamSearch(**EXACT, restarts=1)
+        engine = thali.BeamSearch(**EXACT, n_init=1)
         model = thali.LatentFeatures(prior, likelihood, engine, random_state=0).fit(X)
         assert not model.proven_optimal_
-        assert model.bound_ == np.inf
+        assert model.log_joint_upper_bound_ == np.inf
 
 
 def test_a_search_that_is_stopped_never_says_too_much(rng):
@@ -213,17 +219,17 @@ def test_a_search_that_is_stopped_never_says_too_much(rng):
     finished = set()
     for i in range(6):
         case = tiny(rng, i)
-        model, data = case.model(), Data.validate(case.X)
+        model, data = case.model(), Data.of(case.X)
         for steps in range(5):
-            engine = thali.BeamSearch(**EXACT, restarts=1, polish=steps % 2 == 0)
+            engine = thali.BeamSearch(**EXACT, n_init=1, polish=steps % 2 == 0)
             state = begun(engine, model, data, rng)
             for _ in range(steps):
                 engine.step(rng, model, data, state)
             if state.search is not None:
                 state.search.advance(int(rng.integers(1, 4)))
             found = engine.population(rng, model, data, state)
-            law = engine.law(model, state)
-            Z = np.unpackbits(found.Z[0], axis=0, count=data.n)
+            law = engine.known(state)
+            Z = np.unpackbits(found.packed[0], axis=0, count=data.n)
             log_joint = found.scalars[0, 1]
             assert abs(off(case.log_joint(Z), log_joint)) < CLOSE
             assert off(float(law["bound"]), case.best) > -CLOSE
@@ -252,11 +258,11 @@ def test_a_stop_gives_an_answer_with_all_rows(how, rng, monkeypatch):
         return step(*arguments)
 
     monkeypatch.setattr(thali.BeamSearch, "step", count)
-    engine = thali.BeamSearch(heuristic="admissible", width=300, restarts=2, init="empty")
+    engine = thali.BeamSearch(heuristic="admissible", width=300, n_init=2, init="empty")
     model = thali.LatentFeatures(case.of_library, case.likelihood, engine, random_state=0)
     model.fit(case.X, time_budget=0.2 if how == "time budget" else None)
     assert model.stopped_ == how
-    assert model.Z_.shape == (25, model.n_features_)
+    assert model.Z_.shape == (25, model.n_components_)
     assert np.isclose(case.log_joint(model.Z_), model.log_joint_)
-    assert model.bound_ > model.log_joint_
+    assert model.log_joint_upper_bound_ > model.log_joint_
     assert not model.proven_optimal_

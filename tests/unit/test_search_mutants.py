@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numba
 import pytest
-from search_problems import KINDS, tiny
+from oracles.search_problems import KINDS, tiny
+from oracles.variational_updates import install
 from unit import test_search_bounds, test_search_exact, test_search_polish, test_search_rows
-from variational_updates import install
 
-SEARCH, KERNELS = "thali.search.", "thali.kernels."
+SEARCH, KERNELS = "thali.engines.search.", "thali.kernels."
 MUTANTS = {  # what is wrong -> where, old, new, and which check must notice
     "dishes not counted": (
         KERNELS + "search_rows",
@@ -233,11 +233,11 @@ CASES = [
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_mutant_is_caught(name, tmp_path, monkeypatch, rng):
+def test_a_mutant_is_caught(name, monkeypatch, rng):
     module, old, new, check = MUTANTS[name]
     with monkeypatch.context() as plain:  # data are tiny: Python is faster than a compiler
         plain.setattr(numba.config, "DISABLE_JIT", True)
-        install(monkeypatch, module, [(old, new)], tmp_path)
+        install(monkeypatch, module, [(old, new)])
     assert noticed(lambda: CHECKS[check](rng))
 
 

@@ -5,19 +5,25 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
-import oracles
 import pytest
+from oracles import features as oracles
 
 import thali
 from thali.data import Data
+from thali.engines.search.best_first import search
+from thali.engines.search.heuristics import heuristic
+from thali.engines.search.kept_candidates import MOST_DISHES, MOST_NEW, KeptProblem
+from thali.engines.search.kept_polish import (
+    best_parameters,
+    climb,
+    improve,
+    log_joint,
+    settle_hyper,
+)
 from thali.kernels import climb_causes
 from thali.model import Model
-from thali.search.best_first import search
-from thali.search.heuristics import heuristic
-from thali.search.kept_candidates import MOST_DISHES, MOST_NEW, KeptProblem
-from thali.search.kept_polish import best_parameters, climb, improve, log_joint, settle_hyper
 from thali.starts import Start
-from thali.structures import potentials
+from thali.structures.features import potentials
 
 RARE = {"epsilon": 0.05, "lam": 0.8, "p": 0.3}
 OFTEN = {"epsilon": 0.02, "lam": 0.7, "p": 0.6}  # an active cause is the likelier one
@@ -29,7 +35,7 @@ PRIORS = {
         lambda counts, n: oracles.log_prior_two_parameter(counts, n, 2.0, 0.7),
     ),
     "finite": (
-        thali.BetaBernoulli(3.0, n_features=3),
+        thali.BetaBernoulli(3.0, n_components=3),
         lambda counts, n: oracles.log_prior_finite(counts, n, 3.0, 3),
     ),
 }
@@ -72,7 +78,7 @@ def enumerated(X, prior, rates):
 
 
 def problem_of(X, prior, rates, **options):
-    law = thali.NoisyOr(**rates).count_law(MOST_DISHES + MOST_NEW)
+    law = thali.NoisyOr(**rates).count_probabilities(MOST_DISHES + MOST_NEW)
     return KeptProblem(X, PRIORS[prior][0], law, **options)
 
 
@@ -100,13 +106,13 @@ def test_an_unlimited_search_finds_the_joint_mode_and_says_so(prior, n, t, rates
     X = drawn(seed, n, t)
     found = enumerated(X, prior, rates)
     best = max(value for _, value, _ in found)
-    engine = thali.BeamSearch(None, expansion="all", polish=False, init="empty", restarts=1)
+    engine = thali.BeamSearch(None, expansion="all", polish=False, init="empty", n_init=1)
     model = thali.LatentFeatures(
         PRIORS[prior][0], thali.NoisyOr(**rates), engine, random_state=seed
     ).fit(X)
     assert model.proven_optimal_
     assert model.log_joint_ == pytest.approx(best, abs=1e-9)
-    assert model.bound_ == pytest.approx(best, abs=1e-6)
+    assert model.log_joint_upper_bound_ == pytest.approx(best, abs=1e-6)
     counts = np.array([oracles.class_of(model.Z_)])
     told = oracles.noisy_or_joint(X, model.Z_, model.components_, **rates)
     assert told + float(PRIORS[prior][1](counts, n)[0]) == pytest.approx(best, abs=1e-9)
@@ -130,8 +136,8 @@ def test_what_may_not_be_opened_is_in_the_bound():
     likelihood = thali.NoisyOr(**RARE)
     model = thali.LatentFeatures(thali.IBP(1.5), likelihood, engine, random_state=0).fit(X)
     best = max(value for _, value, _ in enumerated(X, "ibp", RARE))
-    assert model.n_features_ == 0
-    assert model.log_joint_ < best <= model.bound_
+    assert model.n_components_ == 0
+    assert model.log_joint_ < best <= model.log_joint_upper_bound_
     assert not model.proven_optimal_
 
 
@@ -197,14 +203,14 @@ def test_short_lists_keep_scores_above_the_truth_and_own_up(seed):
 
 def test_an_answer_in_doubt_is_not_called_proven(monkeypatch):
     X = drawn(3, 3, 4)
-    engine = thali.BeamSearch(None, expansion="all", polish=False, init="empty", restarts=1)
+    engine = thali.BeamSearch(None, expansion="all", polish=False, init="empty", n_init=1)
     model = thali.LatentFeatures(thali.IBP(6.0), thali.NoisyOr(**RARE), engine, random_state=0)
     assert model.fit(X).proven_optimal_
     monkeypatch.setattr(KeptProblem, "is_exact", lambda self, candidate: False)
     monkeypatch.setattr(KeptProblem, "parameters", lambda self, at: np.zeros((at.k, 4), np.uint8))
     worse = model.fit(X)
     assert not worse.proven_optimal_
-    assert worse.bound_ > worse.log_joint_ + 0.1
+    assert worse.log_joint_upper_bound_ > worse.log_joint_ + 0.1
 
 
 # polishing
@@ -222,7 +228,7 @@ def test_a_pass_gains_what_it_says(prior, rates, seed):
         Z[rng.integers(6), ~Z.any(axis=0)] = 1
         Y = (rng.random((3, 8)) < 0.5).astype(np.uint8)
         before = oracles.noisy_or_joint(X, Z, Y, **rates) + of.log_prob(Z)
-        law = thali.NoisyOr(**rates).count_law(4)
+        law = thali.NoisyOr(**rates).count_probabilities(4)
         gain = climb_causes.climb(X, Z, Y, *law, potentials(tables), tables.capacity)
         used = Z.any(axis=0)
         after = oracles.noisy_or_joint(X, Z[:, used], Y[used], **rates) + of.log_prob(Z[:, used])
@@ -331,7 +337,7 @@ def test_a_planted_network_is_found_again(likelihood):
 def test_many_causes_are_searched_within_rows():
     """Twelve nodes with a cause each: lists of Y are not whole any more."""
     X = np.kron(np.eye(12), np.ones((1, 6)))
-    engine = thali.BeamSearch(3, order="given", init="empty", restarts=1, polish=False)
+    engine = thali.BeamSearch(3, order="given", init="empty", n_init=1, polish=False)
     likelihood = thali.NoisyOr(0.01, 0.9, 0.1)
     model = thali.LatentFeatures(thali.IBP(5.0), likelihood, engine, random_state=0).fit(X)
     assert np.array_equal(np.sort(model.Z_.sum(axis=0)), np.ones(12))
@@ -352,7 +358,7 @@ def test_a_search_goes_on_where_it_was_left(polish, steps):
     for _ in range(steps):
         engine.step(rng, model, data, state)
     assert (state.polishing if polish else state.search) is not None
-    other = engine.thaw(model, data, *engine.freeze(state))
+    other = engine.from_arrays(model, data, *engine.to_arrays(state))
     ends = []
     for at in (state, other):
         info = engine.step(np.random.default_rng(1), model, data, at)
@@ -366,7 +372,7 @@ def test_a_search_goes_on_where_it_was_left(polish, steps):
 
 def test_an_answer_is_saved_with_its_parameters(tmp_path):
     _, _, X = planted(0, n=8, t=20)
-    engine = thali.BeamSearch(5, restarts=2)
+    engine = thali.BeamSearch(5, n_init=2)
     model = thali.LatentFeatures("ibp", "noisy_or", engine, random_state=0).fit(X)
     model.save(tmp_path / "m.thali")
     again = thali.load(tmp_path / "m.thali")
@@ -394,7 +400,7 @@ def test_what_cannot_be_searched_is_refused():
 
 def test_an_unlimited_queue_does_not_make_the_beam_within_a_row_unlimited():
     """Of 2^11 rows with their new dishes it would otherwise look at every one."""
-    from thali.search.candidates import WIDE
+    from thali.engines.search.candidates import WIDE
 
     X = np.kron(np.eye(12), np.ones((1, 4))).astype(np.uint8)
     problem = problem_of(X, "ibp", RARE)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import search_oracle as oracle
+from oracles import search as oracle
+from oracles.search_problems import KINDS, Case
+from oracles.variational import log_density_of_scale
 from scipy.optimize import minimize
-from search_problems import KINDS, Case
-from variational_oracle import log_density_of_scale
 
 import thali
 from thali.data import Data
+from thali.engines.search import polish
 from thali.model import Model
-from thali.search import polish
 
 CLOSE = 1e-8
 
@@ -48,7 +48,7 @@ def changes_of_one_bit(Z):
 
 
 def value(case, Z):
-    if case.prior.finite and Z.shape[1] > case.prior.n_features:
+    if case.prior.finite and Z.shape[1] > case.prior.n_components:
         return -np.inf
     return case.log_joint(Z)
 
@@ -57,7 +57,7 @@ def worst_climb(rng, count, kind):
     """The largest fall of the log joint in a pass, and the largest gain that was left."""
     fall = left = 0.0
     for case, Z in matrices(rng, count, kind):
-        model, data = case.model(), Data.validate(case.X)
+        model, data = case.model(), Data.of(case.X)
         before = value(case, Z)
         for _ in range(50):
             found = polish.climb(rng, model, data, Z)
@@ -82,7 +82,7 @@ def test_an_improvement_is_one(rng):
     for case, Z in matrices(rng, 12, "ibp"):
         prior = thali.IBP(alpha=laws["alpha"])
         likelihood = thali.LinearGaussian(laws["sigma_x"], 1.0)
-        model, data = Model(prior, likelihood), Data.validate(case.X)
+        model, data = Model(prior, likelihood), Data.of(case.X)
         hyper = {"alpha": 1.3, "sigma_x": case.sigma_x, "sigma_a": 1.0}
         found, numbers, gain = polish.improve(rng, model, data, Z, hyper)
         before, after = target(case.X, Z, hyper), target(case.X, found, numbers)
@@ -116,7 +116,7 @@ def test_hyperparameters_go_to_their_best(kind, rng):
     prior = {
         "ibp": thali.IBP,
         "two_parameter_ibp": lambda alpha, beta: thali.TwoParameterIBP(alpha=alpha, beta=beta),
-        "beta_bernoulli": lambda alpha: thali.BetaBernoulli(alpha=alpha, n_features=8),
+        "beta_bernoulli": lambda alpha: thali.BetaBernoulli(alpha=alpha, n_components=8),
     }[kind](**{name: laws[name] for name in names if name in ("alpha", "beta")})
     model = Model(prior, thali.LinearGaussian(laws["sigma_x"], laws["sigma_a"]))
     for case, Z in matrices(rng, 4, kind, n=25, d=4, k=4):
@@ -128,7 +128,7 @@ def test_hyperparameters_go_to_their_best(kind, rng):
             return oracle.log_joint(X, Z, fixed, hyper["sigma_x"], hyper["sigma_a"]) + laws
 
         begin = {name: float(rng.uniform(0.5, 2.0)) for name in names}
-        found = polish.settle_hyper(model, Data.validate(case.X), Z, begin)
+        found = polish.settle_hyper(model, Data.of(case.X), Z, begin)
         mine = log_target(np.log([found[name] for name in names]))
         theirs = max(
             -minimize(
@@ -146,4 +146,4 @@ def test_hyperparameters_go_to_their_best(kind, rng):
 def test_fixed_hyperparameters_stay(rng):
     case, Z = next(matrices(rng, 1, "ibp"))
     hyper = {"alpha": 1.0, "sigma_x": 0.4, "sigma_a": 2.0}
-    assert polish.settle_hyper(case.model(), Data.validate(case.X), Z, hyper) == hyper
+    assert polish.settle_hyper(case.model(), Data.of(case.X), Z, hyper) == hyper

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import search_oracle as oracle
-from search_problems import KINDS, larger
+from oracles import search as oracle
+from oracles.search_problems import KINDS, larger
 
-from thali.search.best_first import BestFirst
-from thali.search.heuristics import heuristic
+from thali.engines.search.best_first import BestFirst
+from thali.engines.search.heuristics import heuristic
 
 CLOSE = 1e-8
 
@@ -21,7 +21,7 @@ def left_ordered(Z):
 
 def candidate(rng, kind, k, rows=7, n=9, d=3, equal=True, bound="convex"):
     """A case, its problem, and a candidate of the first rows."""
-    case = larger(rng, kind, n, d, 3, n_features=k + 2)
+    case = larger(rng, kind, n, d, 3, n_components=k + 2)
     Z = rng.random((rows, k)) < 0.4
     if equal and k > 1:
         Z[:, rng.integers(k, size=k // 2)] = Z[:, :1]
@@ -45,7 +45,7 @@ def expanded(problem, at, guess, name, **options):
 
 def by_definition(case, at, bound, guess, most_new):
     """The score of every class with one row more."""
-    most = case.prior.n_features if case.prior.finite else np.inf
+    most = case.prior.n_components if case.prior.finite else np.inf
     return {
         oracle.class_key(Z): case.score(Z, bound, guess)
         for Z in oracle.next_rows(at.matrix(), most_new)

@@ -8,15 +8,15 @@ import time
 
 import numpy as np
 import pytest
-import search_oracle as oracle
-from search_problems import KINDS, Case, larger
+from oracles import search as oracle
+from oracles.search_problems import KINDS, Case, larger
 
 import thali
-import thali.run as run_module
+import thali.run.loop as run_module
 from thali.data import Data
-from thali.search.heuristics import NAMES as HEURISTICS
-from thali.search.orders import NAMES as ORDERS
-from thali.search.orders import row_order
+from thali.engines.search.heuristics import NAMES as HEURISTICS
+from thali.engines.search.orders import NAMES as ORDERS
+from thali.engines.search.orders import row_order
 from thali.starts import empty_start, given_start
 
 WRONG = [
@@ -26,8 +26,8 @@ WRONG = [
     ({"most_new": -1}, ValueError, "most_new"),
     ({"neighbors": 0}, ValueError, "neighbors"),
     ({"passes": 0}, ValueError, "passes"),
-    ({"restarts": 0}, ValueError, "restarts"),
-    ({"restarts": None}, TypeError, "restarts"),
+    ({"n_init": 0}, ValueError, "n_init"),
+    ({"n_init": None}, TypeError, "n_init"),
     ({"heuristic": "best"}, ValueError, "'admissible'"),
     ({"heuristic": None}, ValueError, "heuristic"),
     ({"expansion": "some"}, ValueError, "'within'"),
@@ -93,9 +93,9 @@ def test_an_answer_comes_back_in_the_order_of_the_data(heuristic, order, rng):
 def test_greedy_is_each_row_in_turn(kind, expansion, rng):
     same = 0
     for _ in range(6):
-        case = larger(rng, kind, n=7, d=3, k=2, sigma_x=0.4, n_features=3)
+        case = larger(rng, kind, n=7, d=3, k=2, sigma_x=0.4, n_components=3)
         engine = {"expansion": expansion, "order": "given", "polish": False}
-        greedy = thali.BeamSearch.greedy(**engine, restarts=1, init="empty")
+        greedy = thali.BeamSearch.greedy(**engine, n_init=1, init="empty")
         model = thali.LatentFeatures(case.of_library, case.likelihood, greedy, random_state=0).fit(
             case.X
         )
@@ -108,7 +108,7 @@ def test_greedy_is_each_row_in_turn(kind, expansion, rng):
 
 def test_the_best_of_restarts_is_kept(rng):
     case = larger(rng, "ibp", n=30, d=4, k=4, sigma_x=0.6)
-    model = case.fit(width=1, restarts=5, polish=False)
+    model = case.fit(width=1, n_init=5, polish=False)
     ends = model.history_["log_joint"][:, -1]
     assert len(np.unique(ends.round(6))) > 1
     assert np.isclose(model.log_joint_, max(ends.max(), case.log_joint(np.zeros((30, 0), int))))
@@ -116,7 +116,7 @@ def test_the_best_of_restarts_is_kept(rng):
 
 def test_a_start_is_the_answer_where_the_search_finds_no_better(rng):
     case = larger(rng, "ibp", n=30, d=8, k=3, sigma_x=0.3)
-    good = case.fit(width=20, restarts=3)
+    good = case.fit(width=20, n_init=3)
     again = case.fit(width=1, init=good.Z_, heuristic="trivial", order="given")
     assert again.log_joint_ >= good.log_joint_ - 1e-9
 
@@ -132,7 +132,7 @@ def test_hyperparameters_are_searched_again_where_they_moved(rng):
     X = larger(rng, "ibp", n=40, d=8, k=3, sigma_x=0.3).X
     logs = {}
     for passes in (1, 3):
-        engine = thali.BeamSearch(restarts=1, passes=passes, init="empty")
+        engine = thali.BeamSearch(n_init=1, passes=passes, init="empty")
         model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
         assert np.isclose(
             oracle.log_joint(
@@ -180,7 +180,7 @@ def test_resuming_ends_with_the_same_answer(settings, at, rng, tmp_path, monkeyp
     monkeypatch.setattr("thali.engines.beam_search.CHUNK", 8)
 
     def make():
-        engine = thali.BeamSearch(restarts=2, init="empty", **settings)
+        engine = thali.BeamSearch(n_init=2, init="empty", **settings)
         return thali.LatentFeatures(prior, likelihood, engine, random_state=1, progress=False)
 
     whole, part, rest = resumed(make, X, tmp_path / "run.thali", monkeypatch, at)
@@ -190,25 +190,27 @@ def test_resuming_ends_with_the_same_answer(settings, at, rng, tmp_path, monkeyp
     for name, values in whole.history_.items():
         assert np.allclose(values, rest.history_[name], atol=1e-8), name
     assert np.array_equal(whole.Z_, rest.Z_)
-    for name in ("proven_optimal_", "n_enqueued_", "n_dequeued_", "n_features_"):
+    for name in ("proven_optimal_", "n_enqueued_", "n_dequeued_", "n_components_"):
         assert getattr(whole, name) == getattr(rest, name), name
-    assert whole.bound_ == rest.bound_ or np.isclose(whole.bound_, rest.bound_)
+    assert whole.log_joint_upper_bound_ == rest.log_joint_upper_bound_ or np.isclose(
+        whole.log_joint_upper_bound_, rest.log_joint_upper_bound_
+    )
 
 
 def test_a_finished_search_goes_into_a_file_and_back(rng):
     case = larger(rng, "ibp", n=3, d=2, k=2)
-    model, data = case.model(), Data.validate(case.X)
-    engine = thali.BeamSearch(width=None, heuristic="admissible", restarts=2, init="empty")
+    model, data = case.model(), Data.of(case.X)
+    engine = thali.BeamSearch(width=None, heuristic="admissible", n_init=2, init="empty")
     state = engine.begin(rng, model, data, empty_start(rng, model, data))
     while not engine.finished(state):
-        arrays, numbers = engine.freeze(state)
-        state = engine.thaw(model, data, arrays, json.loads(json.dumps(numbers)))
+        arrays, numbers = engine.to_arrays(state)
+        state = engine.from_arrays(model, data, arrays, json.loads(json.dumps(numbers)))
         before = engine.step(rng, model, data, state)
-    arrays, numbers = engine.freeze(state)
-    again = engine.thaw(model, data, arrays, json.loads(json.dumps(numbers)))
+    arrays, numbers = engine.to_arrays(state)
+    again = engine.from_arrays(model, data, arrays, json.loads(json.dumps(numbers)))
     assert engine.finished(again)
     assert engine.step(rng, model, data, again) == before
-    assert engine.law(model, again) == engine.law(model, state)
+    assert engine.known(again) == engine.known(state)
     assert again.proven
     assert np.isclose(again.best.value, case.best)
 
@@ -222,7 +224,13 @@ def test_a_model_is_saved_and_loaded(rng, tmp_path):
         again = thali.load(tmp_path / "m.thali")
         assert np.array_equal(model.Z_, again.Z_)
         assert again.engine_ == model.engine_
-        for name in ("log_joint_", "proven_optimal_", "bound_", "n_enqueued_", "n_dequeued_"):
+        for name in (
+            "log_joint_",
+            "proven_optimal_",
+            "log_joint_upper_bound_",
+            "n_enqueued_",
+            "n_dequeued_",
+        ):
             assert getattr(model, name) == getattr(again, name), name
         assert model.proven_optimal_ is exact
 
@@ -231,9 +239,9 @@ def test_a_model_is_saved_and_loaded(rng, tmp_path):
 def test_chains_begin_from_its_answer(rng):
     case = larger(rng, "ibp", n=40, d=10, k=3, sigma_x=0.3)
     found = case.fit()
-    data, model = Data.validate(case.X), case.model()
+    data, model = Data.of(case.X), case.model()
     start = given_start(found, model, data)
-    assert np.array_equal(start.Z, found.Z_)
+    assert np.array_equal(start.latent, found.Z_)
     engine = thali.CollapsedGibbs(sweeps=3, chains=1, init=found)
     chain = thali.LatentFeatures(case.of_library, case.likelihood, engine, random_state=0)
     chain.fit(case.X)
@@ -246,11 +254,11 @@ def test_chains_begin_from_its_answer(rng):
 def test_laws_begin_from_its_answer(rng):
     case = larger(rng, "ibp", n=40, d=10, k=3, sigma_x=0.3)
     found = case.fit()
-    engine = thali.Variational(init=found, restarts=1, max_iterations=1)
+    engine = thali.Variational(init=found, n_init=1, max_iter=1)
     law = thali.LatentFeatures(case.of_library, case.likelihood, engine, random_state=0)
     law.fit(case.X)
     assert law.starts_ == ["another model"]
-    shared = [(law.Z_[:, [k]] == found.Z_).mean(axis=0).max() for k in range(law.n_features_)]
+    shared = [(law.Z_[:, [k]] == found.Z_).mean(axis=0).max() for k in range(law.n_components_)]
     assert np.mean(shared) > 0.9
 
 
@@ -279,13 +287,13 @@ def test_what_one_restart_has_proven_is_proven():
 
 def test_the_best_restart_is_so_with_the_laws_of_hyperparameters(rng, monkeypatch):
     """As within one search, where a higher log joint may be paid for by unlikely numbers."""
-    states, law = [], thali.BeamSearch.law
+    states, known = [], thali.BeamSearch.known
 
-    def seen(self, model, state):
+    def seen(self, state):
         states.append(state)
-        return law(self, model, state)
+        return known(self, state)
 
-    monkeypatch.setattr(thali.BeamSearch, "law", seen)
+    monkeypatch.setattr(thali.BeamSearch, "known", seen)
     X = rng.normal(size=(10, 3))
     population = thali.BeamSearch.population
 
@@ -300,17 +308,17 @@ def test_the_best_restart_is_so_with_the_laws_of_hyperparameters(rng, monkeypatc
 
     told.seen = []
     monkeypatch.setattr(thali.BeamSearch, "population", told)
-    engine = thali.BeamSearch(width=2, restarts=3)
+    engine = thali.BeamSearch(width=2, n_init=3)
     model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
     assert len(states) == 3
-    kept = [bool(chain.kept) for chain in model._trace.chains]
+    kept = [bool(chain.kept) for chain in model.fit_.chains]
     assert kept.index(True) == int(np.argmax([state.best.value for state in told.seen])) != 1
     assert sum(kept) == 1
 
 
 def test_a_report_of_an_answer_does_not_speak_of_samplers(rng, tmp_path):
     X = rng.normal(size=(8, 3))
-    model = thali.LatentFeatures(engine=thali.BeamSearch(2, restarts=1), random_state=0).fit(X)
+    model = thali.LatentFeatures(engine=thali.BeamSearch(2, n_init=1), random_state=0).fit(X)
     page = tmp_path / "report.html"
     model.report(page)
     text = page.read_text(encoding="utf8").split("How to read this")[-1]

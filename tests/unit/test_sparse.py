@@ -9,18 +9,17 @@ import scipy.sparse as sp
 from resuming import check_resuming
 
 import thali
-from thali import sparse
-from thali.choices import ENGINES, LIKELIHOODS, PRIORS
 from thali.cli.commands import run
-from thali.data import Data
+from thali.data import Data, sparse
 from thali.engines.base import missing_capabilities, takes_sparse
 from thali.model import Model
+from thali.registry import ENGINES, LIKELIHOODS, PRIORS
 from thali.report.fit import fit_of
 
 LINEAR = ("linear_gaussian", "nonnegative_linear_gaussian")
 FORMATS = (sp.csr_matrix, sp.csc_array, sp.coo_array)
 OPTIMISERS = (thali.MaximizationExpectation, thali.Variational)
-SHORT = {"truncation": 5, "max_iterations": 25}
+SHORT = {"truncation": 5, "max_iter": 25}
 
 
 def problem(n=60, d=30, k=3, seed=0):
@@ -72,7 +71,7 @@ def test_sparse_and_dense_give_the_same_answer_from_the_same_start(engine, likel
 @pytest.mark.parametrize("likelihood", LINEAR)
 def test_blocks_of_rows_side_by_side_give_the_same_answer(likelihood):
     big, Zs = problem(n=5000, d=12)
-    settings = thali.MaximizationExpectation(init=Zs, restarts=1, truncation=4, max_iterations=6)
+    settings = thali.MaximizationExpectation(init=Zs, n_init=1, truncation=4, max_iter=6)
     dense, model = (fitted(x, likelihood, settings) for x in (big, sp.csr_array(big)))
     assert np.array_equal(model.Z_, dense.Z_)
     assert np.isclose(model.elbo_, dense.elbo_, rtol=1e-8)
@@ -80,20 +79,20 @@ def test_blocks_of_rows_side_by_side_give_the_same_answer(likelihood):
 
 @pytest.mark.parametrize("init", ["columns", "prior", "empty"])
 def test_starts_from_a_sparse_matrix_are_those_from_the_dense_one(init):
-    from thali.starts import NAMED
+    from thali.registry import STARTS
 
     model = Model(thali.IBP(), thali.LinearGaussian())
     found = []
     for x in (X, sp.coo_array(X)):
-        data = Data.validate(x)
-        found.append(NAMED[init](np.random.default_rng(0), model.resolve(data), data))
+        data = Data.of(x)
+        found.append(STARTS[init](np.random.default_rng(0), model.resolve(data), data))
     dense, other = found
     assert other.hyper == pytest.approx(dense.hyper, rel=1e-6)
     assert np.array_equal(dense.Z, other.Z)
 
 
 @pytest.mark.parametrize("table", [X, X.T])
-def test_scores_on_main_directions_are_those_of_the_centred_matrix(table):
+def test_scores_on_main_directions_are_those_of_the_centered_matrix(table):
     U, s, _ = np.linalg.svd(table - table.mean(axis=0), full_matrices=False)
     found = sparse.leading_scores(np.random.default_rng(0), sp.csr_array(table), 3)
     assert np.allclose(np.abs(found), np.abs(U[:, :3] * s[:3]))
@@ -105,7 +104,7 @@ def test_independent_components_of_some_rows_find_the_features(monkeypatch):
 
     monkeypatch.setattr(ica, "SOME_ROWS", 300)
     big, planted = problem(n=500)
-    data = Data.validate(sp.csr_array(big))
+    data = Data.of(sp.csr_array(big))
     model = Model(thali.IBP(), thali.LinearGaussian()).resolve(data)
     Z = ica_start(np.random.default_rng(0), model, data).Z
     agree = (Z[:, :, None] == planted[:, None, :]).mean(axis=0).max(axis=0)
@@ -118,18 +117,18 @@ def test_scores_and_probabilities_of_sparse_rows(likelihood):
     new = problem(seed=1)[0]
     for rows in (sp.csc_matrix(new), sp.coo_array(new)):
         assert np.isclose(model.score(rows), model.score(new), rtol=1e-10)
-        assert np.allclose(model.predict_probabilities(rows), model.predict_probabilities(new))
+        assert np.allclose(model.predict_proba(rows), model.predict_proba(new))
         assert np.array_equal(model.transform(rows), model.transform(new))
     assert model.inverse_transform(model.transform(sp.csr_array(new))).shape == new.shape
 
 
 def test_probabilities_of_rows_with_more_features_than_can_be_summed(monkeypatch):
-    from thali import rows_given_features
+    from thali.results import prediction_given_features as rows_given_features
 
     model = fitted(sp.csr_array(X))
-    exact = model.predict_probabilities(sp.csr_array(X))
+    exact = model.predict_proba(sp.csr_array(X))
     monkeypatch.setattr(rows_given_features, "SUMMED", 0)
-    sampled = model.predict_probabilities(sp.csr_array(X))
+    sampled = model.predict_proba(sp.csr_array(X))
     assert np.abs(sampled - exact).mean() < 0.02
 
 
@@ -137,7 +136,7 @@ def test_a_model_without_features_scores_sparse_rows():
     nothing = sp.csr_array((6, 4))
     for likelihood in LINEAR:
         model = fitted(nothing, likelihood, thali.MaximizationExpectation())
-        assert model.n_features_ == 0
+        assert model.n_components_ == 0
         assert np.isclose(model.score(sp.csr_array(np.eye(4))), model.score(np.eye(4)))
 
 
@@ -177,7 +176,7 @@ def test_no_step_makes_it_dense(no_dense, tmp_path, likelihood, engine):
     fit_of(model)
     model.save(tmp_path / "m.thali")
     assert np.array_equal(thali.load(tmp_path / "m.thali").Z_, model.Z_)
-    assert takes_sparse(model.engine_, model._model)
+    assert takes_sparse(model.engine_, model.fit_.model)
 
 
 def test_memory_stays_far_below_that_of_the_dense_matrix():
@@ -187,14 +186,14 @@ def test_memory_stays_far_below_that_of_the_dense_matrix():
     rows, which = np.nonzero(planted)
     columns = rng.integers(5, size=(len(rows), 3)) + 5 * which[:, None]
     wide = sp.csr_array((np.ones(columns.size), (np.repeat(rows, 3), columns.ravel())), shape=shape)
-    engine = thali.MaximizationExpectation(truncation=2, max_iterations=3)
+    engine = thali.MaximizationExpectation(truncation=2, max_iter=3)
     tracemalloc.start()
     model = fitted(wide, engine=engine)
     model.transform(wide)
     fit_of(model)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert model.n_features_ > 0
+    assert model.n_components_ > 0
     assert peak < 0.2 * 8 * n * d
 
 
@@ -247,7 +246,7 @@ def test_rows_of_a_model_of_data_with_gaps_must_be_dense():
         fitted(gaps, "linear_gaussian").score(sp.csr_array(X))
 
 
-def test_centring_is_refused():
+def test_centering_is_refused():
     with pytest.raises(ValueError, match="center=True would make dense"):
         fitted(sp.csr_array(X), center=True)
     assert not thali.LatentFeatures(engine="variational", center=True).__sklearn_tags__(
@@ -307,7 +306,7 @@ def test_the_sum_of_entries_given_twice_is_the_same_in_every_format(kind, value,
         "csr": lambda: sp.csr_array((data, [1, 1, 1], [0, 3, 3, 3, 3]), shape=(4, 3)),
         "csc": lambda: sp.csc_array((data, [0, 0, 0], [0, 0, 3, 3]), shape=(4, 3)),
     }[kind]()
-    assert Data.validate(given).X[0, 1] == total
+    assert Data.of(given).X[0, 1] == total
     assert given.nnz == 3
 
 

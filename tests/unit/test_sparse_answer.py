@@ -10,8 +10,8 @@ from scipy import stats
 
 import thali
 from thali.data import Data
-from thali.likelihoods.base import Place
-from thali.point_estimate import nearest
+from thali.likelihoods.base import GibbsState
+from thali.results.feature_answer import nearest
 
 
 def table(seed, n=100, k=4, d=6, noise=0.05):
@@ -55,8 +55,8 @@ def test_one_log_joint_of_draws_and_answer_with_gaps_and_without(gaps):
         X[np.random.default_rng(1).random(X.shape) < 0.3] = np.nan
         X[:, 4], X[7] = np.nan, np.nan
     model = fitted(X)
-    draws = [(d.Z, d.parameters["S"], d.hyper, d.log_joint) for d in model.draws(most=5)]
-    draws.append((model.Z_, model.amounts_, model._hyper, model.log_joint_))
+    draws = [(d.Z, d.parameters["S"], d.hyper, d.log_joint) for d in model.draws(max_draws=5)]
+    draws.append((model.Z_, model.amounts_, model.fit_.mean_hyper(), model.log_joint_))
     for Z, W, hyper, log_joint in draws:
         wanted, A = columns_of(X, W, hyper["sigma_x"], hyper["sigma_a"])
         wanted += stats.laplace.logpdf(W[Z]).sum() + thali.IBP(hyper["alpha"]).log_prob(Z)
@@ -69,14 +69,14 @@ def test_draws_that_flip_signs_and_trade_scale_have_the_same_answer(rng):
     Z = np.ones((20, 2), np.uint8)
     S, A = rng.normal(size=(20, 2)), rng.normal(size=(2, 5))
     data = Data(S @ A)
-    place = Place(data, Z, {}, {"sigma_x": 0.01, "sigma_a": 1.0})
+    place = GibbsState(data, Z, {}, {"sigma_x": 0.01, "sigma_a": 1.0})
     signs = [(1, 1), (-1, 1), (1, -1), (-1, -1)]
     flipped = ({"A": A / c[:, None], "S": S * c} for c in map(np.array, signs))
-    found = thali.SparseFactor().typical(place, flipped)
+    found = thali.SparseFactor().representative(place, flipped)
     np.testing.assert_allclose(found["S"], S)
     np.testing.assert_allclose(found["S"] @ found["A"], S @ A, atol=1e-3)
     scaled = ({"A": A / c, "S": S * c} for c in (0.5, -1.5, 1.0))
-    found = thali.SparseFactor().typical(place, scaled)
+    found = thali.SparseFactor().representative(place, scaled)
     np.testing.assert_allclose(found["S"] @ found["A"], S @ A, atol=1e-3)
 
 

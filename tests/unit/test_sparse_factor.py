@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from oracles.sparse import log_ratio_by_quadrature
 from scipy import stats
 from scipy.special import log_ndtr, logsumexp
-from sparse_oracle import log_ratio_by_quadrature
 from statistical.budget import TESTS, judge
 
 import thali
@@ -22,10 +22,11 @@ from thali.kernels.sparse_factor import (
     propose_weight,
     turn_entries,
 )
-from thali.likelihoods.base import Place
+from thali.likelihoods.base import GibbsState
 from thali.likelihoods.observed_rows import own_features
 from thali.model import Model
-from thali.starts import NAMED, given_start
+from thali.registry import STARTS
+from thali.starts import given_start
 
 HYPER = {"alpha": 1.0, "sigma_x": 0.5, "sigma_a": 0.8}
 
@@ -106,7 +107,7 @@ def some_state(rng, n=30, k=4, d=6):
     Z = (rng.random((n, k)) < 0.5).astype(np.uint8)
     S = Z * rng.laplace(size=(n, k))
     A = 0.8 * rng.normal(size=(k, d))
-    return Z, S, A, Data.validate(S @ A + 0.5 * rng.normal(size=(n, d)))
+    return Z, S, A, Data.of(S @ A + 0.5 * rng.normal(size=(n, d)))
 
 
 def slow_pass(rng, X, A, Z, S, prior, sigma_x, laplace):
@@ -173,7 +174,7 @@ def normal_log_density(X, W, sigma_x, sigma_a):
 def test_the_reported_log_density_has_the_features_integrated_out(slab, rng):
     Z, S, A, data = some_state(rng, n=7, k=2, d=3)
     likelihood = thali.SparseFactor(slab, sigma_x=0.5, sigma_a=0.8)
-    place = Place(data, Z, {"A": A, "S": S}, dict(HYPER))
+    place = GibbsState(data, Z, {"A": A, "S": S}, dict(HYPER))
     value = likelihood.update_parameters(rng, place, hold=False)
     found = place.parameters
     on = found["S"][Z == 1]
@@ -188,7 +189,7 @@ def test_the_log_density_of_a_place_is_the_same_whatever_its_features(rng):
     likelihood = thali.SparseFactor(sigma_x=0.5, sigma_a=0.8)
     wanted = normal_log_density(data.X, S, 0.5, 0.8) + stats.laplace.logpdf(S[Z == 1]).sum()
     for features in (A, 2.0 * A):
-        place = Place(data, Z, {"A": features, "S": S}, HYPER)
+        place = GibbsState(data, Z, {"A": features, "S": S}, HYPER)
         assert likelihood.log_density(place) == pytest.approx(wanted, rel=1e-10)
 
 
@@ -219,7 +220,7 @@ def test_bad_settings_are_named(settings, words):
 @pytest.mark.parametrize("scales", [{"sigma_x": 1e-9}, {"sigma_x": 1.0, "sigma_a": 1e7}])
 def test_scales_too_fine_are_refused(scales):
     with pytest.raises(ValueError, match="too fine for double precision"):
-        thali.SparseFactor(**scales).resolve(Data.validate(np.ones((3, 2))))
+        thali.SparseFactor(**scales).resolve(Data.of(np.ones((3, 2))))
 
 
 def sources(seed, n=200, d=8, k=3):
@@ -236,10 +237,10 @@ def agreement(W, found):
 
 def test_the_sparse_start_is_near_the_truth():
     W, X = sources(0)
-    data = Data.validate(X)
+    data = Data.of(X)
     model = Model(thali.IBP(), thali.SparseFactor()).resolve(data)
-    start = NAMED["sparse_ica"](np.random.default_rng(0), model, data)
-    assert start.Z.shape[1] == 3
+    start = STARTS["sparse_ica"](np.random.default_rng(0), model, data)
+    assert start.latent.shape[1] == 3
     assert (agreement(W, start.parameters["S"]) > 0.95).all()
     assert start.hyper["sigma_x"] == pytest.approx(0.2, rel=0.1)
 
@@ -295,7 +296,7 @@ def test_sources_are_recovered_and_rows_rebuilt(fitted):
     assert np.mean((rebuilt - X) ** 2) < 2 * 0.2**2
     assert np.mean(model.transform(X) == model.Z_) > 0.9
     with pytest.raises(ValueError, match="matrix"):
-        model.inverse_transform(np.full((2, model.n_features_), np.nan))
+        model.inverse_transform(np.full((2, model.n_components_), np.nan))
 
 
 def test_draws_have_amounts_and_a_consistent_log_joint(fitted):
@@ -321,7 +322,7 @@ def test_saving_keeps_the_amounts(fitted, tmp_path):
 
 def test_a_fitted_model_hands_on_its_amounts(fitted):
     _, X, model = fitted
-    given = given_start(model, Model(thali.IBP(), thali.SparseFactor()), Data.validate(X))
+    given = given_start(model, Model(thali.IBP(), thali.SparseFactor()), Data.of(X))
     np.testing.assert_array_equal(given.parameters["S"], model.amounts_)
     engine = thali.UncollapsedGibbs(sweeps=2, chains=1, init=model)
     again = thali.LatentFeatures(likelihood="sparse_factor", engine=engine, random_state=1).fit(X)

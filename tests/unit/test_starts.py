@@ -7,20 +7,22 @@ import pytest
 import thali
 from thali.data import Data
 from thali.model import Model
-from thali.starts import NAMED, Finish, Start, given_start, rank, shake
+from thali.registry import STARTS
+from thali.starts import Finish, Start, given_start, perturb, rank
 from thali.starts.ica import marchenko_pastur_median, signal_rank, split_in_two
-from thali.starts.race import change_columns
+from thali.structures.feature_changes import change_columns
+from thali.structures.features import FEATURES
 
 LIKELIHOODS = {"patterns": thali.NoisyOr, "sparse_ica": thali.SparseFactor}  # the others': linear
-LINEAR = [name for name in NAMED if name in thali.LinearGaussian.starts]
+LINEAR = [name for name in STARTS if name in thali.LinearGaussian.starts]
 
 
 def parts(X, prior=None, likelihood=thali.LinearGaussian):
-    data = Data.validate(X)
+    data = Data.of(X)
     return data, Model(prior or thali.IBP(), likelihood()).resolve(data)
 
 
-@pytest.mark.parametrize("name", list(NAMED))
+@pytest.mark.parametrize("name", list(STARTS))
 @pytest.mark.parametrize("shape", [(1, 1), (1, 5), (3, 2), (5, 1), (8, 30), (40, 6)])
 def test_every_start_is_valid_on_every_shape(name, shape, seed):
     rng = np.random.default_rng(seed)
@@ -28,27 +30,29 @@ def test_every_start_is_valid_on_every_shape(name, shape, seed):
         if name == "patterns":
             X = (X > 0.0).astype(float)
         data, model = parts(X, None, LIKELIHOODS.get(name, thali.LinearGaussian))
-        start = NAMED[name](rng, model, data)
-        assert start.Z.shape[0] == shape[0]
-        assert start.Z.dtype == bool
+        start = STARTS[name](rng, model, data)
+        assert start.latent.shape[0] == shape[0]
+        assert start.latent.dtype == bool
         assert all(np.isfinite(v) and v > 0 for v in start.hyper.values())
 
 
 @pytest.mark.parametrize("name", LINEAR)
 def test_starts_respect_a_finite_prior_and_fixed_scales(name, seed):
     rng = np.random.default_rng(seed)
-    data = Data.validate(thali.datasets.noisy_nonnegative(60, 50, 8, random_state=0).X)
-    model = Model(thali.BetaBernoulli(n_features=3), thali.LinearGaussian(sigma_x=2.0, sigma_a=3.0))
-    start = NAMED[name](rng, model.resolve(data), data)
-    assert start.Z.shape[1] <= 3
+    data = Data.of(thali.datasets.noisy_nonnegative(60, 50, 8, random_state=0).X)
+    model = Model(
+        thali.BetaBernoulli(n_components=3), thali.LinearGaussian(sigma_x=2.0, sigma_a=3.0)
+    )
+    start = STARTS[name](rng, model.resolve(data), data)
+    assert start.latent.shape[1] <= 3
     assert (start.hyper["sigma_x"], start.hyper["sigma_a"]) == (2.0, 3.0)
 
 
 def test_ica_alone_finds_the_planted_features(seed):
     planted = thali.datasets.noisy_nonnegative(500, 200, 10, random_state=1)
     data, model = parts(planted.X)
-    start = NAMED["ica"](np.random.default_rng(seed), model, data)
-    distance = thali.evaluation.match_assignments(planted.Z, start.Z).distance
+    start = STARTS["ica"](np.random.default_rng(seed), model, data)
+    distance = thali.evaluation.match_assignments(planted.Z, start.latent).distance
     assert distance <= 0.002 * planted.Z.size
     assert abs(start.hyper["sigma_x"] - 1.0) < 0.05
 
@@ -88,19 +92,19 @@ def test_race_ranks_by_log_joint_and_drops_the_hopeless():
     assert [s.name for s in rank([finish("a", -np.inf)], 2)] == ["a", "a"]
 
 
-def test_shaking_never_loses_the_best_point_and_finds_better_ones(seed):
+def test_a_search_never_loses_the_best_point_and_finds_better_ones(seed):
     rng = np.random.default_rng(seed)
     truth = rng.random((20, 3)) < 0.5
     doubled = np.column_stack([truth, truth[:, 0] & truth[:, 1]])
 
     def walk(_, start, sweeps):
-        score = -float(thali.evaluation.match_assignments(truth, start.Z).distance)
+        score = -float(thali.evaluation.match_assignments(truth, start.latent).distance)
         return Finish(start, score)
 
     begin = walk(rng, Start("doubled", doubled, {}), 0)
-    end = shake(rng, begin, walk, sweeps=4800)
+    end = perturb(rng, begin, walk, 4800, FEATURES)
     assert end.level > begin.level
-    assert shake(rng, begin, walk, sweeps=0) == begin
+    assert perturb(rng, begin, walk, 0, FEATURES) == begin
 
 
 def test_changed_columns_stay_valid(seed):
@@ -122,7 +126,7 @@ def test_given_starts(seed):
     assert np.array_equal(given_start(Z, model, data).Z, Z)
     with pytest.raises(ValueError, match="Z has 19 rows but the data have 20"):
         given_start(Z[1:], model, data)
-    data, finite = parts(X, thali.BetaBernoulli(n_features=2))
+    data, finite = parts(X, thali.BetaBernoulli(n_components=2))
     with pytest.raises(ValueError, match="at most 2"):
         given_start(np.ones((20, 3), bool), finite, data)
 

@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 import thali
-from thali import saving, storage
+from thali import storage
+from thali.estimators import saving
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from thali.tables import Table, read_table
+from thali.data.tables import Table, read_table
 
 pa = pytest.importorskip("pyarrow")
 NAN = np.nan

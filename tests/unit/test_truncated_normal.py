@@ -36,11 +36,11 @@ def exact(mu, sigma):
 
 @pytest.mark.parametrize("t", RATIOS)
 @pytest.mark.parametrize("sigma", [1.0, 0.37, 54.0])
-def test_normaliser_and_moments_agree_with_eighty_digits(t, sigma):
+def test_normalizer_and_moments_agree_with_eighty_digits(t, sigma):
     mu = t * sigma
-    found = [f(mu, sigma) for f in (tn.log_normaliser, tn.mean, tn.variance, tn.entropy)]
+    found = [f(mu, sigma) for f in (tn.log_normalizer, tn.mean, tn.variance, tn.entropy)]
     for value, truth, name in zip(
-        found, exact(mu, sigma), ("log normaliser", "mean", "variance", "entropy"), strict=True
+        found, exact(mu, sigma), ("log normalizer", "mean", "variance", "entropy"), strict=True
     ):
         assert value == pytest.approx(truth, rel=DIGITS, abs=1e-300), name
 

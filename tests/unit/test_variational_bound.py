@@ -6,12 +6,12 @@ from itertools import product
 
 import numpy as np
 import pytest
-import variational_oracle as oracle
-from oracles import beta_nodes
+from oracles import variational as oracle
+from oracles.features import beta_nodes
+from oracles.variational_problems import LIKELIHOODS, problem
 from scipy import integrate, stats
-from variational_problems import LIKELIHOODS, problem
 
-from thali.variational.sticks import Sticks, TaylorSticks
+from thali.priors.stick_frequencies import Sticks, TaylorSticks
 
 CASES = [
     case

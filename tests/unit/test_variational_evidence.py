@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 
-import nonnegative_oracles
 import numpy as np
-import oracles
 import pytest
-import sparse_oracle
-import variational_oracle as oracle
+from oracles import features as oracles
+from oracles import nonnegative as nonnegative_oracles
+from oracles import sparse as sparse_oracle
+from oracles import variational as oracle
+from oracles.variational_problems import LIKELIHOODS, problem
+from oracles.variational_updates import whole_iterations
 from scipy import stats
-from variational_problems import LIKELIHOODS, problem
-from variational_updates import whole_iterations
 
 
 def log_marginal_gaussian(X, Z, sigma_x, sigma_a):
@@ -106,7 +106,7 @@ def test_the_evidence_of_the_finite_prior_is_that_of_its_classes(rng):
     given = problem(rng, "gaussian", "beta_bernoulli", n=3, d=2, k=2).fixed()
     hyper = given.hyper
     exact = oracles.enumerate_posterior(
-        oracles.PriorSpec("finite", hyper["alpha"], n_features=2),
+        oracles.PriorSpec("finite", hyper["alpha"], n_components=2),
         given.X, hyper["sigma_x"], hyper["sigma_a"], cap=2,
     )  # fmt: skip
     assert log_evidence(given, "gaussian") == pytest.approx(exact.log_evidence, rel=1e-10)

@@ -1,4 +1,4 @@
-"""Each closed form is where a numerical optimiser ends, on the oracle's bound."""
+"""Each closed form is where a numerical optimizer ends, on the oracle's bound."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from itertools import product
 
 import numpy as np
 import pytest
-import variational_oracle as oracle
+from oracles import variational as oracle
+from oracles.variational_problems import problem
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit, logit, logsumexp
-from variational_problems import problem
 
 import thali
-from thali.variational import bound, features
-from thali.variational import sticks as sticks_module
+from thali.engines.ascent import bound
+from thali.likelihoods import feature_posteriors as features
+from thali.priors import stick_frequencies as sticks_module
 
 CLOSE = 1e-5
 
@@ -28,10 +29,10 @@ def climb(target, begin):
     return best
 
 
-def on_line(target, centre, width=12.0):
+def on_line(target, center, width=12.0):
     return minimize_scalar(
         lambda u: -target(u),
-        bounds=(centre - width, centre + width),
+        bounds=(center - width, center + width),
         method="bounded",
         options={"xatol": 1e-10},
     ).x
@@ -228,7 +229,7 @@ def of_scale(given, name, kind):
 
 
 def distances(rng, gaps):
-    """How far each closed form lies from the optimiser's answer, one after the other."""
+    """How far each closed form lies from the optimizer's answer, one after the other."""
 
     def of(likelihood, prior="ibp", **more):
         return problem(rng, likelihood, prior, gaps=gaps, n=3, d=2, k=2, **more)
@@ -236,7 +237,7 @@ def distances(rng, gaps):
     yield "ν", of_bits(of("gaussian"))
     yield "ν of nonnegative features", of_bits(of("nonnegative"))
     yield "φ and V, joint", of_gaussian_features(of("gaussian"))
-    yield "φ and V, factorised", of_gaussian_features(of("gaussian", joint=False))
+    yield "φ and V, factorized", of_gaussian_features(of("gaussian", joint=False))
     yield "φ and V with amounts", of_gaussian_features(of("laplace slab"))
     yield "nonnegative features", of_nonnegative_features(of("nonnegative"))
     for kind, name in product(LAWS, ("sigma_x", "sigma_a")):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from variational_updates import every_update, random_problems, whole_iterations
+from oracles.variational_updates import every_update, random_problems, whole_iterations
 
 ROUNDING = 1e-9  # of the bound, that an update may lower it by
 
@@ -25,7 +25,7 @@ def test_no_update_lowers_the_bound(count, rng):
         "bits", "rows", "law of amounts", "one feature", "features", "τ given q_k", "q_k", "τ",
         "frequencies", "α", "σ_x", "σ_a", "order",
     }  # fmt: skip
-    for name in ("iteration", "drop_features", "join_features", "bear_feature"):
+    for name in ("iteration", "drop_features", "join_features", "add_feature"):
         kinds |= {name, f"bound after {name}"}
     assert found.keys() == kinds
     assert max(found.values()) < ROUNDING, found

@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 failed, 2 bad input, 130 stopped by Ctrl-C.
 
 from __future__ import annotations
 
+import inspect
 import os
 import secrets
 import sys
@@ -16,42 +17,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from thali.cli import parts
 from thali.cli.options import (
-    Engine,
-    Expansion,
-    Heuristic,
-    Likelihood,
-    Order,
-    Prior,
-    Proposal,
-    Solver,
-    given,
     load_model,
     read_columns,
-    read_engine,
     read_image_shape,
-    read_init,
-    read_likelihood,
-    read_prior,
     read_time_budget,
     with_hyphens,
 )
-from thali.starts.base import NAMES
 
 if TYPE_CHECKING:
-    from thali.tables import Table
+    from thali.data.tables import Table
 
-__all__ = ["app", "main"]
+__all__ = ["main", "make_app", "run"]
 
-app = typer.Typer(
-    name="thali",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    help="Find an unknown number of overlapping features in a table of numbers.",
-)
-
-_model = partial(typer.Option, rich_help_panel="Model")
 _inference = partial(typer.Option, rich_help_panel="Inference")
 _data = partial(typer.Option, rich_help_panel="Data")
 _results = partial(typer.Option, rich_help_panel="Results")
@@ -71,8 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; an error becomes one line on stderr."""
     try:
-        words = with_hyphens(sys.argv[1:] if arguments is None else arguments)
-        code = app(args=words, prog_name="thali", standalone_mode=False)
+        given = sys.argv[1:] if arguments is None else arguments
+        words = with_hyphens(given, parts.spelled_with_hyphens(_own_names()))
+        code = make_app()(args=words, prog_name="thali", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         _complain("stopped by Ctrl-C; no results were written.")
         return 130
@@ -113,7 +93,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
@@ -122,7 +101,6 @@ def _options(
     """Find an unknown number of overlapping features in a table of numbers."""
 
 
-@app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("demo"),
     sweeps: Annotated[int, typer.Option(min=2, help="Sweeps of each chain.")] = 1000,
@@ -144,7 +122,6 @@ def demo(
     raise typer.Exit(code)
 
 
-@app.command()
 def fit(
     data: Annotated[
         str,
@@ -152,80 +129,7 @@ def fit(
             metavar="DATA", help="A .csv, .tsv, .npy, .npz (or file.npz:name) or .parquet file."
         ),
     ],
-    prior: Annotated[Prior, _model(help="Prior of the features' pattern.")] = Prior.ibp,
-    alpha: Annotated[
-        float | None, _model(help="Expected features of a row; inferred if not given.")
-    ] = None,
-    beta: Annotated[float | None, _model(help="Second parameter of two-parameter-ibp (1).")] = None,
-    features: Annotated[
-        int | None, _model(help="Largest number of features, for beta-bernoulli (10).")
-    ] = None,
-    likelihood: Annotated[
-        Likelihood, _model(help="How features make data.")
-    ] = Likelihood.linear_gaussian,
-    sigma_x: Annotated[
-        float | None, _model(help="Size of the noise; inferred if not given.")
-    ] = None,
-    sigma_a: Annotated[
-        float | None, _model(help="Size of the features; inferred if not given.")
-    ] = None,
-    slab: Annotated[
-        str | None, _model(help="Law of amounts for sparse-factor: laplace or gaussian (laplace).")
-    ] = None,
-    epsilon: Annotated[
-        float | None, _model(help="Chance that a node of noisy-or comes on by itself; inferred.")
-    ] = None,
-    lam: Annotated[
-        float | None, _model(help="Chance that an active cause of noisy-or acts; inferred.")
-    ] = None,
-    p: Annotated[
-        float | None, _model("--p", help="Rate at which causes of noisy-or are active; inferred.")
-    ] = None,
-    engine: Annotated[Engine, _inference(help="How the model is inferred.")] = Engine.auto,
-    sweeps: Annotated[
-        int | None, _inference(min=1, help="Sweeps of each chain (1000; fewer if large).")
-    ] = None,
-    burn_in: Annotated[
-        int | None, _inference(min=0, help="First sweeps that are not kept (half).")
-    ] = None,
-    thin: Annotated[int | None, _inference(min=1, help="Keep one of so many sweeps (1).")] = None,
-    chains: Annotated[int | None, _inference(min=1, help="Chains, run in parallel (4).")] = None,
-    init: Annotated[
-        str | None,
-        _inference(help=f"{', '.join(NAMES)}, or a file: .thali or a 0/1 table."),
-    ] = None,
-    particles: Annotated[
-        int | None, _inference(min=1, help="Particles of particle-filter (500).")
-    ] = None,
-    proposal: Annotated[
-        Proposal | None, _inference(help="How particle-filter proposes a row (conditional).")
-    ] = None,
-    passes: Annotated[
-        int | None, _inference(min=1, help="Passes of particle-filter (1) or beam-search (2).")
-    ] = None,
-    truncation: Annotated[
-        int | None, _inference(min=1, help="Most features of an optimiser (found from the data).")
-    ] = None,
-    restarts: Annotated[
-        int | None,
-        _inference(min=1, help="Runs of an optimiser (2) or of beam-search (4), the best kept."),
-    ] = None,
-    solver: Annotated[
-        Solver | None, _inference(help="How maximization-expectation solves a row (best).")
-    ] = None,
-    width: Annotated[
-        int | None, _inference(min=0, help="Candidates of beam-search (20); 0 is any number.")
-    ] = None,
-    heuristic: Annotated[
-        Heuristic | None,
-        _inference(help="What rows to come add in beam-search (auto)."),
-    ] = None,
-    expansion: Annotated[
-        Expansion | None, _inference(help="Rows that beam-search looks at (auto).")
-    ] = None,
-    order: Annotated[
-        Order | None, _inference(help="Order of the rows in beam-search (random).")
-    ] = None,
+    *,
     seed: Annotated[
         int | None, _inference(min=0, help="Seed; drawn and printed if not given.")
     ] = None,
@@ -250,36 +154,19 @@ def fit(
         bool, _results("--resume", help="Continue the unfinished run in --out.")
     ] = False,
     quiet: Annotated[bool, _results("--quiet", "-q", help="Print errors only.")] = False,
+    **options: Any,
 ) -> None:
     """Fit a model to a table and write what it found into a folder."""
     import thali
     from thali.cli.console import describe_answer, describe_table, with_places
     from thali.cli.outputs import IMPUTED, claim_folder, missing_in
+    from thali.data.tables import read_table
     from thali.model import Model
-    from thali.tables import read_table
 
     say = _silence if quiet else print
-    chosen_prior = read_prior(prior, alpha, beta, features)
-    chosen_likelihood = read_likelihood(
-        likelihood, sigma_x=sigma_x, sigma_a=sigma_a, slab=slab, epsilon=epsilon, lam=lam, p=p
-    )
-    settings = given(
-        sweeps=sweeps, burn_in=burn_in, thin=thin, chains=chains, init=read_init(init),
-        particles=particles, proposal=None if proposal is None else proposal.value, passes=passes,
-        truncation=truncation, restarts=restarts,
-        **{
-            name: choice.value.replace("-", "_")
-            for name, choice in (
-                ("solver", solver), ("heuristic", heuristic), ("expansion", expansion),
-                ("order", order),
-            )
-            if choice is not None
-        },
-    )  # fmt: skip
-    if width is not None:
-        settings["width"] = width or None
-    parts = Model(chosen_prior, chosen_likelihood)
-    read_engine(engine, settings, parts, _silence)  # refuses bad settings before the data are read
+    given = parts.Given(_own_names(), options)
+    chosen = Model(given.part("prior"), given.part("likelihood"))
+    engine = given.engine(chosen)  # refuses bad settings before the data are read
     seconds = read_time_budget(time_budget)
     shape = read_image_shape(image_shape)
     table = read_table(data, transpose=transpose, columns=read_columns(columns), header=header)
@@ -289,10 +176,12 @@ def fit(
             f"the table has {table.values.shape[1]}."
         )
     say(describe_table(data, table))
+    if given.chosen_by_auto:
+        say(f"engine: {type(engine).__name__} (chosen by auto)")
     model = thali.LatentFeatures(
-        prior=chosen_prior,
-        likelihood=chosen_likelihood,
-        engine=read_engine(engine, settings, parts, say),
+        prior=chosen.prior,
+        likelihood=chosen.likelihood,
+        engine=engine,
         center=center,
         random_state=_seed(seed, out, resume, say),
         progress=False if quiet else "auto",
@@ -311,19 +200,17 @@ def fit(
     raise typer.Exit(code)
 
 
-@app.command()
 def show(
     model: Annotated[
         Path, typer.Argument(metavar="MODEL", help="A saved model, such as model.thali.")
     ],
 ) -> None:
-    """Summarise a saved model."""
+    """Summarize a saved model."""
     from thali.cli.console import print_summary
 
     print_summary(load_model(model))
 
 
-@app.command()
 def report(
     model: Annotated[
         Path, typer.Argument(metavar="MODEL", help="A saved model, such as model.thali.")
@@ -347,6 +234,49 @@ def report(
     finally:
         part.unlink(missing_ok=True)
     print(f"Open {out} in a browser.")
+
+
+# ---------------------------------------------------------------------------------- the program
+
+
+def make_app() -> typer.Typer:
+    """The command line, with the options of all parts that are registered now."""
+    app = typer.Typer(
+        name="thali",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        help="Find an unknown number of overlapping features in a table of numbers.",
+    )
+    app.callback()(_options)
+    for command in (demo, _with_options_of_parts(fit), show, report):
+        app.command()(command)
+    return app
+
+
+def _with_options_of_parts(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with a parameter for each option of a part in the place of ``**options``."""
+    from thali import LatentFeatures
+
+    def call(*arguments: Any, **options: Any) -> None:
+        command(*arguments, **options)
+
+    data, *own = [p for p in _parameters(command) if p.kind != inspect.Parameter.VAR_KEYWORD]
+    defaults = LatentFeatures().get_params(deep=False)
+    found = [data, *parts.parameters(_own_names(), defaults), *own]
+    call.__signature__ = inspect.Signature(found)  # type: ignore[attr-defined]
+    call.__annotations__ = {p.name: p.annotation for p in found}
+    call.__name__, call.__doc__ = command.__name__, command.__doc__
+    return call
+
+
+def _own_names() -> set[str]:
+    """The parameters that ``fit`` has by itself; no option of a part may take their place."""
+    return {p.name for p in _parameters(fit)} | set(parts.FAMILIES)
+
+
+def _parameters(command: Callable[..., None]) -> list[inspect.Parameter]:
+    return list(inspect.signature(command, eval_str=True).parameters.values())
 
 
 # ----------------------------------------------------------------------------- running and saving

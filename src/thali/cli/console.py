@@ -9,10 +9,11 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from thali import tables
 from thali.cli.outputs import summary_of
+from thali.data import tables
+from thali.data.sparse import count_missing, is_sparse
 from thali.evaluation import match_features
-from thali.sparse import count_missing, is_sparse
+from thali.results.fit import PointFit, VariationalFit, WeightedDraws
 
 __all__ = ["describe_answer", "describe_table", "print_matching", "print_summary", "with_places"]
 
@@ -47,11 +48,11 @@ def _place(table: tables.Table, i: np.intp, j: np.intp) -> str:
 
 def describe_answer(model: Any) -> str:
     """The answer in one line, and how far to trust it, in the words of the report, in another."""
-    plural = "" if model.n_features_ == 1 else "s"
-    answer = f"{model.n_features_} feature{plural}, log joint {model.log_joint_:,.2f}."
-    if model.kind_ == "weighted":
+    plural = "" if model.n_components_ == 1 else "s"
+    answer = f"{model.n_components_} feature{plural}, log joint {model.log_joint_:,.2f}."
+    if isinstance(model.fit_, WeightedDraws):
         answer += f" Log evidence {model.log_evidence_:,.2f}."
-    if model.kind_ == "variational":
+    if isinstance(model.fit_, VariationalFit):
         answer += f" Bound of the log evidence {model.elbo_:,.2f}."
     return f"{answer}\n{_verdict(model)}"
 
@@ -68,7 +69,7 @@ def print_matching(model: Any, truth: np.ndarray, names: Sequence[str]) -> None:
     correlation = dict(zip(matching.pairs[:, 1], matching.correlations, strict=True))
     table = Table("feature", "image", "correlation", "rows having it")
     _right(table, 2)
-    for k in range(model.n_features_):
+    for k in range(model.n_components_):
         table.add_row(
             str(k + 1),
             names[partner[k]] if k in partner else "none of them",
@@ -84,9 +85,9 @@ def print_matching(model: Any, truth: np.ndarray, names: Sequence[str]) -> None:
 def print_summary(model: Any) -> None:
     """Print what a model is, how sure it is, and how frequent its features are."""
     _print(_facts(model))
-    if model.kind_ not in ("variational", "point"):
+    if not model.fit_.ends_early:
         _print(_diagnostics(model))
-    if model.n_features_:
+    if model.n_components_:
         _print(_frequencies(model))
     print(_verdict(model))
 
@@ -109,8 +110,8 @@ def _facts(model: Any) -> Table:
         "data": f"{n} rows x {model.n_features_in_} columns{gaps}",
         "features": str(k),
         "log joint": f"{model.log_joint_:,.2f}",
-        **({"bound": f"{model.elbo_:,.2f}"} if model.kind_ == "variational" else {}),
-        **({"queue": _queue(model)} if model.kind_ == "point" else {}),
+        **({"bound": f"{model.elbo_:,.2f}"} if isinstance(model.fit_, VariationalFit) else {}),
+        **({"queue": _queue(model)} if isinstance(model.fit_, PointFit) else {}),
         **{key: str(summary[key]) for key in ("prior", "likelihood", "engine", "seed")},
         "starts": ", ".join(model.starts_),
         "seconds": f"{model.seconds_:,.1f}",
@@ -137,10 +138,10 @@ def _diagnostics(model: Any) -> Table:
 
 
 def _frequencies(model: Any, at_most: int = 20) -> Table:
-    title = None if model.n_features_ <= at_most else f"the {at_most} most frequent features"
+    title = None if model.n_components_ <= at_most else f"the {at_most} most frequent features"
     table = Table("feature", "rows having it", "share", "size", title=title)
     _right(table, 0)
-    for k in range(min(at_most, model.n_features_)):
+    for k in range(min(at_most, model.n_components_)):
         count = int(model.Z_[:, k].sum())
         size = float(np.linalg.norm(model.components_[k]))
         table.add_row(str(k + 1), str(count), f"{count / len(model.Z_):.0%}", f"{size:.3g}")

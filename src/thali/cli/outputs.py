@@ -3,7 +3,7 @@
     model.thali       the fitted model
     features.csv      E[A | X, Z], K×D: a row for each feature
     assignments.csv   Z, N×K: a row's name, then 0 or 1 for each feature
-    summary.json      n_features, log_joint, missing, engine, prior, likelihood, seed, seconds,
+    summary.json      n_components, log_joint, missing, engine, prior, likelihood, seed, seconds,
                       rhat, ess
     report.html       the report
     imputed.csv       where entries are missing: the data with their posterior means filled in
@@ -26,7 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from thali.sparse import count_missing
+from thali.data.sparse import count_missing
+from thali.results.fit import PointFit, VariationalFit
 
 __all__ = [
     "CHECKPOINT",
@@ -101,14 +102,17 @@ def _staging_parent(folder: Path) -> Path:
 
 def summary_of(model: Any) -> dict[str, Any]:
     """The run in ten entries; a number that does not exist is None."""
-    diagnostics = {} if model.kind_ in ("variational", "point") else model.diagnostics_
+    diagnostics = {} if model.fit_.ends_early else model.diagnostics_
     return {
-        "n_features": int(model.n_features_),
+        "n_components": int(model.n_components_),
         "log_joint": _finite(model.log_joint_),
-        **({"elbo": _finite(model.elbo_)} if model.kind_ == "variational" else {}),
+        **({"elbo": _finite(model.elbo_)} if isinstance(model.fit_, VariationalFit) else {}),
         **(
-            {"proven_optimal": model.proven_optimal_, "bound": _finite(model.bound_)}
-            if model.kind_ == "point"
+            {
+                "proven_optimal": model.proven_optimal_,
+                "bound": _finite(model.log_joint_upper_bound_),
+            }
+            if isinstance(model.fit_, PointFit)
             else {}
         ),
         "missing": missing_in(model),

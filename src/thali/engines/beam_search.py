@@ -1,7 +1,7 @@
 r"""Search for the matrix of highest posterior probability (Rai and Daumé III 2011).
 
 Candidates are matrices of the first rows in a queue with the best first, A integrated out (or, if
-it cannot be, binary and at its best: section 8, ``thali.search.forms``):
+it cannot be, binary and at its best: section 8, ``thali.engines.search.forms``):
 
     score(Z⁰) = log P(X⁰ | Z⁰) + bound of log P([Z]) + what the rows to come may add
 
@@ -19,19 +19,19 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from thali.data import Data
-from thali.engines.base import Engine, Info, Population
+from thali.engines.base import Info, Population, Search
+from thali.engines.search import orders, prior_bounds
+from thali.engines.search.best_first import BestFirst
+from thali.engines.search.forms import form_of, heuristic_for, log_target
+from thali.engines.search.heuristics import NAMES as HEURISTICS
+from thali.engines.search.heuristics import heuristic
 from thali.likelihoods.base import Parameters, SearchRows
 from thali.model import Model
 from thali.priors.base import PredictsRow, Sequential
-from thali.search import orders, prior_bounds
-from thali.search.best_first import BestFirst
-from thali.search.forms import form_of, heuristic_for, log_target
-from thali.search.heuristics import NAMES as HEURISTICS
-from thali.search.heuristics import heuristic
-from thali.search.polish import laws_of
-from thali.settings import Settings, whole_number
+from thali.registry import ENGINES
+from thali.settings import Settings, check_settings, setting
 from thali.starts import Start, check_init
-from thali.structures import feature_counts
+from thali.structures.features import feature_counts
 
 EXPANSIONS = ("auto", "all", "within")
 CHUNK = 64  # candidates taken from the queue in one step, at most
@@ -45,7 +45,7 @@ class Answer:
     """A whole matrix, its rows in the order of the data, with hyperparameters."""
 
     Z: np.ndarray
-    hyper: dict[str, float]
+    hyper: dict[str, Any]
     value: float  # the log joint and the logarithms of the laws of hyperparameters
     parameters: Parameters = field(default_factory=dict)  # those that are kept
 
@@ -54,14 +54,14 @@ class Answer:
 class State:
     """A search on its way, or what is left to polish of its answer."""
 
-    hyper: dict[str, float]
+    hyper: dict[str, Any]
     best: Answer  # so far
     order: np.ndarray
     search: BestFirst | None = None  # None once it is over
     seed: int = 0  # of what a heuristic draws for that search
     polishing: Answer | None = None
     passes: int = 0  # searches that are over
-    searched: dict[str, float] = field(default_factory=dict)  # hyperparameters of the last one
+    searched: dict[str, Any] = field(default_factory=dict)  # hyperparameters of the last one
     enqueued: int = 0
     dequeued: int = 0
     bound: float = np.inf  # of all matrices, by the last search
@@ -72,75 +72,77 @@ class State:
     own: tuple[int, float] = (0, -np.inf)  # of the best that searches came to, starts left out
 
 
+@ENGINES.register("beam_search")
 @dataclass(frozen=True)
-class BeamSearch(Settings, Engine):
+class BeamSearch(Settings, Search):
     """Best-first search for the most probable Z, row by row, with a bounded queue.
 
-    ``width`` candidates are in the queue at most (None: any number). ``heuristic`` is what rows to
-    come are taken to add: "inadmissible" (a dish of their own; what "auto" is where features are
-    integrated out), "trivial" (nothing; what it is where they are not), "cluster", "neighbor",
-    "neighbors_or" (of ``neighbors`` rows), or "admissible", a bound: then ``proven_optimal_`` may
-    come out true, as it must with ``width=None`` and ``expansion="all"``. ``expansion`` looks at
-    "all" 2^K rows that may follow, or those that a beam "within" the row finds; "auto" at all up to
-    10 features. A row opens any number of dishes, up to ``most_new`` (8 where features are not
-    integrated out). ``order`` of the rows is "given", "random" or "farthest_first"; of ``restarts``
-    the best answer is kept. ``prior_bound`` is "convex", "paper" or "so_far".
+    Parameters
+    ----------
+    width : int or None, default 20
+        The most candidates in the queue. None is any number.
+    heuristic : str, default "auto"
+        What rows to come are taken to add: "inadmissible" (a dish of their own; what "auto" is
+        where features are integrated out), "trivial" (nothing; what "auto" is where they are not),
+        "cluster", "neighbor", "neighbors_or", or "admissible", a bound: then ``proven_optimal_``
+        may come out true, as it must with ``width=None`` and ``expansion="all"``.
+    expansion : {"auto", "all", "within"}, default "auto"
+        Which rows may follow: "all" 2^K of them, or those that a beam "within" the row finds.
+        "auto" looks at all up to 10 features.
+    order : {"random", "given", "farthest_first"}, default "random"
+        The order in which the search goes through the rows.
+    prior_bound : {"convex", "paper", "so_far"}, default "convex"
+        The bound of the prior of what a candidate can become.
+    most_new : int, optional
+        The most dishes that a row opens. By default any number, or 8 where features are not
+        integrated out.
+    neighbors : int, default 3
+        How many rows the heuristic "neighbors_or" looks at.
+    passes : int, default 2
+        The most searches: where ``polish`` changes hyperparameters, the search is repeated with
+        the new ones.
+    polish : bool, default True
+        Whether bits and inferred hyperparameters of the answer are changed while that helps.
+    n_init : int, default 4
+        How many searches are made, in other orders of the rows; the best answer is kept.
+    init : str, array of shape (n, K), or fitted model, default "race"
+        A start to improve on: its name, a matrix Z, or the answer of another model. "race" is the
+        first start that suits the likelihood. Its Z, polished, is the answer if the search finds
+        none that is better, and candidates that cannot become better are dropped.
 
-    ``init`` is as of ``CollapsedGibbs`` ("race": the first start that suits): its Z, polished, is
-    the answer if the search finds none that is better, and candidates that cannot become better are
-    dropped. ``polish`` changes bits and inferred hyperparameters of the answer while that helps;
-    where it changes hyperparameters the search is repeated with them, up to ``passes`` times.
-
+    Examples
+    --------
     >>> import thali
     >>> X = thali.datasets.images(n=60, random_state=0).X
     >>> model = thali.LatentFeatures(engine=BeamSearch(width=5), random_state=0).fit(X)
-    >>> model.n_features_, model.proven_optimal_
+    >>> model.n_components_, model.proven_optimal_
     (4, False)
     """
 
-    width: int | None = 20
-    heuristic: str = "auto"
-    expansion: str = "auto"
-    order: str = "random"
-    prior_bound: str = "convex"
-    most_new: int | None = None
-    neighbors: int = 3
-    passes: int = 2
-    polish: bool = True
-    restarts: int = 4
-    init: Any = "race"
+    width: int | None = setting(20, help="Most candidates in the queue", minimum=1)
+    heuristic: str = setting(
+        "auto", help="What rows to come are taken to add", choices=("auto", *HEURISTICS)
+    )
+    expansion: str = setting("auto", help="Rows that may follow", choices=EXPANSIONS)
+    order: str = setting("random", help="Order of the rows", choices=orders.NAMES)
+    prior_bound: str = setting(
+        "convex", help="Bound of the prior to come", choices=prior_bounds.NAMES
+    )
+    most_new: int | None = setting(None, help="Most new features of a row", minimum=0)
+    neighbors: int = setting(3, help="Rows that the heuristic neighbors-or looks at", minimum=1)
+    passes: int = setting(2, help="Most searches, each with better hyperparameters", minimum=1)
+    polish: bool = setting(True, help="Change the answer while that helps")
+    n_init: int = setting(4, help="Runs from other starts, of which the best is kept", minimum=1)
+    init: Any = setting("race", help="Where to begin")
 
     needs_prior: ClassVar[tuple[type, ...]] = (PredictsRow, Sequential)
     needs_likelihood: ClassVar[tuple[type, ...]] = (SearchRows,)
-    kind: ClassVar[str] = "point"
     unit: ClassVar[str] = "step"
     races: ClassVar[bool] = False
-    burned: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
-        owner = "BeamSearch"
-        for name in ("width", "most_new"):
-            if getattr(self, name) is not None:
-                whole_number(owner, name, getattr(self, name), 1 if name == "width" else 0)
-        for name in ("neighbors", "passes", "restarts"):
-            whole_number(owner, name, getattr(self, name), 1)
-        for name, known in (
-            ("heuristic", ("auto", *HEURISTICS)),
-            ("expansion", EXPANSIONS),
-            ("order", orders.NAMES),
-            ("prior_bound", prior_bounds.NAMES),
-        ):
-            value = getattr(self, name)
-            if isinstance(value, str):
-                value = value.replace("-", "_")
-                object.__setattr__(self, name, value)
-            if value not in known:
-                raise ValueError(
-                    f"{owner}: {name} must be one of {', '.join(map(repr, known))}, not {value!r}."
-                )
-        if not isinstance(self.polish, bool):
-            raise TypeError(f"{owner}: polish must be True or False, not {self.polish!r}.")
-        object.__setattr__(self, "init", check_init(owner, self.init))
+        check_settings(self)
+        object.__setattr__(self, "init", check_init("BeamSearch", self.init))
 
     @classmethod
     def greedy(cls, **settings: Any) -> Self:
@@ -154,7 +156,7 @@ class BeamSearch(Settings, Engine):
 
     @property
     def chains(self) -> int:
-        return self.restarts
+        return self.n_init
 
     def steps(self, data: Data) -> int:
         """More than there can be: it is finished when it is."""
@@ -166,7 +168,7 @@ class BeamSearch(Settings, Engine):
         """A start as the answer to improve on, polished if that is asked for."""
         heuristic_for(self.heuristic, model)  # or a refusal, before anything is done
         hyper = dict(start.hyper)
-        Z = start.Z[:, start.Z.any(axis=0)]
+        Z = start.latent[:, start.latent.any(axis=0)]
         best = self._answer(model, data, Z, form_of(model).begin(model, data, Z, hyper), hyper)
         state = State(hyper, best, orders.row_order(self.order, data.reduced, rng))
         if self.polish:
@@ -208,13 +210,13 @@ class BeamSearch(Settings, Engine):
         data: Data,
         Z: np.ndarray,
         parameters: Parameters,
-        hyper: dict[str, float],
+        hyper: dict[str, Any],
     ) -> Answer:
         value = log_target(model, data, Z, parameters, hyper)
         return Answer(Z, dict(hyper), value, parameters)
 
     def _log_joint(
-        self, model: Model, data: Data, answer: Answer, hyper: dict[str, float] | None = None
+        self, model: Model, data: Data, answer: Answer, hyper: dict[str, Any] | None = None
     ) -> float:
         """The log joint of an answer, at its own hyperparameters or at others."""
         hyper = answer.hyper if hyper is None else hyper
@@ -252,7 +254,7 @@ class BeamSearch(Settings, Engine):
             Z[state.order] = search.answer.matrix()
             parameters, doubt = form_of(model).answer(search.problem, search.answer)
             found = self._answer(model, data, Z, parameters, state.hyper)
-        self._judge(model, state, search, max(search.bound, doubt), found)
+        self._settle(model, state, search, max(search.bound, doubt), found)
         if self.polish and not state.proven and found is not state.best:
             state.polishing = found
         else:
@@ -265,13 +267,13 @@ class BeamSearch(Settings, Engine):
         counts = feature_counts(last.matrix())
         return last.k, last.evidence + search.problem.prior.log_prob_counts(counts)
 
-    def _judge(
+    def _settle(
         self, model: Model, state: State, search: BestFirst, bound: float, found: Answer
     ) -> None:
         """Whether nothing that was dropped, of at most ``bound``, is better than the answer."""
         best = max(state.best.value, found.value)
         exact = search.heuristic.admissible and self.prior_bound != "so_far"
-        fixed = not laws_of(model, state.hyper)  # else it bounds nothing at other hyperparameters
+        fixed = not model.hyperpriors  # else it bounds nothing at other hyperparameters
         state.bound = float(max(bound, best)) if exact and fixed else np.inf
         state.proven = reached(state.bound, best)
 
@@ -328,7 +330,7 @@ class BeamSearch(Settings, Engine):
         kept = [best.parameters] if best.parameters else []
         return Population(np.ones(1), scalars, [np.packbits(best.Z, axis=0)], float("nan"), kept)
 
-    def law(self, model: Model, state: State) -> dict[str, np.ndarray]:
+    def known(self, state: State) -> dict[str, np.ndarray]:
         """What the search can say of its answer."""
         return {
             "proven": np.array(state.proven),
@@ -343,14 +345,14 @@ class BeamSearch(Settings, Engine):
         A bound that one search has found is a bound of all matrices, whoever has the answer.
         """
         best = int(np.argmax([state.best.value for state in states]))
-        value, laws = states[best].best.value, [self.law(model, state) for state in states]
-        bound = max(value, min(float(law["bound"]) for law in laws))
+        value, each = states[best].best.value, [self.known(state) for state in states]
+        bound = max(value, min(float(known["bound"]) for known in each))
         known = {"proven": np.array(reached(bound, value)), "bound": np.array(bound)}
-        return best, {**laws[best], **known}
+        return best, {**each[best], **known}
 
     # files
 
-    def freeze(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def to_arrays(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """The state as arrays and plain values; candidates by their rows."""
         arrays = {"order": state.order}
         numbers: dict[str, Any] = {name: getattr(state, name) for name in PLAIN}
@@ -362,14 +364,14 @@ class BeamSearch(Settings, Engine):
                 arrays |= {f"{name}_with_{at}": kept for at, kept in answer.parameters.items()}
                 numbers[name] = [answer.hyper, answer.value]
         if state.search is not None:
-            queued, numbers["queue"] = state.search.freeze()
+            queued, numbers["queue"] = state.search.to_arrays()
             arrays |= queued
         return arrays, numbers
 
-    def thaw(
+    def from_arrays(
         self, model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
     ) -> State:
-        """The state that ``freeze`` saved."""
+        """The state that ``to_arrays`` saved."""
 
         def answer(name: str) -> Answer:
             Z = np.unpackbits(arrays[name], axis=0, count=data.n).astype(bool)
@@ -386,7 +388,7 @@ class BeamSearch(Settings, Engine):
         if "queue" in numbers:
             self._search(model, data, state)
             assert state.search is not None
-            state.search.thaw(arrays, numbers["queue"])
+            state.search.from_arrays(arrays, numbers["queue"])
         return state
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from thali.data import Data
-from thali.settings import Settings, whole_number
+from thali.settings import Settings, check_settings, setting
 from thali.starts import check_init
 
 WORK = 1e11  # multiply-adds a chain may cost when the number of sweeps is left open: minutes
@@ -17,35 +17,44 @@ FEWEST, MOST = 100, 1000  # sweeps of such a chain
 class ChainSettings(Settings):
     """``sweeps`` a chain, the first ``burn_in`` not kept, then every ``thin``-th; and ``init``."""
 
-    sweeps: int | None = None
-    burn_in: int | None = None
-    thin: int = 1
-    chains: int = 4
-    init: Any = "race"
+    sweeps: int | None = setting(
+        None, help="Sweeps of each chain; 1000, fewer where the data are large", minimum=1
+    )
+    burn_in: int | None = setting(
+        None, help="First sweeps that are not kept; half of them", minimum=0
+    )
+    thin: int = setting(1, help="Keep one of so many sweeps", minimum=1)
+    chains: int = setting(4, help="Chains, run side by side", minimum=1)
+    init: Any = setting("race", help="Where to begin")
 
     def __post_init__(self) -> None:
         owner = type(self).__name__
-        for name in ("sweeps", "thin", "chains"):
-            if name != "sweeps" or self.sweeps is not None:
-                whole_number(owner, name, getattr(self, name), 1)
-        if self.burn_in is not None:
-            whole_number(owner, "burn_in", self.burn_in, 0)
-            if self.sweeps is not None and self.burn_in >= self.sweeps:
-                raise ValueError(
-                    f"{owner}: burn_in={self.burn_in} leaves nothing of {self.sweeps} "
-                    "sweeps; use fewer, or more sweeps."
-                )
+        check_settings(self)
+        if self.burn_in is not None and self.sweeps is not None and self.burn_in >= self.sweeps:
+            raise ValueError(
+                f"{owner}: burn_in={self.burn_in} leaves nothing of {self.sweeps} "
+                "sweeps; use fewer, or more sweeps."
+            )
         object.__setattr__(self, "init", check_init(owner, self.init))
 
-    def planned(self, data: Data, n_features: int) -> Self:
+    def planned(self, data: Data, n_components: int) -> Self:
         """This engine with a number of sweeps: as given, or as many as suit data and features."""
         if self.sweeps is not None:
             return self
-        k = max(1, n_features)
-        width = min(data.n, data.d) if data.mask is None else data.d
+        k = max(1, n_components)
+        width = min(data.n, data.d) if data.observed is None else data.d
         sweep = data.n * (k * width + 8 * k * k) + 2 * k * k * data.missing
         sweeps = int(min(MOST, max(FEWEST, WORK / sweep)))
         return self.replace(sweeps=max(sweeps, (self.burn_in or 0) + FEWEST // 2))
+
+    def steps(self, data: Data) -> int:
+        return self._known()
+
+    def plans(self) -> bool:
+        return self.sweeps is None
+
+    def keeps(self, step: int) -> bool:
+        return step % self.thin == 0
 
     @property
     def burned(self) -> int:

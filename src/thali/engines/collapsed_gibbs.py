@@ -7,10 +7,11 @@ eigenvalues of ZᵀZ.
 
 Any prior with tables of potentials will do; the finite sampler is this engine × BetaBernoulli.
 
-Where entries of X are missing the state holds draws of them: the sweep draws each row's bits and
-missing entries together (``kernels/masked_rows.py``), α and the σ's are drawn given the completed
-data, and a step ends with A and then all missing entries afresh, given Z and what was observed.
-The log joint is that of the observed entries alone, with A integrated out column by column.
+Where entries of X are missing the state's data are ``Augmented`` by draws of them: the sweep draws
+each row's bits and missing entries together (``kernels/masked_rows.py``), α and the σ's are drawn
+given the completed data, and a step ends with A, given Z and what was observed, and then the
+likelihood's ``augment``: all missing entries afresh. The log joint is that of the observed entries
+alone, with A integrated out column by column.
 """
 
 from __future__ import annotations
@@ -22,140 +23,161 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import gammaln
 
-from thali.data import Data
-from thali.engines.base import Engine, Info
+from thali.data import Augmented, Data
+from thali.engines.base import Info, Sampler
 from thali.engines.chain_settings import ChainSettings
+from thali.hyperparameters import Values
 from thali.likelihoods.base import Collapsed, GaussianRows
 from thali.likelihoods.gaussian_scales import scales_without_features
-from thali.likelihoods.masked_columns import MaskedColumns
 from thali.model import Model
 from thali.priors.base import PredictsRow
-from thali.settings import whole_number
-from thali.starts import Start
-from thali.structures import FeatureTables, counts_from_gram, potentials
+from thali.registry import ENGINES
+from thali.settings import setting
+from thali.starts import Start, blind_names
+from thali.structures.features import FeatureTables, counts_from_gram, potentials
 
 SUMS_AFRESH = 64  # sweeps after which T = ZᵀX is summed again from the data
-ANNEALED = ("prior", "empty", "race")  # starts that know nothing of the data, or try such
 
 
 @dataclass
 class State:
     """What the next sweep needs: the maintained arrays, the hyperparameters, and the count."""
 
+    data: Data  # those given, or ``Augmented`` by draws
     rows: Any  # kernels.collapsed_rows.Rows
-    n_features: int
-    hyper: dict[str, float]
+    n_components: int
+    hyper: dict[str, Any]
     sweep: int = 0
     hold_sigma: int = 0  # the scales stay put until this sweep, while features are being born
-    X: Any = None  # the data the rows were made of: reduced, or with missing entries drawn
-    squares: Any = None  # ‖x_n‖² of its rows, where X is complete
-    columns: Any = None  # likelihoods.masked_columns.MaskedColumns, where entries are missing
     prior: Any = None  # the model's prior at ``hyper``, kept from one sweep to the next
 
     @property
-    def Z(self) -> np.ndarray:
+    def latent(self) -> np.ndarray:
         """The N×K matrix of the features in use."""
-        return self.rows.Z[:, : self.n_features].astype(bool)
+        return self.rows.Z[:, : self.n_components].astype(bool)
+
+    @property
+    def X(self) -> np.ndarray:
+        """What the rows are made of: reduced, unless entries were drawn into gaps."""
+        return kernel_matrix(self.data)
 
 
+@ENGINES.register("collapsed_gibbs")
 @dataclass(frozen=True)
-class CollapsedGibbs(ChainSettings, Engine):
+class CollapsedGibbs(ChainSettings, Sampler):
     """Sweeps over Z with A integrated out, in several chains.
 
-    ``sweeps`` a chain (None: 1000, but fewer, down to 100, where data and features are large), the
-    first ``burn_in`` of them (None: half) not kept, then every ``thin``-th kept.
-    ``init`` is "race", "ica", "columns", "prior", "empty", a matrix Z, or a fitted model.
-    ``sigma_step`` is "slice" (on log σ) or "metropolis" (uniform ±0.05, as Anand 2015).
-    ``moves`` attempts a sweep change whole columns (split, join, turn, drop), by which chains leave
-    modes that a change of one bit at a time does not leave; 0 is the plain Gibbs sampler.
-    ``anneal`` sweeps under falling noise come before the first of a chain that begins at "prior" or
-    "empty" (in a race, of those contenders); they belong to the start and are not recorded.
+    Parameters
+    ----------
+    sweeps : int, optional
+        Sweeps of each chain. By default 1000, but fewer, down to 100, where data and features are
+        large.
+    burn_in : int, optional
+        How many of the first sweeps are not kept. By default half of them.
+    thin : int, default 1
+        One of so many sweeps is kept after burn-in.
+    chains : int, default 4
+        How many chains run side by side.
+    init : str, array of shape (n, K), or fitted model, default "race"
+        Where chains begin: the name of a start, a matrix Z, or another model's answer.
+        "race" tries the starts that suit the likelihood, for a while each, and goes on from the
+        best.
+    sigma_step : {"slice", "metropolis"}, default "slice"
+        How σ_x and σ_a are sampled: a slice step on log σ, or a uniform step of ±0.05 that is
+        accepted or not (Anand 2015).
+    moves : int, default 2
+        How often a sweep tries to change whole columns (split, join, turn, drop). Chains leave
+        modes by these moves that they do not leave by single bits. 0 is the plain Gibbs sampler.
+    anneal : int, default 0
+        How many sweeps under falling noise come before the first sweep of a chain that begins at
+        "prior" or "empty" (in a race, of those contenders). They belong to the start and are not
+        recorded.
 
+    Examples
+    --------
     >>> CollapsedGibbs(sweeps=200, chains=2).kept
     100
     """
 
-    sigma_step: str = "slice"
-    moves: int = 2
-    anneal: int = 0
+    sigma_step: str = setting(
+        "slice", help="How the scales are sampled", choices=("slice", "metropolis")
+    )
+    moves: int = setting(2, help="Tries to change whole columns, a sweep", minimum=0)
+    anneal: int = setting(0, help="Steps under falling noise before the first", minimum=0)
 
     needs_prior: ClassVar[tuple[type, ...]] = (PredictsRow,)
     needs_likelihood: ClassVar[tuple[type, ...]] = (Collapsed, GaussianRows)
     masked: ClassVar[bool] = True
-    kind: ClassVar[str] = "draws"
+    auto_rank: ClassVar[int | None] = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole_number("CollapsedGibbs", "moves", self.moves, 0)
-        whole_number("CollapsedGibbs", "anneal", self.anneal, 0)
-        if self.sigma_step not in ("slice", "metropolis"):
-            raise ValueError(
-                "CollapsedGibbs: sigma_step must be 'slice' or 'metropolis', "
-                f"not {self.sigma_step!r}."
-            )
-        if self.anneal and not (isinstance(self.init, str) and self.init in ANNEALED):
+        if self.anneal and not (isinstance(self.init, str) and self.init in blind_names()):
             raise ValueError(
                 "CollapsedGibbs: anneal melts whatever it begins from, so init must be "
-                f"{', '.join(map(repr, ANNEALED))}; leave anneal at 0 for another start."
+                f"{', '.join(map(repr, blind_names()))}; leave anneal at 0 for another start."
             )
 
     def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:
         """The state at ``start``, arrays made afresh from Z."""
         from thali.kernels.maintained_rows import rows_of
 
-        Z = start.Z[:, start.Z.any(axis=0)]
+        Z = start.latent[:, start.latent.any(axis=0)]
         Z = Z[:, rng.permutation(Z.shape[1])]  # the order of columns must carry no information
-        k, hyper = Z.shape[1], dict(start.hyper)
-        if data.mask is None:
-            X = data.reduced
-            return State(rows_of(Z, X), k, hyper, 0, start.hold_sigma, X, data.squares)
-        columns = MaskedColumns(data.X, data.patterns)
-        X, _ = _completed(rng, model, data, Z, hyper, columns)
-        return State(rows_of(Z, X), k, hyper, 0, start.hold_sigma, X, None, columns)
+        hyper = dict(start.hyper)
+        at, _ = augmented(rng, model, data, Z, hyper)
+        rows = rows_of(Z, kernel_matrix(at))
+        return State(at, rows, Z.shape[1], hyper, 0, start.hold_sigma)
 
     def step(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> Info:
         """Moves on columns, one sweep, and one update of every inferred hyperparameter."""
         hyper = state.hyper
+        scales = model.likelihood_values(hyper)
         if state.prior is None:
-            state.prior = model.at(hyper).prior
+            state.prior = model.prior_at(hyper)
         tables = state.prior.tables(data.n)
         try:
             if self.moves:
-                self._move_columns(rng, data, state, tables)
-            report = self._sweep(rng, data, state, tables)
+                self._move_columns(rng, data, state, tables, scales)
+            report = self._sweep(rng, data, state, tables, scales)
         except (np.linalg.LinAlgError, ZeroDivisionError):
             raise ValueError(
-                f"Features are nearly equal and the noise sigma_x={hyper['sigma_x']:.3g} is so "
-                f"small beside sigma_a={hyper['sigma_a']:.3g} that double precision cannot tell "
+                f"Features are nearly equal and the noise sigma_x={scales['sigma_x']:.3g} is so "
+                f"small beside sigma_a={scales['sigma_a']:.3g} that double precision cannot tell "
                 "them apart; give a larger sigma_x, or let both be inferred."
             ) from None
-        state.n_features = k = int(report.n_features)
+        state.n_components = k = int(report.n_components)
         state.sweep += 1
         counts = counts_from_gram(data.n, state.rows.C[:k, :k])
-        model.prior.resample(rng, hyper, counts)
+        model.prior.resample(rng, model.prior_values(hyper), counts)
         evidence = scales_without_features(
             rng,
             model.likelihood,
             state.rows.C[:k, :k].copy(),
             state.rows.T[:k],
-            float((np.square(state.X) if state.squares is None else state.squares).sum()),
+            total_square(state.data),
             data.n,
             data.d,
-            hyper,
+            scales,
             self.sigma_step,
             hold=state.sweep <= state.hold_sigma,
             scale=float(np.sqrt(data.mean_square)),
         )
-        if data.mask is not None:
-            Z = state.Z
-            state.X, evidence = _completed(rng, model, data, Z, hyper, state.columns)
+        if model.likelihood.augments(data):
+            Z = state.latent
+            state.data, evidence = augmented(rng, model, state.data, Z, hyper)
             state.rows.T[:k] = Z.T.astype(float) @ state.X
-        state.prior = model.at(hyper).prior
+        state.prior = model.prior_at(hyper)
         log_joint = evidence + state.prior.log_prob_counts(counts)
         return Info(k, log_joint, dict(hyper), float(report.drift))
 
     def _move_columns(
-        self, rng: np.random.Generator, data: Data, state: State, tables: FeatureTables
+        self,
+        rng: np.random.Generator,
+        data: Data,
+        state: State,
+        tables: FeatureTables,
+        scales: Values,
     ) -> None:
         """Attempts at changes of whole columns; S and G are left to the sweep to make afresh."""
         from thali.kernels import column_moves as kernel
@@ -163,59 +185,68 @@ class CollapsedGibbs(ChainSettings, Engine):
         law = kernel.ColumnLaw(
             *column_tables(tables, data.n),
             tables.capacity,
-            state.hyper["sigma_x"],
-            state.hyper["sigma_a"],
+            scales["sigma_x"],
+            scales["sigma_a"],
             float(data.d),
         )
-        state.rows, state.n_features, _ = kernel.column_moves(
-            rng, state.X, state.rows, state.n_features, law, self.moves, kernel.SHARES
+        state.rows, state.n_components, _ = kernel.column_moves(
+            rng, state.X, state.rows, state.n_components, law, self.moves, kernel.SHARES
         )
 
-    def _sweep(self, rng: np.random.Generator, data: Data, state: State, tables: Any) -> Any:
+    def _sweep(
+        self,
+        rng: np.random.Generator,
+        data: Data,
+        state: State,
+        tables: FeatureTables,
+        scales: Values,
+    ) -> Any:
         """One pass of the compiled kernel; returns its report."""
         from thali.kernels import collapsed_rows as kernel
 
-        hyper, k = state.hyper, state.n_features
+        k = state.n_components
         law = kernel.Law(
             tables.log_odds,
             tables.new_log_weight,
             tables.capacity,
-            hyper["sigma_x"],
-            hyper["sigma_a"],
+            scales["sigma_x"],
+            scales["sigma_a"],
             float(data.d),
         )
         every = max(256, 8 * k)
-        if data.mask is not None:
+        if data.observed is not None:
             from thali.kernels.masked_rows import masked_sweep
 
-            state.rows, report = masked_sweep(rng, state.X, data.mask, state.rows, k, law, every)
+            X = state.X.copy()  # in which it draws
+            state.rows, report = masked_sweep(rng, X, data.observed, state.rows, k, law, every)
+            state.data = Augmented(X, source=data)
         else:
             if state.sweep and state.sweep % SUMS_AFRESH == 0:
                 state.rows.T[:k] = state.rows.Z[:, :k].T.astype(float) @ state.X
             state.rows, report = kernel.sweep(
-                rng, state.X, state.squares, state.rows, k, law, every, False
+                rng, state.X, state.data.squares, state.rows, k, law, every, False
             )
         if report.refused >= 0 and tables.new_log_weight > np.log(0.1 * kernel.MOST_NEW):
             raise ValueError(
-                f"With alpha={hyper['alpha']:.3g} the prior gives a row more than "
+                f"With alpha={state.hyper['alpha']:.3g} the prior gives a row more than "
                 f"{np.exp(tables.new_log_weight):.3g} features of its own; give a smaller alpha, "
                 "or let it be inferred."
             )
         if report.refused >= 0:
             raise ValueError(
                 f"Row {int(report.refused)} is so far from what features of scale sigma_a="
-                f"{hyper['sigma_a']:.3g} can make that it asks for more than {kernel.MOST_NEW} of "
+                f"{scales['sigma_a']:.3g} can make that it asks for more than {kernel.MOST_NEW} of "
                 "its own; give a larger sigma_a, let it be inferred, or look at that row."
             )
         return report
 
-    def freeze(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def to_arrays(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """The state as arrays and plain values; T goes along, so that a resumed chain is bitwise
         the same (S and G are made afresh at each sweep)."""
-        k = state.n_features
+        k = state.n_components
         arrays = {"Z": np.packbits(state.rows.Z[:, :k], axis=0), "T": state.rows.T[:k].copy()}
-        if state.columns is not None:
-            arrays["missing"] = state.X[~state.columns.mask]
+        if isinstance(state.data, Augmented):
+            arrays["X"] = state.data.X
         numbers = {
             "k": k,
             "hyper": dict(state.hyper),
@@ -224,29 +255,18 @@ class CollapsedGibbs(ChainSettings, Engine):
         }
         return arrays, numbers
 
-    def thaw(
+    def from_arrays(
         self, model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
     ) -> State:
-        """The state that ``freeze`` saved."""
+        """The state that ``to_arrays`` saved."""
         from thali.kernels.maintained_rows import rows_of
 
         Z = np.unpackbits(arrays["Z"], axis=0, count=data.n).astype(bool)
-        masked = data.mask is not None
-        X = data.X.copy() if masked else data.reduced
-        if data.mask is not None:
-            X[~data.mask] = arrays["missing"]
-        rows = rows_of(Z, X)
+        at = Augmented(arrays["X"], source=data) if "X" in arrays else data
+        rows = rows_of(Z, kernel_matrix(at))
         rows.T[: numbers["k"]] = arrays["T"]
-        return State(
-            rows,
-            numbers["k"],
-            dict(numbers["hyper"]),
-            numbers["sweep"],
-            numbers["hold"],
-            X,
-            None if masked else data.squares,
-            MaskedColumns(data.X, data.patterns) if masked else None,
-        )
+        hyper = dict(numbers["hyper"])
+        return State(at, rows, numbers["k"], hyper, numbers["sweep"], numbers["hold"])
 
 
 def column_tables(tables: FeatureTables, n: int) -> tuple[np.ndarray, np.ndarray, float]:
@@ -272,18 +292,25 @@ def _log_binomials(n: int) -> np.ndarray:
     return np.asarray(gammaln(n + 1.0) - gammaln(m + 1.0) - gammaln(n - m + 1.0))
 
 
-def _completed(
-    rng: np.random.Generator,
-    model: Model,
-    data: Data,
-    Z: np.ndarray,
-    hyper: dict[str, float],
-    columns: MaskedColumns,
-) -> tuple[np.ndarray, float]:
-    """X with A, then its missing entries drawn given Z and the rest; and log P(the rest | Z)."""
-    sigma_x, sigma_a = hyper["sigma_x"], hyper["sigma_a"]
-    noise = sigma_x * rng.standard_normal((Z.shape[1], data.d))
-    A, log_dets, explained = columns.solve(Z, (sigma_x / sigma_a) ** 2, noise)
-    evidence = columns.log_evidence(log_dets, explained, Z.shape[1], sigma_x, sigma_a)
-    likelihood: Any = model.at(hyper).likelihood
-    return likelihood.complete(rng, data, Z, {"A": A}).X, evidence
+def kernel_matrix(data: Data) -> np.ndarray:
+    """X with gaps filled as it is, any other reduced: the reduction changes with what is drawn."""
+    return data.reduced if data.given.observed is None else data.X  # type: ignore[no-any-return]
+
+
+def total_square(data: Data) -> float:
+    """Σx² of complete data."""
+    return float(data.squares.sum()) if data.given.observed is None else data.total_square
+
+
+def augmented(
+    rng: np.random.Generator, model: Model, data: Data, Z: np.ndarray, hyper: dict[str, Any]
+) -> tuple[Data, float]:
+    """What was given as the likelihood augments it, A being drawn first; and its log P given Z.
+
+    Data that need nothing come back as they are, and no log P of them: a sweep knows it.
+    """
+    if not model.likelihood.augments(data.given):
+        return data, np.nan
+    likelihood: Any = model.likelihood_at(hyper)
+    A, evidence = likelihood.draw_features_and_evidence(rng, data, Z)
+    return likelihood.augment(rng, data.given, Z, {"A": A}), evidence

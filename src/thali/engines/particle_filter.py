@@ -25,10 +25,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from thali.data import Data
-from thali.engines.base import Engine, Info, Population
+from thali.engines.base import Info, Population, WeightedSampler
 from thali.engines.collapsed_gibbs import CollapsedGibbs
-from thali.engines.genealogy import Genealogy, effective_size
-from thali.engines.particles import (
+from thali.engines.filtering.genealogy import Genealogy, effective_size
+from thali.engines.filtering.particles import (
     Draws,
     State,
     describe,
@@ -43,14 +43,15 @@ from thali.engines.particles import (
     shrink,
     weigh,
 )
-from thali.hyperparameters import Gamma, InverseGamma, Law
+from thali.hyperparameters import Gamma, Hyperprior, InverseGamma
 from thali.likelihoods.base import Collapsed, GaussianRows
 from thali.likelihoods.gaussian_scales import FINEST, LEAST
 from thali.model import Model
 from thali.priors.base import Sequential
-from thali.settings import Settings, whole_number
+from thali.registry import ENGINES
+from thali.settings import Settings, check_settings, setting
 from thali.starts import Start
-from thali.structures import FeatureCounts
+from thali.structures.features import FeatureCounts
 
 PROPOSALS = ("conditional", "prior")
 BLOCK = 64  # particles that share a generator; fixed, so that threads change nothing
@@ -58,56 +59,61 @@ FEWEST = 20  # particles with which a filter that was stopped goes through the r
 SPREAD = 0.7  # of the bell around the guess of log σ
 
 
+@ENGINES.register("particle_filter")
 @dataclass(frozen=True)
-class ParticleFilter(Settings, Engine):
+class ParticleFilter(Settings, WeightedSampler):
     """A filter of weighted particles through the rows, in their order.
-
-    ``particles``, of which each proposes its next row: "conditional", given the row's data, or
-    "prior", without looking, as Wood and Griffiths (2007), which needs many more particles.
-    They are resampled where their effective size is below ``resample_below`` of their number.
-    ``passes`` beyond the first give every particle one collapsed Gibbs sweep over all rows each
-    (hyperparameters with laws included). A sweep leaves the posterior invariant, so the weighted
-    particles approximate the same law before and after, and each is nearer to a draw of it.
 
     The weighted particles approximate the joint posterior of Z and of every hyperparameter that
     has a law, and ``log_evidence_`` estimates the logarithm of P(X), integrated over those laws.
     A filter that is stopped keeps 20 particles, by weight, and goes through the remaining
     rows with them: a filter still, only a rougher one.
 
+    Parameters
+    ----------
+    n_particles : int, default 500
+        How many particles go through the rows.
+    proposal : {"conditional", "prior"}, default "conditional"
+        How a particle proposes its next row: given the row's data, or without looking at them
+        (Wood and Griffiths 2007), which needs many more particles.
+    resample_below : float, default 0.5
+        Particles are resampled where their effective size is below this share of their number.
+    passes : int, default 1
+        Each pass beyond the first gives every particle one collapsed Gibbs sweep over all rows,
+        hyperparameters with laws included. A sweep leaves the posterior invariant, so the weighted
+        particles approximate the same law before and after, and each is nearer to a draw of it.
+
+    Examples
+    --------
     >>> import thali
     >>> X = thali.datasets.images(n=30, random_state=0).X
-    >>> engine = ParticleFilter(particles=100)
+    >>> engine = ParticleFilter(n_particles=100)
     >>> model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
     >>> bool(model.log_evidence_ < 0.0)
     True
     """
 
-    particles: int = 500
-    proposal: str = "conditional"
-    resample_below: float = 0.5
-    passes: int = 1
+    n_particles: int = setting(500, help="Particles of the filter", minimum=1)
+    proposal: str = setting("conditional", help="How a particle proposes a row", choices=PROPOSALS)
+    resample_below: float = setting(
+        0.5, help="Share of the particles below which they are resampled", minimum=0.0
+    )
+    passes: int = setting(1, help="Passes over the rows", minimum=1)
 
     needs_prior: ClassVar[tuple[type, ...]] = (Sequential,)
     needs_likelihood: ClassVar[tuple[type, ...]] = (Collapsed, GaussianRows)
-    kind: ClassVar[str] = "weighted"
     # what the loop reads of every engine
     chains: ClassVar[int] = 1
     init: ClassVar[str] = "empty"
-    burned: ClassVar[int] = 0
     unit: ClassVar[str] = "row"
 
     def __post_init__(self) -> None:
-        whole_number("ParticleFilter", "particles", self.particles, 1)
-        whole_number("ParticleFilter", "passes", self.passes, 1)
-        if self.proposal not in PROPOSALS:
-            raise ValueError(
-                f"ParticleFilter: proposal must be 'conditional' or 'prior', not {self.proposal!r}."
-            )
         share = self.resample_below
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
             raise ValueError(
                 f"ParticleFilter: resample_below must be a share between 0 and 1, not {share!r}."
             )
+        check_settings(self)
 
     def steps(self, data: Data) -> int:
         """One for each row, and one for each further pass."""
@@ -117,17 +123,18 @@ class ParticleFilter(Settings, Engine):
 
     def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:
         """Particles without rows, their hyperparameters drawn."""
-        count = self.particles
+        count = self.n_particles
         hyper, log_weights = {}, np.zeros(count)
         for name, value in start.hyper.items():
-            law = law_of(model, name)
+            law = model.hyperpriors.get(name)
             if law is None:
                 hyper[name] = np.full(count, value)
             else:
-                guess = value if name in ("sigma_x", "sigma_a") else None
+                guess = value if name in model.labels["likelihood"].values() else None
                 hyper[name], log_weight = draw_numbers(rng, law, guess, count)
                 log_weights += log_weight
-        sigma_x, sigma_a = hyper["sigma_x"], hyper["sigma_a"]
+        scales = model.likelihood_values(hyper)
+        sigma_x, sigma_a = scales["sigma_x"], scales["sigma_a"]
         share, scale = floor_of(model, data)
         with np.errstate(over="ignore"):
             usable = np.isfinite(np.square(sigma_x / sigma_a))
@@ -203,7 +210,7 @@ class ParticleFilter(Settings, Engine):
                 Z = np.unpackbits(draws.Z[i], axis=0, count=data.n).astype(bool)
                 at = gibbs.begin(own, model, data, Start("particle", Z, numbers))
                 info = gibbs.step(own, model, data, at)
-                draws.Z[i] = np.packbits(at.Z, axis=0)
+                draws.Z[i] = np.packbits(at.latent, axis=0)
                 draws.log_joints[i] = info.log_joint
                 for name, value in info.hyper.items():
                     draws.hyper[name][i] = value
@@ -236,14 +243,14 @@ class ParticleFilter(Settings, Engine):
 
     # files
 
-    def freeze(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def to_arrays(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """The state as arrays and plain values."""
         arrays = {f"hyper_{name}": values.copy() for name, values in state.hyper.items()}
         arrays["log_weights"] = state.log_weights.copy()
         numbers: dict[str, Any] = {"row": state.row, "log_evidence": state.log_evidence}
         if state.draws is None:
             arrays |= {f"particles_{f}": a.copy() for f, a in state.particles._asdict().items()}
-            arrays |= state.genealogy.freeze()
+            arrays |= state.genealogy.to_arrays()
         else:
             arrays |= {f"draws_{name}": v.copy() for name, v in state.draws.hyper.items()}
             arrays["draws_log_joints"] = state.draws.log_joints.copy()
@@ -251,17 +258,17 @@ class ParticleFilter(Settings, Engine):
             arrays["draws_Z"] = np.concatenate(state.draws.Z, axis=1)
         return arrays, numbers
 
-    def thaw(
+    def from_arrays(
         self, model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
     ) -> State:
-        """The state that ``freeze`` saved."""
+        """The state that ``to_arrays`` saved."""
         from thali.kernels.particle_rows import Particles
 
         hyper = {k.removeprefix("hyper_"): v for k, v in arrays.items() if k.startswith("hyper_")}
         whole = (hyper, arrays["log_weights"], numbers["log_evidence"], numbers["row"])
         if "draws_Z" not in arrays:
             particles = Particles(*(arrays[f"particles_{f}"] for f in Particles._fields))
-            return State(particles, *whole, Genealogy.thaw(arrays))
+            return State(particles, *whole, Genealogy.from_arrays(arrays))
         ends = np.cumsum(arrays["draws_k"])
         draws = Draws(
             np.split(arrays["draws_Z"], ends[:-1], axis=1),
@@ -274,15 +281,13 @@ class ParticleFilter(Settings, Engine):
 # ---- hyperparameters --------------------------------------------------------------------------
 
 
-def law_of(model: Model, name: str) -> Law | None:
-    """The law of a hyperparameter, or None where it is a number."""
-    value = getattr(model.prior, name, None)
-    value = getattr(model.likelihood, name, None) if value is None else value
-    return value if isinstance(value, Law) else None
+def law_of(model: Model, name: str) -> Hyperprior | None:
+    """The hyperprior of a scale, or None where it is a number."""
+    return model.hyperpriors.get(model.labels["likelihood"][name])
 
 
 def draw_numbers(
-    rng: np.random.Generator, law: Law, guess: float | None, count: int
+    rng: np.random.Generator, law: Hyperprior, guess: float | None, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draws from a law, half of them from a bell around a guess, and log p/q of each.
 
@@ -303,9 +308,10 @@ def move(rng: np.random.Generator, model: Model, data: Data, state: State) -> No
     """A step of every inferred hyperparameter of every particle, given the rows so far."""
     from thali.kernels import particle_scales as kernel
 
-    particles, hyper, n = state.particles, state.hyper, state.row
-    ours = [name for name in hyper if hasattr(model.prior, name)]
-    if any(law_of(model, name) for name in ours):
+    particles, n = state.particles, state.row
+    hyper, scales = model.prior_values(state.hyper), model.likelihood_values(state.hyper)
+    ours = list(model.labels["prior"])
+    if any(label in model.hyperpriors for label in model.labels["prior"].values()):
         none = np.zeros(0)
         for p, k in enumerate(particles.k):  # microseconds each, and only after a resampling
             numbers = {name: float(hyper[name][p]) for name in ours}
@@ -316,7 +322,7 @@ def move(rng: np.random.Generator, model: Model, data: Data, state: State) -> No
     if law_x.family != kernel.FIXED or law_a.family != kernel.FIXED:
         now, floor = seen(data, n), floor_of(model, data)
         seeds = rng.integers(2**63, size=-(-len(state.log_weights) // BLOCK))
-        sigma_x, sigma_a = hyper["sigma_x"], hyper["sigma_a"]
+        sigma_x, sigma_a = scales["sigma_x"], scales["sigma_a"]
 
         def work(first: int, last: int) -> None:
             own = np.random.default_rng(seeds[first // BLOCK])
@@ -336,7 +342,7 @@ def floor_of(model: Model, data: Data) -> Any:
     return Floor(LEAST, float(np.sqrt(data.mean_square)))
 
 
-def scale_law(law: Law | None) -> Any:
+def scale_law(law: Hyperprior | None) -> Any:
     """A law as the kernel reads it."""
     from thali.kernels import particle_scales as kernel
 

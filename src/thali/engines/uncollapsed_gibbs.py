@@ -11,18 +11,19 @@ or, with ``new_features="slice"``, bits and own dishes in one: every feature get
 a level s is drawn below the smallest in use, and all unused features with π > s take part with
 parameters from their prior (after Teh, Görür and Ghahramani 2007; exact for any likelihood).
 
-Where entries of X are missing the state holds draws of them, x_m, beside what was observed, x_o:
+Where entries of X are missing the state's data are ``Augmented`` by draws of them, x_m, beside what
+was observed, x_o:
 
     bits, own   leave P(Z, parameters | x_o) invariant: x_m is integrated out, row by row, and the
                 old draws are not looked at; parameters of own dishes that were integrated out
                 are drawn given x_o too, before anything else
-    gaps        x_m given Z, the parameters and x_o: after it the whole state has its joint law
+    augment     x_m given Z, the parameters and x_o: after it the whole state has its joint law
     parameters  given Z and the completed data: leaves that joint law invariant
 
 which is blocked Gibbs sampling of (Z, x_m), then of the parameters. The order matters: had bits
 been drawn without x_m and the parameters with the old one, no law would be left invariant; had bits
 been drawn given x_m, which was drawn given them, rows of which little was observed would hardly
-move. A likelihood whose bits do look at ``Place.data`` is valid here too, and slow in such rows.
+move. A likelihood whose bits do look at ``GibbsState.data`` is valid too, and slow in such rows.
 The log joint is that of what was observed.
 
 Columns are put in a random order before every step: bits are visited in that order, which must not
@@ -31,19 +32,22 @@ depend on the columns' age. Given the parameters the rows cost O(NK(K + D)) thro
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from thali.data import Data
-from thali.engines.base import Engine, Info
+from thali.data import Augmented, Data
+from thali.engines.base import Info, Sampler
 from thali.engines.chain_settings import ChainSettings
-from thali.likelihoods.base import Collapsed, GibbsUpdates, JudgesMatrix, Place
+from thali.hyperparameters import as_scalars
+from thali.likelihoods.base import Collapsed, EstimatesEvidence, GibbsState, GibbsUpdates
 from thali.model import Model
 from thali.priors.base import HasFrequencies, PredictsRow
+from thali.registry import ENGINES
+from thali.settings import setting
 from thali.starts import Start
-from thali.structures import FeatureCounts, FeatureTables
+from thali.structures.features import FeatureCounts, FeatureTables
 
 
 class FixedPrior(NamedTuple):
@@ -56,90 +60,106 @@ class FixedPrior(NamedTuple):
 
 
 @dataclass
-class State(Place):
+class State(GibbsState):
     """What the next step needs: the place, how many steps led to it, and how long σ is held."""
 
     sweep: int = 0
     hold_sigma: int = 0
+    all_hyper: dict[str, Any] = field(default_factory=dict)  # those of the prior too
     fixed: FixedPrior | None = None
 
     def fixed_prior(self, model: Model) -> FixedPrior:
         """The prior at the numbers of ``hyper``, made anew when these are others than before."""
-        if self.fixed is None or self.fixed.of is not model.prior or self.fixed.at != self.hyper:
-            prior: Any = model.prior_at(self.hyper)
-            self.fixed = FixedPrior(model.prior, dict(self.hyper), prior, prior.tables(self.data.n))
+        at = as_scalars(model.own_values("prior", self.all_hyper))
+        if self.fixed is None or self.fixed.of is not model.prior or self.fixed.at != at:
+            prior: Any = model.prior_at(self.all_hyper)
+            self.fixed = FixedPrior(model.prior, at, prior, prior.tables(self.data.n))
         return self.fixed
 
 
+@ENGINES.register("uncollapsed_gibbs")
 @dataclass(frozen=True)
-class UncollapsedGibbs(ChainSettings, Engine):
+class UncollapsedGibbs(ChainSettings, Sampler):
     """Sweeps over Z given the parameters, and over the parameters given Z, in several chains.
 
-    ``new_features`` is "integrated" (their parameters summed out where the likelihood can, births
-    and deaths where not) or "slice". The other settings are as of ``CollapsedGibbs``. Mixing is
-    slower than with A integrated out, and a sweep cheaper: it never touches more than two products
-    of the data with Z and A. Where entries of X are missing, a row's features are drawn given what
-    was observed of it, and what was not is drawn after them.
+    Mixing is slower than with A integrated out, and a sweep is cheaper: it never touches more than
+    two products of the data with Z and A. Where entries of X are missing, a row's features are
+    drawn given what was observed of it, and what was not is drawn after them.
 
+    Parameters
+    ----------
+    sweeps : int, optional
+        Sweeps of each chain. By default 1000, but fewer, down to 100, where data and features are
+        large.
+    burn_in : int, optional
+        How many of the first sweeps are not kept. By default half of them.
+    thin : int, default 1
+        One of so many sweeps is kept after burn-in.
+    chains : int, default 4
+        How many chains run side by side.
+    init : str, array of shape (n, K), or fitted model, default "race"
+        Where chains begin: the name of a start, a matrix Z, or another model's answer.
+        "race" tries the starts that suit the likelihood, for a while each, and goes on from the
+        best.
+    new_features : {"integrated", "slice"}, default "integrated"
+        How features that only one row has come and go. "integrated" sums their parameters out
+        where the likelihood can, and else tries births and deaths. "slice" lets unused features
+        take part, with parameters from their prior.
+
+    Examples
+    --------
     >>> UncollapsedGibbs(sweeps=200, chains=2, new_features="slice").kept
     100
     """
 
-    new_features: str = "integrated"
+    new_features: str = setting(
+        "integrated", help="How new features come", choices=("integrated", "slice")
+    )
 
     needs_prior: ClassVar[tuple[type, ...]] = (PredictsRow, HasFrequencies)
     needs_likelihood: ClassVar[tuple[type, ...]] = (GibbsUpdates,)
     masked: ClassVar[bool] = True
-    kind: ClassVar[str] = "draws"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.new_features not in ("integrated", "slice"):
-            raise ValueError(
-                "UncollapsedGibbs: new_features must be 'integrated' or 'slice', "
-                f"not {self.new_features!r}."
-            )
+    auto_rank: ClassVar[int | None] = 2
 
     def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:
         """The state at ``start``, parameters its own or drawn given its Z."""
-        used = np.flatnonzero(start.Z.any(axis=0))
-        Z = np.ascontiguousarray(start.Z[:, used], dtype=np.uint8)
+        used = np.flatnonzero(start.latent.any(axis=0))
+        Z = np.ascontiguousarray(start.latent[:, used], dtype=np.uint8)
         hyper = dict(start.hyper)
         likelihood: Any = model.likelihood
-        parameters = likelihood.new_parameters(rng, data, Z.shape[1], hyper)
+        own = model.likelihood_values(hyper)
+        parameters = likelihood.new_parameters(rng, data, Z.shape[1], own)
         for name, value in start.parameters.items():
             parameters[name] = np.take(value, used, axis=likelihood.axes[name])
-        state = State(data, Z, parameters, hyper, data.mask, 0, start.hold_sigma)
-        if data.mask is not None and not start.parameters:
-            state.data = likelihood.guess(data)
+        state = State(data, Z, parameters, own, 0, start.hold_sigma, hyper)
+        if likelihood.augments(data) and not start.parameters:
+            state.data = Augmented(likelihood.guess(data).X, source=data)
         else:
-            complete(rng, model, data, state)
-        for _ in range(1 if start.parameters else likelihood.settling):
+            self._augment(rng, model, data, state)
+        for _ in range(1 if start.parameters else likelihood.settling_updates):
             likelihood.update_parameters(rng, state, hold=True)
-            complete(rng, model, data, state)
+            self._augment(rng, model, data, state)
         return state
 
     def step(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> Info:
         """Bits, own dishes, missing entries, parameters, hyperparameters."""
         likelihood: Any = model.likelihood
-        hyper = state.hyper
-        if data.mask is None:
-            state.data = data
-        self._select(model, state, rng.permutation(state.n_features))
+        hyper = state.all_hyper
+        self._select(model, state, rng.permutation(state.n_components))
         if self.new_features == "slice":
             self._slice(rng, model, state)
         else:
             self._bits_then_own(rng, model, state)
-        complete(rng, model, data, state)
+        self._augment(rng, model, data, state)
         hold = state.sweep < state.hold_sigma
         log_density = likelihood.update_parameters(rng, state, hold)
-        if data.mask is not None:
+        if likelihood.augments(data):
             log_density = log_density_of_observed(model, data, state)
         counts = counts_of(state.bits)
-        model.prior.resample(rng, hyper, counts)
+        model.prior.resample(rng, model.prior_values(hyper), counts)
         state.sweep += 1
         log_joint = log_density + state.fixed_prior(model).prior.log_prob_counts(counts)
-        return Info(state.n_features, log_joint, dict(hyper), 0.0)
+        return Info(state.n_components, log_joint, dict(hyper), 0.0)
 
     def level(
         self, rng: np.random.Generator, model: Model, data: Data, state: State, info: Info
@@ -148,16 +168,22 @@ class UncollapsedGibbs(ChainSettings, Engine):
 
         Drawn entries are judged along with the rest, and their own density taken off again.
         """
-        if not isinstance(model.likelihood, JudgesMatrix):
+        if not isinstance(model.likelihood, EstimatesEvidence):
             return info.log_joint
         likelihood: Any = model.likelihood
         counts = counts_of(state.bits)
         log_prior = state.fixed_prior(model).prior.log_prob_counts(counts)
-        judged = likelihood.judge(rng, state)
-        if data.mask is not None:
+        judged = likelihood.estimate_evidence(rng, state)
+        if likelihood.augments(data):
             judged += likelihood.log_density(replace(state, data=data))
             judged -= likelihood.log_density(state)
         return judged + log_prior
+
+    def _augment(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> None:
+        """Complete data given Z and the parameters, where the likelihood needs any."""
+        if model.likelihood.augments(data):
+            likelihood = model.at(state.hyper).likelihood
+            state.data = likelihood.augment(rng, data, state.bits, state.parameters)
 
     def _bits_then_own(self, rng: np.random.Generator, model: Model, state: State) -> None:
         from thali.kernels.bit_prior import BitPrior
@@ -200,28 +226,31 @@ class UncollapsedGibbs(ChainSettings, Engine):
             name: state.parameters[name].take(order, axis=axis) for name, axis in axes.items()
         }
 
-    def keepsakes(self, model: Model, state: State) -> dict[str, np.ndarray]:
+    def kept_parameters(self, model: Model, state: State) -> dict[str, np.ndarray]:
         """The parameters, unless they can be drawn again given Z."""
         if isinstance(model.likelihood, Collapsed):
             return {}
         axes: dict[str, int] = model.likelihood.axes  # type: ignore[attr-defined]
         return {name: np.moveaxis(state.parameters[name], axis, 0) for name, axis in axes.items()}
 
-    def freeze(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def to_arrays(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """The state as arrays and plain values."""
-        arrays = {"Z": np.packbits(state.bits, axis=0), "X": state.data.X, **state.parameters}
-        numbers = {"hyper": dict(state.hyper), "sweep": state.sweep, "hold": state.hold_sigma}
+        arrays = {"Z": np.packbits(state.bits, axis=0), **state.parameters}
+        if isinstance(state.data, Augmented):
+            arrays["X"] = state.data.X
+        numbers = {"hyper": dict(state.all_hyper), "sweep": state.sweep, "hold": state.hold_sigma}
         return arrays, numbers
 
-    def thaw(
+    def from_arrays(
         self, model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
     ) -> State:
-        """The state that ``freeze`` saved."""
+        """The state that ``to_arrays`` saved."""
         bits = np.ascontiguousarray(np.unpackbits(arrays["Z"], axis=0, count=data.n))
         parameters = {name: value for name, value in arrays.items() if name not in ("Z", "X")}
-        at = data if data.mask is None else Data(arrays["X"])
+        at = Augmented(arrays["X"], source=data) if "X" in arrays else data
         hyper = dict(numbers["hyper"])
-        return State(at, bits, parameters, hyper, data.mask, numbers["sweep"], numbers["hold"])
+        own = model.likelihood_values(hyper)
+        return State(at, bits, parameters, own, numbers["sweep"], numbers["hold"], hyper)
 
 
 def counts_of(bits: np.ndarray) -> FeatureCounts:
@@ -231,17 +260,10 @@ def counts_of(bits: np.ndarray) -> FeatureCounts:
     return FeatureCounts(len(bits), *count_columns(bits))
 
 
-def complete(rng: np.random.Generator, model: Model, data: Data, state: State) -> None:
-    """Draw the missing entries of ``data``, if there are any, given Z and the parameters."""
-    if data.mask is not None:
-        likelihood: Any = model.at(state.hyper).likelihood
-        state.data = likelihood.complete(rng, data, state.bits, state.parameters)
-
-
 def log_density_of_observed(model: Model, data: Data, state: State) -> float:
     """log P(X | Z) or log P(X, parameters | Z), as ``update_parameters`` has it."""
     if isinstance(model.likelihood, Collapsed):
-        fixed: Any = model.at(state.hyper).likelihood
-        return float(fixed.log_marginal(data.X, state.bits))
+        fixed: Any = model.likelihood_at(state.all_hyper)
+        return float(fixed.log_marginal(data, state.bits))
     likelihood: Any = model.likelihood
     return float(likelihood.log_density(replace(state, data=data)))

@@ -1,6 +1,7 @@
 """How good is an answer: matching to a known truth, entries held out, how long chains remember."""
 
 from thali.evaluation.autocorrelation import autocorrelation
+from thali.evaluation.bayesian_nmf import BayesianNMF
 from thali.evaluation.heldout import Holdout, holdout
 from thali.evaluation.matching import (
     AssignmentMatching,
@@ -11,6 +12,7 @@ from thali.evaluation.matching import (
 
 __all__ = [
     "AssignmentMatching",
+    "BayesianNMF",
     "Holdout",
     "Matching",
     "autocorrelation",

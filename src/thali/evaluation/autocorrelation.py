@@ -16,13 +16,13 @@ __all__ = ["autocorrelation"]
 def autocorrelation(series: ArrayLike, lags: int = 100) -> NDArray[np.float64]:
     """Autocorrelation at lags 0, 1, …, ``lags`` of a scalar in one chain or several.
 
-    Chains are centred on the mean of them all, so that chains that never meet show as correlation
+    Chains are centered on the mean of them all, so that chains that never meet show as correlation
     that does not fall. A scalar that never changes has no autocorrelation: NaN.
 
     Parameters
     ----------
     series : array of shape (draws,) or (chains, draws)
-        Such as ``model.history_["n_features"]`` without its burn-in.
+        Such as ``model.history_["n_components"]`` without its burn-in.
     lags : int
         The largest lag; at most one less than the number of draws is used.
 
@@ -41,8 +41,8 @@ def autocorrelation(series: ArrayLike, lags: int = 100) -> NDArray[np.float64]:
         raise ValueError(f"lags must be 0 or more, not {lags}.")
     draws = values.shape[1]
     most = min(int(lags), draws - 1)
-    centred = values - values.mean()
-    power = np.abs(np.fft.rfft(centred, n=2 * draws, axis=1)) ** 2  # padded: no wrapping around
+    centered = values - values.mean()
+    power = np.abs(np.fft.rfft(centered, n=2 * draws, axis=1)) ** 2  # padded: no wrapping around
     products = np.fft.irfft(power, axis=1)[:, : most + 1].sum(axis=0)
-    variance = float(np.square(centred).sum())
+    variance = float(np.square(centered).sum())
     return products / variance if variance > 0.0 else np.full(most + 1, np.nan)

@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from thali.data import as_matrix
+from thali.data import Data
+from thali.data.checks import as_matrix
 from thali.model import Model
 
 if TYPE_CHECKING:
-    from thali.estimators import LatentFeatures
+    from thali.estimators.latent_features import LatentFeatures
 
 __all__ = ["Holdout", "holdout"]
 
@@ -41,7 +42,7 @@ class Holdout:
     ----------
     X : array or data frame like the one given
         NaN at hidden entries: what a model should be fitted to.
-    mask : bool array of shape (N, D)
+    observed : bool array of shape (N, D)
         True where an entry is left in X.
     rows, columns : int arrays
         The places of the hidden entries.
@@ -52,7 +53,7 @@ class Holdout:
     """
 
     X: Any
-    mask: np.ndarray
+    observed: np.ndarray
     rows: np.ndarray
     columns: np.ndarray
     values: np.ndarray
@@ -70,7 +71,7 @@ class Holdout:
         not a mean): the log of the mean over draws of the product over entries.
         """
         self._check(model)
-        values = self.values - np.broadcast_to(model.mean_, self.mask.shape)[self.where_hidden]
+        values = self.values - np.broadcast_to(model.mean_, self.observed.shape)[self.where_hidden]
         parts = Model(model.prior_, model.likelihood_)
         logs = []
         for draw in model.draws(DRAWS):
@@ -92,12 +93,13 @@ class Holdout:
 
     def _check(self, model: LatentFeatures) -> None:
         """Refuse a model that has seen what was hidden, or other data altogether."""
-        if model.X_.shape != self.mask.shape:
+        (n, d), (rows, columns) = model.X_.shape, self.observed.shape
+        if (n, d) != (rows, columns):
             raise ValueError(
-                f"The model was fitted to {model.X_.shape[0]} x {model.X_.shape[1]} data, but "
-                f"these are {self.mask.shape[0]} x {self.mask.shape[1]}; fit it to holdout.X."
+                f"The model was fitted to {n} x {d} data, but these are {rows} x {columns}; fit it "
+                "to holdout.X."
             )
-        if not np.isnan(model.X_[self.rows, self.columns]).all():
+        if Data.checked(model.X_).seen[self.where_hidden].any():
             raise ValueError(
                 "The model was fitted to data in which the hidden entries are not missing; fit it "
                 "to holdout.X."
@@ -116,7 +118,7 @@ def holdout(
     >>> import thali
     >>> X = thali.datasets.images(n=40, random_state=0).X
     >>> test = thali.evaluation.holdout(X, 0.25, "last_half")
-    >>> test.mask[:20].all(), len(test.values)
+    >>> test.observed[:20].all(), len(test.values)
     (np.True_, 180)
     >>> engine = thali.CollapsedGibbs(sweeps=40, chains=2)
     >>> model = thali.LatentFeatures(engine=engine, random_state=0).fit(test.X)
@@ -127,9 +129,9 @@ def holdout(
         raise ValueError(f"holdout: where must be one of {', '.join(DESIGNS)}, not {where!r}.")
     if isinstance(fraction, bool) or not 0.0 < fraction < 1.0:
         raise ValueError(f"holdout: fraction must lie between 0 and 1, not {fraction!r}.")
-    values = as_matrix(X)
+    data = Data.checked(as_matrix(X))
+    values, seen = data.X, data.seen
     rng = np.random.default_rng(random_state)
-    seen = ~np.isnan(values)
     hidden = np.zeros(values.shape, bool)
     if where == "entries":
         _hide(rng, hidden.reshape(-1), np.flatnonzero(seen), fraction)

@@ -81,7 +81,7 @@ def match_features(truth: ArrayLike, found: ArrayLike) -> Matching:
             f"truth has {a.shape[1]} columns and found has {b.shape[1]}: "
             "both must describe the same variables."
         )
-    correlation = _standardised(a) @ _standardised(b).T
+    correlation = _standardized(a) @ _standardized(b).T
     pairs, lone_a, lone_b = _pair(-np.abs(correlation))
     matched = np.clip(correlation[pairs[:, 0], pairs[:, 1]], -1.0, 1.0)
     return Matching(pairs, matched, lone_a, lone_b)
@@ -134,7 +134,7 @@ def _matrix(values: ArrayLike, name: str) -> NDArray[np.float64]:
     return matrix
 
 
-def _standardised(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+def _standardized(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """Rows to mean 0 and length 1, in D + 1 columns.
 
     The last column is ±1 for a constant row other than zero and 0 for the rest, so that one
@@ -146,10 +146,10 @@ def _standardised(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     peak = np.abs(rows).max(axis=1, keepdims=True)
     scaled = np.divide(rows, peak, out=np.zeros_like(rows), where=peak > 0)
     mean = scaled.mean(axis=1, keepdims=True)
-    centred = scaled - mean
-    length = np.linalg.norm(centred, axis=1, keepdims=True)
+    centered = scaled - mean
+    length = np.linalg.norm(centered, axis=1, keepdims=True)
     constant = length <= 1e-12 * np.sqrt(rows.shape[1])
-    unit = np.divide(centred, length, out=np.zeros_like(rows), where=~constant)
+    unit = np.divide(centered, length, out=np.zeros_like(rows), where=~constant)
     return np.concatenate([unit, np.where(constant, np.sign(mean), 0.0)], axis=1)
 
 

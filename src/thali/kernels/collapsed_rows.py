@@ -73,7 +73,7 @@ class Report(NamedTuple):
     ``refused`` is the row that asked for more than ``MOST_NEW`` dishes of its own, or −1.
     """
 
-    n_features: int
+    n_components: int
     flips: int
     refreshes: int
     drift: float

@@ -2,7 +2,7 @@ r"""Metropolis–Hastings moves on whole columns, A integrated out.
 
 A row-wise sampler seldom leaves a mode in which features are split, fused or doubled. These moves
 change one to three columns at once, or one column and how its rows are coded without it. Over
-matrices with K labelled columns, none empty, the target is
+matrices with K labeled columns, none empty, the target is
 
     π(Z) ∝ P(X | Z) · F_K / K! · ∏_k e^{λ_{m_k}},    F_K = 1, or K_max! / (K_max − K)!
 

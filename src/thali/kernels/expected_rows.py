@@ -70,7 +70,7 @@ def expect_bits(R, Q, odds, precision, nu, passes, settled, gain):
 
 @njit(cache=True, nogil=True)
 def gaussian_amount(a, b):
-    """Mean, second moment and log normaliser of N(s; 0, 1) exp(bs − ½as²)."""
+    """Mean, second moment and log normalizer of N(s; 0, 1) exp(bs − ½as²)."""
     v = 1.0 / (a + 1.0)
     m = v * b
     return m, v + m * m, 0.5 * (math.log(v) + m * b)

@@ -16,7 +16,7 @@ from thali.kernels.bit_prior import accepts, prior_log_odds
 from thali.kernels.collapsed_rows import Law, draw_new_dishes
 
 DECIDED = 37.0  # log odds beyond which a double cannot tell a probability from one
-FAST = {"reassoc", "contract", "arcp", "nsz"}  # sums may be reordered, so that they vectorise
+FAST = {"reassoc", "contract", "arcp", "nsz"}  # sums may be reordered, so that they vectorize
 
 
 @njit(cache=True, nogil=True)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-FAST = {"reassoc", "contract", "arcp", "nsz"}  # sums may be reordered, so that they vectorise
+FAST = {"reassoc", "contract", "arcp", "nsz"}  # sums may be reordered, so that they vectorize
 
 
 class Rows(NamedTuple):

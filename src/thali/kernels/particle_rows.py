@@ -18,7 +18,7 @@ one new dish at most while old ones are weighed) cost weight and not correctness
 with a probability below ``LEAST``.
 
 All randomness comes in as uniform numbers, K + 1 a particle, so that a particle's draw depends
-neither on its neighbours nor on threads. Nothing is shared between particles.
+neither on its neighbors nor on threads. Nothing is shared between particles.
 """
 
 from __future__ import annotations

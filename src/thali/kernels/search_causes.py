@@ -36,7 +36,7 @@ from thali.kernels.search_rows import (
 )
 
 
-class RowLaw(NamedTuple):
+class RowDistribution(NamedTuple):
     """What a row adds to a candidate's score, but for its density."""
 
     take: np.ndarray  # (K,) of taking each dish
@@ -48,7 +48,7 @@ class RowLaw(NamedTuple):
     most_new: int
     floor: float  # scores below it are of no use
     ties_left: int  # rows that may still part equal columns
-    slack_take: np.ndarray  # as of ``search_rows.RowLaw``
+    slack_take: np.ndarray  # as of ``search_rows.RowDistribution``
     slack_stay: np.ndarray
     slack_new: float
 

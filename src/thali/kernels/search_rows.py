@@ -6,7 +6,7 @@ b = μ x, its next row is  x | z, j ~ N(zμ, σ_x²(1 + z S zᵀ + j/r) I),  j t
     score(z, j) = rest + Σ_k z_k take_k + new(j) − ties(z, j) + log N(x; zμ, σ_x² V I),
 
 where ``rest``, ``take`` and ``new`` come from a bound of what the prior can be in the end
-(``thali/search/prior_bounds.py``) and from a guess of what later rows add. Equal columns are told
+(``engines/search/prior_bounds.py``) and from a guess of what later rows add. Equal columns are told
 apart by nothing: of rows that take equally many of them only the one that takes the first is
 looked at, so that every class of matrices is reached once.
 
@@ -30,7 +30,7 @@ CLOSE = 1e-9  # relative: scores that may be of the same row
 TAIL = 25.0  # of log score, below the best number of new dishes, where further ones are left out
 
 
-class RowLaw(NamedTuple):
+class RowDistribution(NamedTuple):
     """What a row adds to a candidate's score, but for its density."""
 
     take: np.ndarray  # (K,) of taking each dish

@@ -1,4 +1,4 @@
-r"""The normal law cut off below zero, TN(μ, σ²) on [0, ∞): draws, normaliser, moments, entropy.
+r"""The normal law cut off below zero, TN(μ, σ²) on [0, ∞): draws, normalizer, moments, entropy.
 
 With t = μ/σ, Φ and φ of the standard normal, and h(t) = φ(t)/Φ(t),
 
@@ -80,7 +80,7 @@ def log_lifted_ndtr(t):
 
 
 @njit(cache=True, nogil=True)
-def log_normaliser(mu, sigma):
+def log_normalizer(mu, sigma):
     """log ∫₀^∞ N(a; μ, σ²) da."""
     return log_ndtr(mu / sigma)
 

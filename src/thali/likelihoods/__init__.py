@@ -4,9 +4,9 @@ from thali.likelihoods.base import (
     Collapsed,
     Conditional,
     CountedCauses,
+    EstimatesEvidence,
     GaussianRows,
     GibbsUpdates,
-    JudgesMatrix,
     Masked,
     RowUpdates,
     SearchRows,
@@ -15,14 +15,17 @@ from thali.likelihoods.linear_gaussian import LinearGaussian
 from thali.likelihoods.noisy_or import NoisyOr
 from thali.likelihoods.nonnegative_linear_gaussian import NonnegativeLinearGaussian
 from thali.likelihoods.sparse_factor import SparseFactor
+from thali.registry import import_family
+
+import_family(__name__, __path__)
 
 __all__ = [
     "Collapsed",
     "Conditional",
     "CountedCauses",
+    "EstimatesEvidence",
     "GaussianRows",
     "GibbsUpdates",
-    "JudgesMatrix",
     "LinearGaussian",
     "Masked",
     "NoisyOr",

@@ -11,53 +11,113 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from thali.data import Data
-from thali.likelihoods.entries import EntryLaw
-from thali.structures import FeatureTables
-from thali.variational.features import FeatureLaw
+from thali.data import Augmented, Data
+from thali.hyperparameters import Values
+from thali.likelihoods.entries import EntryDistribution
+from thali.likelihoods.feature_posteriors import FeaturePosterior
+from thali.structures.base import Structure
+from thali.structures.features import FEATURES, FeatureTables
+
+Parameters = dict[str, np.ndarray]
+Table = Any  # ``Data``, or what ``Data.of`` makes them from: array, data frame, sparse matrix
 
 
-class FeatureLikelihood(ABC):
-    """A law of the data given a binary feature matrix.
+class Words(NamedTuple):
+    """What the report says of a likelihood: what a component is, and how components make a row."""
 
-    ``starts`` names the starts that suit it. Where "race" is not among them, as when log joints of
-    different Z do not compare, an engine left to race begins from the first.
+    feature: str
+    model: str
+
+
+class Likelihood(ABC):
+    """A distribution of the data given a value of a latent structure.
+
+    ``starts`` names the starts that suit it, in the order in which they enter a race. Where "race"
+    is not among them, as when log joints of different values do not compare, an engine left to race
+    begins from the first. ``words`` are what the report says of it.
     """
 
-    structure = "features"
-    starts: ClassVar[tuple[str, ...]] = ("race", "ica", "columns", "prior", "empty")
+    structure: ClassVar[Structure[Any]]
+    starts: ClassVar[tuple[str, ...]]
+    words: ClassVar[Words]
 
     def check_data(self, data: Data) -> None:  # noqa: B027 most take any numbers
         """Refuse data that the likelihood gives no probability to."""
 
     @abstractmethod
-    def at(self, **numbers: float) -> Self:
+    def at(self, **numbers: Any) -> Self:
         """The same likelihood with hyperparameters fixed at numbers."""
 
     @abstractmethod
     def resolve(self, data: Data) -> Self:
-        """The same likelihood with every "auto" replaced by a law scaled to the data."""
+        """The same likelihood with every "auto" replaced by a hyperprior scaled to the data."""
 
     @abstractmethod
-    def start(self, data: Data) -> dict[str, float]:
+    def start(self, data: Data) -> dict[str, Any]:
         """A number for every hyperparameter: the fixed one, or a guess from the data."""
+
+    def guess(self, data: Data) -> Data:
+        """Complete data for starts to look at, a first guess in place of what is missing."""
+        return data.filled
+
+    def augments(self, data: Data) -> bool:
+        """Whether a sampler of these data needs ``augment`` at all."""
+        return False
+
+    def augment(
+        self, rng: np.random.Generator, data: Data, Z: np.ndarray, parameters: Parameters
+    ) -> Data:
+        """Complete data, drawn given Z, the parameters and ``data``; these where none are needed.
+
+        A sampler calls it once a step, between steps on Z given what was observed and steps on the
+        parameters given the data that come back: that leaves the posterior given what was observed
+        invariant. A likelihood with missing entries draws them here (``Masked``). One whose entries
+        are not Gaussian may draw latent Gaussians here, of observed entries too, as ``Augmented``
+        data: then kernels and updates of Gaussian data run unchanged on their X, and densities are
+        told of ``given``.
+        """
+        return data
+
+
+class FeatureLikelihood(Likelihood):
+    """A distribution of the data given a binary feature matrix."""
+
+    structure = FEATURES
+    starts: ClassVar[tuple[str, ...]] = ("race", "ica", "columns", "empty", "prior")
+    words: ClassVar[Words] = Words(
+        "Each feature is a pattern that some of the rows have, most frequent first.",
+        "A row of the data X is made by the features A that it has (Z says which: 1 or 0).",
+    )
 
 
 class Collapsed(FeatureLikelihood):
-    """The parameters can be integrated out: log P(X | Z), and drawn exactly given X and Z."""
+    """The parameters can be integrated out: log P(X | Z), and drawn exactly given X and Z.
+
+    X is ``Data``, which engines give, or whatever ``Data.of`` makes them from.
+    """
 
     @abstractmethod
-    def log_marginal(self, X: Any, Z: Any) -> float:
+    def log_marginal(self, X: Table, Z: ArrayLike) -> float:
         """log P(X | Z), parameters integrated out."""
 
     @abstractmethod
-    def features(self, X: Any, Z: Any) -> np.ndarray:
+    def features(self, X: Table, Z: ArrayLike) -> np.ndarray:
         """E[A | X, Z]."""
 
     @abstractmethod
-    def draw_features(self, rng: np.random.Generator, X: Any, Z: Any) -> np.ndarray:
+    def draw_features(self, rng: np.random.Generator, X: Table, Z: ArrayLike) -> np.ndarray:
         """Draw A given X and Z."""
+
+    def draw_features_and_evidence(
+        self, rng: np.random.Generator, data: Data, Z: np.ndarray
+    ) -> tuple[np.ndarray, float]:
+        """A draw of A for ``augment`` to draw entries by, and log P(what was given | Z).
+
+        Given the data as they were augmented last, unless A can be drawn given less.
+        """
+        return self.draw_features(rng, data, Z), self.log_marginal(data.given, Z)
 
 
 class Conditional(FeatureLikelihood):
@@ -72,39 +132,40 @@ class Conditional(FeatureLikelihood):
         """Draw X given Z and A."""
 
     @abstractmethod
-    def log_likelihood(self, X: Any, Z: Any, A: Any) -> float:
-        """log P(X | Z, A)."""
+    def log_likelihood(self, X: Table, Z: ArrayLike, A: ArrayLike) -> float:
+        """log P(X | Z, A) of the observed entries; X is ``Data``, or what ``Data.of`` takes."""
 
     def mean(self, Z: Any, A: Any) -> np.ndarray:
         """E[X | Z, A]: Z A, unless the likelihood says otherwise."""
         return np.asarray(Z, float) @ np.asarray(A, float)
 
 
-Parameters = dict[str, np.ndarray]
-
-
 @dataclass
-class Place:
+class GibbsState:
     """Where a chain that keeps its parameters is.
 
-    ``data`` are complete: where entries of X are missing they hold draws of them, and ``mask`` is
-    True at those that were observed (None where all were). ``bits`` is Z, (N, K) uint8 without
-    empty columns, and ``hyper`` has a number for each hyperparameter.
+    ``data`` are complete: the data themselves, or ``Augmented`` ones where the likelihood draws
+    entries; those given with gaps only where a density is asked of what was observed. ``bits`` is
+    Z, (N, K) uint8 without empty columns, and ``hyper`` has a number for each hyperparameter.
     """
 
     data: Data
     bits: np.ndarray
     parameters: Parameters
-    hyper: dict[str, float]
-    mask: np.ndarray | None = None
+    hyper: Values
 
     @property
-    def Z(self) -> np.ndarray:
+    def observed(self) -> np.ndarray | None:
+        """Where X was observed, (N, D); None where it was everywhere."""
+        return self.data.given.observed
+
+    @property
+    def latent(self) -> np.ndarray:
         """The bits as they are recorded."""
         return self.bits.astype(bool)
 
     @property
-    def n_features(self) -> int:
+    def n_components(self) -> int:
         return self.bits.shape[1]
 
 
@@ -114,32 +175,32 @@ class GibbsUpdates(Conditional):
     ``axes`` names the parameters that are kept, each with its axis of features: 0, or 1 for those
     that have a row for each row of X, which ``update_bits`` updates along with the bits.
     Steps are asked of the likelihood as the user gave it (a hyperparameter is a number or a law),
-    change the place that they are given, and leave P(Z, parameters | X) invariant. ``settling`` is
-    how many updates of the parameters come before the first step, so that they belong to the Z that
-    a chain begins with.
+    change the state that they are given, and leave P(Z, parameters | X) invariant.
+    ``settling_updates`` is how many updates of the parameters come before the first step, so that
+    they belong to the Z that a chain begins with.
     """
 
     axes: ClassVar[dict[str, int]]
-    settling: ClassVar[int] = 1
+    settling_updates: ClassVar[int] = 1
 
     @abstractmethod
     def new_parameters(
-        self, rng: np.random.Generator, data: Data, k: int, hyper: dict[str, float]
+        self, rng: np.random.Generator, data: Data, k: int, hyper: Values
     ) -> Parameters:
         """The parameters of k features, drawn from their prior."""
 
     @abstractmethod
-    def update_bits(self, rng: np.random.Generator, place: Place, bits: Any) -> Any:
+    def update_bits(self, rng: np.random.Generator, place: GibbsState, bits: Any) -> Any:
         """One pass over all bits given the parameters; ``bits`` is a kernel BitPrior.
 
-        Best given what was observed of each row alone (``place.mask``): what was drawn in its gaps
-        was drawn given its bits, and holds them where they are. What it returns is handed to
+        Best given what was observed of each row alone (``place.observed``): what was drawn in its
+        gaps was drawn given its bits, and holds them where they are. What it returns is handed to
         ``update_own``: products of the data worth making once.
         """
 
     @abstractmethod
     def update_own(
-        self, rng: np.random.Generator, place: Place, tables: FeatureTables, work: Any
+        self, rng: np.random.Generator, place: GibbsState, tables: FeatureTables, work: Any
     ) -> None:
         """Draw anew the dishes that only one row has, and their parameters.
 
@@ -148,13 +209,13 @@ class GibbsUpdates(Conditional):
         """
 
     def update_matrix(
-        self, rng: np.random.Generator, place: Place, bits: Any, tables: FeatureTables
+        self, rng: np.random.Generator, place: GibbsState, bits: Any, tables: FeatureTables
     ) -> None:
         """Bits, then own dishes; a likelihood may do both in one call."""
         self.update_own(rng, place, tables, self.update_bits(rng, place, bits))
 
     @abstractmethod
-    def update_parameters(self, rng: np.random.Generator, place: Place, hold: bool) -> float:
+    def update_parameters(self, rng: np.random.Generator, place: GibbsState, hold: bool) -> float:
         """Draw scales (unless ``hold``) and parameters given Z.
 
         Returns what is added to log P([Z]) in the log joint: log P(X | Z) where the parameters can
@@ -162,13 +223,13 @@ class GibbsUpdates(Conditional):
         """
 
     @abstractmethod
-    def log_density(self, place: Place) -> float:
-        """log P(X, parameters | Z); of the observed entries, where others are NaN.
+    def log_density(self, place: GibbsState) -> float:
+        """log P(X, parameters | Z); of the observed entries, where the place's data have gaps.
 
         Parameters that can be integrated out given the others are not among them.
         """
 
-    def typical(self, place: Place, draws: Iterable[Parameters]) -> Parameters:
+    def representative(self, place: GibbsState, draws: Iterable[Parameters]) -> Parameters:
         """Parameters that stand for draws of them given the place's Z: their means.
 
         Not where flipping signs, or the like, leaves the likelihood alone: then means are of no
@@ -182,7 +243,7 @@ class GibbsUpdates(Conditional):
         return {name: value / count for name, value in total.items()}
 
 
-class JudgesMatrix(FeatureLikelihood):
+class EstimatesEvidence(FeatureLikelihood):
     """Of places with different Z it can be told which is better, where P(X | Z) is not known.
 
     A density of the parameters themselves cannot tell: it rises with their number and with the
@@ -190,12 +251,13 @@ class JudgesMatrix(FeatureLikelihood):
     """
 
     @abstractmethod
-    def judge(self, rng: np.random.Generator, place: Place) -> float:
+    def estimate_evidence(self, rng: np.random.Generator, place: GibbsState) -> float:
         """An estimate of log P(X | Z), the parameters being a draw given X and Z."""
 
 
 class Masked(FeatureLikelihood):
-    """Entries of X may be missing: NaN in X, to every method, is an entry that was not observed.
+    """Entries of X may be missing: every method takes ``Data`` with gaps, and counts what was
+    observed.
 
     ``sums_amounts`` says that ``log_rows`` is known: that a row has no amounts of its own, or that
     they can be integrated out.
@@ -203,41 +265,40 @@ class Masked(FeatureLikelihood):
 
     sums_amounts: ClassVar[bool] = True
 
-    def guess(self, data: Data) -> Data:
-        """Complete data for starts to look at, a first guess in place of what is missing."""
-        return data.filled
-
     @abstractmethod
-    def entries(self, Z: Any, parameters: Parameters, where: tuple[np.ndarray, ...]) -> EntryLaw:
+    def entries(
+        self, Z: Any, parameters: Parameters, where: tuple[np.ndarray, ...]
+    ) -> EntryDistribution:
         """The law of the entries at (rows, columns), given Z and the parameters."""
 
-    def log_rows(self, X: np.ndarray, bits: np.ndarray, parameters: Parameters) -> np.ndarray:
-        """log P(x | z, parameters) of new rows X (n, D) under each row z of bits (B, K): (n, B)."""
-        where = (np.arange(len(bits))[:, None], np.arange(X.shape[1]))
-        logs = self.entries(bits, parameters, where).log_density(np.nan_to_num(X)[:, None])
-        return np.where(np.isnan(X)[:, None], 0.0, logs).sum(axis=2)
+    def log_rows(self, data: Data, bits: np.ndarray, parameters: Parameters) -> np.ndarray:
+        """log P(x | z, parameters) of new rows (n, D) under each row z of bits (B, K): (n, B)."""
+        where = (np.arange(len(bits))[:, None], np.arange(data.d))
+        logs = self.entries(bits, parameters, where).log_density(data.zeroed[:, None])
+        if data.observed is not None:
+            logs = np.where(data.observed[:, None], logs, 0.0)
+        return np.asarray(logs.sum(axis=2))
 
-    def complete(
-        self, rng: np.random.Generator, data: Data, Z: Any, parameters: Parameters
+    def augments(self, data: Data) -> bool:
+        """Where entries are missing."""
+        return data.observed is not None
+
+    def augment(
+        self, rng: np.random.Generator, data: Data, Z: np.ndarray, parameters: Parameters
     ) -> Data:
-        """The data with every missing entry drawn given Z and the parameters.
-
-        Between steps on Z given the observed entries and steps on the parameters given the
-        completed data, this leaves the posterior given the observed entries invariant.
-        """
-        if data.mask is None:
+        """The data with every missing entry drawn given Z and the parameters."""
+        if not self.augments(data):
             return data
-        where = np.nonzero(~data.mask)
         X = data.X.copy()
-        X[where] = self.entries(Z, parameters, where).draw(rng)
-        return Data(X)
+        X[data.where_missing] = self.entries(Z, parameters, data.where_missing).draw(rng)
+        return Augmented(X, source=data)
 
 
 class MaskedCollapsed(Masked, Collapsed):
     """The parameters can be integrated out also where entries of X are missing."""
 
     @abstractmethod
-    def missing_entries(self, X: Any, Z: Any) -> EntryLaw:
+    def missing_entries(self, X: Table, Z: ArrayLike) -> EntryDistribution:
         """The law of each missing entry given Z and what was observed, row by row."""
 
 
@@ -250,7 +311,7 @@ class RowUpdates(FeatureLikelihood):
     """A row can be removed, scored and added by rank-one changes (collapsed Gibbs, search)."""
 
     @abstractmethod
-    def rows(self, X: Any, Z: Any) -> Any:
+    def rows(self, X: Table, Z: ArrayLike) -> Any:
         """The predictive form, ready for rows to leave and return."""
 
 
@@ -266,7 +327,7 @@ class SearchRows(FeatureLikelihood):
     ``GaussianRows``, A being integrated out, or ``CountedCauses``, A being at its best."""
 
 
-class CountLaw(NamedTuple):
+class CountProbabilities(NamedTuple):
     """log P(x | c) by c and x (K + 1, 2), and log P(y) of an active and of an idle cause."""
 
     table: np.ndarray
@@ -279,7 +340,7 @@ class CountedCauses(Conditional, SearchRows):
     P(x_nd = 1 | z_n, a_d) depends on the number z_n·a_d alone, with which it rises."""
 
     @abstractmethod
-    def count_law(self, most: int) -> CountLaw:
+    def count_probabilities(self, most: int) -> CountProbabilities:
         """The law of entries with up to ``most`` active causes, hyperparameters being numbers."""
 
 
@@ -296,7 +357,7 @@ class Expected(FeatureLikelihood):
         """The law of amounts S, "laplace" or "gaussian"; None where W = Z."""
 
     @abstractmethod
-    def feature_law(self, k: int, d: int, sigma_a: float, joint: bool) -> FeatureLaw:
+    def feature_posterior(self, k: int, d: int, sigma_a: float, joint: bool) -> FeaturePosterior:
         """The prior of A as a law to begin from; ``joint`` over features where it can be so."""
 
 

@@ -17,7 +17,7 @@ from scipy.special import ndtr, ndtri
 HALVINGS = 60  # of the bracket around a quantile: to the last digit
 
 
-class EntryLaw(ABC):
+class EntryDistribution(ABC):
     """Entries with means ``mean`` and variances ``variance``, (entries,) or (draws, entries)."""
 
     mean: np.ndarray
@@ -46,7 +46,7 @@ class EntryLaw(ABC):
 
 
 @dataclass(frozen=True)
-class NormalEntries(EntryLaw):
+class NormalEntries(EntryDistribution):
     """x ~ N(mean, sd²)."""
 
     mean: np.ndarray
@@ -79,7 +79,7 @@ class NormalEntries(EntryLaw):
 
 
 @dataclass(frozen=True)
-class BinaryEntries(EntryLaw):
+class BinaryEntries(EntryDistribution):
     """x is 1 with probability ``mean``, else 0."""
 
     mean: np.ndarray

@@ -14,8 +14,9 @@ import numpy as np
 
 from thali.data import Data
 from thali.hyperparameters import (
+    Hyperprior,
     InverseGamma,
-    Law,
+    Values,
     check_hyperparameter,
     metropolis_step,
     slice_step,
@@ -41,12 +42,12 @@ def resolve_scales(likelihood: Any, data: Data) -> dict[str, Any]:
     sigma_x, sigma_a = likelihood.sigma_x, likelihood.sigma_a
     v = data.mean_square or 1.0  # data of zeros have no scale of their own
     for name, sigma in (("sigma_x", sigma_x), ("sigma_a", sigma_a)):
-        if not isinstance(sigma, Law | str) and sigma < FINEST * np.sqrt(data.mean_square):
+        if not isinstance(sigma, Hyperprior | str) and sigma < FINEST * np.sqrt(data.mean_square):
             raise ValueError(
                 f"{owner}: {name}={sigma} is less than a millionth of the data's scale "
                 f"({np.sqrt(v):.3g}), too fine for double precision; use a larger one."
             )
-    fixed = [s for s in (sigma_x, sigma_a) if not isinstance(s, Law | str)]
+    fixed = [s for s in (sigma_x, sigma_a) if not isinstance(s, Hyperprior | str)]
     if len(fixed) == 2 and fixed[0] < FINEST * fixed[1]:
         raise ValueError(
             f"{owner}: sigma_x={sigma_x} is less than a millionth of "
@@ -64,7 +65,7 @@ def start_scales(likelihood: Any, data: Data) -> dict[str, float]:
     numbers = {}
     for name, guess in (("sigma_x", 0.5 * scale), ("sigma_a", scale)):
         sigma = getattr(likelihood, name)
-        numbers[name] = guess if isinstance(sigma, Law | str) else float(sigma)
+        numbers[name] = guess if isinstance(sigma, Hyperprior | str) else float(sigma)
     return numbers
 
 
@@ -76,7 +77,7 @@ def scales_without_features(
     squares: float,
     n: int,
     d: int,
-    hyper: dict[str, float],
+    hyper: Values,
     step: str = "slice",
     hold: bool = False,
     scale: float | None = None,
@@ -93,21 +94,21 @@ def scales_without_features(
         return log_evidence(eigenvalues, lengths, squares, n, float(d), sigma_x, sigma_a)
 
     scale = float(np.sqrt(squares / (n * d))) if scale is None else scale
-    if isinstance(likelihood.sigma_x, Law) and not hold:
+    if isinstance(likelihood.sigma_x, Hyperprior) and not hold:
         least = (1.0 + 1e-9) * LEAST * max(scale, hyper["sigma_a"])
         hyper["sigma_x"] = max(hyper["sigma_x"], least)
 
-    def log_law(law: Law, value: float, sigma_x: float, sigma_a: float) -> float:
-        cut = isinstance(likelihood.sigma_x, Law) and sigma_x < LEAST * max(scale, sigma_a)
+    def log_law(law: Hyperprior, value: float, sigma_x: float, sigma_a: float) -> float:
+        cut = isinstance(likelihood.sigma_x, Hyperprior) and sigma_x < LEAST * max(scale, sigma_a)
         return -np.inf if cut else law.log_density(value) + evidence(sigma_x, sigma_a)
 
     # the standard deviations of log σ when K is settled: 1/√(2ND) and 1/√(2KD)
     for name, size in (("sigma_x", n), ("sigma_a", len(C) + 1)):
         law = getattr(likelihood, name)
-        if not isinstance(law, Law) or hold:
+        if not isinstance(law, Hyperprior) or hold:
             continue
 
-        def target(value: float, name: str = name, law: Law = law) -> float:
+        def target(value: float, name: str = name, law: Hyperprior = law) -> float:
             at = {**hyper, name: value}
             return log_law(law, value, at["sigma_x"], at["sigma_a"])
 
@@ -123,7 +124,7 @@ def scale_given_squares(
     rng: np.random.Generator, law: Any, value: float, squares: float, n: int
 ) -> float:
     """A scale σ given n draws of N(0, σ²) whose squares sum to ``squares``; a number stays."""
-    if not isinstance(law, Law):
+    if not isinstance(law, Hyperprior):
         return value
     if isinstance(law, InverseGamma):
         return InverseGamma(law.shape + 0.5 * n, law.scale + 0.5 * squares).sample(rng)

@@ -17,60 +17,86 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
-from thali.data import Data, blocks
-from thali.hyperparameters import Law, as_number
+from thali.data.matrix import Data, blocks
+from thali.data.sparse import cross as sparse_cross
+from thali.data.sparse import squared_residual
+from thali.hyperparameters import Hyperprior, Values, as_number
+from thali.likelihoods import masked_columns
 from thali.likelihoods.base import (
     ExpectedBits,
     GaussianRows,
+    GibbsState,
     GibbsUpdates,
     MaskedCollapsed,
     Parameters,
-    Place,
     SearchRows,
+    Table,
     TakesSparse,
+    Words,
 )
 from thali.likelihoods.entries import NormalEntries
+from thali.likelihoods.feature_posteriors import GaussianFeatures
 from thali.likelihoods.gaussian_scales import (
     check_scales,
     resolve_scales,
     scales_without_features,
     start_scales,
 )
-from thali.likelihoods.masked_columns import MaskedColumns
 from thali.likelihoods.observed_rows import (
     dimensions,
     observed_products,
     observed_residual,
     own_features,
 )
-from thali.settings import Settings
-from thali.sparse import cross as sparse_cross
-from thali.sparse import is_sparse, size_of, squared_residual, sum_of_squares
-from thali.structures import FeatureTables, as_binary_matrix
-from thali.variational.features import GaussianFeatures
+from thali.registry import LIKELIHOODS
+from thali.settings import Settings, hyperparameter
+from thali.structures.features import FeatureTables, as_binary_matrix
 
 
+@LIKELIHOODS.register("linear_gaussian")
 @dataclass(frozen=True)
 class LinearGaussian(
     Settings, MaskedCollapsed, GibbsUpdates, GaussianRows, SearchRows, ExpectedBits, TakesSparse
 ):
-    """Noise scale ``sigma_x`` and feature scale ``sigma_a``: numbers, laws, or "auto".
+    """A row is the sum of its features and Gaussian noise.
 
-    "auto" infers the scale under a weak law centred on the data:
-    σ_x² ~ InverseGamma(1, v/100) and σ_a² ~ InverseGamma(2, v), v the mean square of the data.
+    Parameters
+    ----------
+    sigma_x : float, hyperprior or "auto", default "auto"
+        The size of the noise, a standard deviation.
+    sigma_a : float, hyperprior or "auto", default "auto"
+        The size of the features: the standard deviation of the entries of A.
 
+    Notes
+    -----
+    A number is fixed; a hyperprior means that the scale is inferred. "auto" infers it under a weak
+    law centered on the data: σ_x² ~ InverseGamma(1, v/100) and σ_a² ~ InverseGamma(2, v), v the
+    mean square of the data.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> lik = LinearGaussian(sigma_x=0.5, sigma_a=1.0)
     >>> round(lik.log_marginal(np.zeros((1, 1)), np.zeros((1, 0))), 4)  # N(0; 0, 0.25)
     -0.2258
     """
 
-    sigma_x: float | Law | str = "auto"
-    sigma_a: float | Law | str = "auto"
+    sigma_x: float | Hyperprior | str = hyperparameter(
+        "auto", symbol="σₓ", words="size of the noise"
+    )
+    sigma_a: float | Hyperprior | str = hyperparameter(
+        "auto", symbol="σₐ", words="size of the features"
+    )
 
     axes: ClassVar[dict[str, int]] = {"A": 0}
+    words: ClassVar[Words] = Words(
+        "Each feature is a pattern that is added to every row that has it, most frequent first.",
+        "X = Z A + noise: a row of the data X is the sum of the features A that it has (Z says "
+        "which: 1 or 0), plus noise.",
+    )
 
     def __post_init__(self) -> None:
         check_scales(self)
@@ -84,7 +110,7 @@ class LinearGaussian(
     def start(self, data: Data) -> dict[str, float]:
         return start_scales(self, data)
 
-    def feature_law(self, k: int, d: int, sigma_a: float, joint: bool) -> GaussianFeatures:
+    def feature_posterior(self, k: int, d: int, sigma_a: float, joint: bool) -> GaussianFeatures:
         return GaussianFeatures.prior(k, d, sigma_a, joint)
 
     # sampling and densities with A kept
@@ -96,52 +122,63 @@ class LinearGaussian(
         mean = np.asarray(Z, float) @ np.asarray(A, float)
         return mean + self._sigma_x * rng.standard_normal(mean.shape)
 
-    def log_likelihood(self, X: Any, Z: Any, A: Any) -> float:
-        return log_noise(X, Z, A, self._sigma_x)
+    def log_likelihood(self, X: Table, Z: ArrayLike, A: ArrayLike) -> float:
+        return log_noise(Data.of(X), Z, A, self._sigma_x)
 
     # A integrated out
 
-    def log_marginal(self, X: Any, Z: Any) -> float:
-        X, Z = _pair(X, Z)
+    def log_marginal(self, X: Table, Z: ArrayLike) -> float:
+        data, Z = _pair(X, Z)
         sigma_x, sigma_a = self._sigma_x, self._sigma_a
-        (n, d), k = X.shape, Z.shape[1]
-        if has_gaps(X):
-            masked = MaskedColumns(X)
-            found = masked.solve(Z, self._r, np.zeros((k, d)))
-            return masked.log_evidence(found[1], found[2], k, sigma_x, sigma_a)
+        n, d, k = data.n, data.d, Z.shape[1]
+        if data.observed is not None:
+            _, log_dets, explained = masked_columns.solve(data, Z, self._r, np.zeros((k, d)))
+            return masked_columns.log_evidence(data, log_dets, explained, k, sigma_x, sigma_a)
         value = (
             -0.5 * n * d * np.log(2.0 * np.pi)
             - (n - k) * d * np.log(sigma_x)
             - k * d * np.log(sigma_a)
         )
-        explained = 0.0
+        fitted = 0.0
         if k:
             L, lower = self._factor(Z)
-            half = solve_triangular(L, cross(Z, X), lower=lower)  # L⁻¹ZᵀX
-            explained = np.square(half).sum()
+            half = solve_triangular(L, cross(Z, data), lower=lower)  # L⁻¹ZᵀX
+            fitted = np.square(half).sum()
             value -= d * np.log(np.diagonal(L)).sum()
-        return float(value - 0.5 * (sum_of_squares(X) - explained) / sigma_x**2)
+        return float(value - 0.5 * (data.total_square - fitted) / sigma_x**2)
 
-    def features(self, X: Any, Z: Any) -> np.ndarray:
+    def features(self, X: Table, Z: ArrayLike) -> np.ndarray:
         """E[A | X, Z] = M ZᵀX."""
-        X, Z = _pair(X, Z)
+        data, Z = _pair(X, Z)
         if Z.shape[1] == 0:
-            return np.zeros((0, X.shape[1]))
-        if has_gaps(X):
-            return MaskedColumns(X).solve(Z, self._r, np.zeros((Z.shape[1], X.shape[1])))[0]
-        return cho_solve(self._factor(Z), cross(Z, X))
+            return np.zeros((0, data.d))
+        if data.observed is not None:
+            return masked_columns.solve(data, Z, self._r, np.zeros((Z.shape[1], data.d)))[0]
+        return cho_solve(self._factor(Z), cross(Z, data))
 
-    def draw_features(self, rng: np.random.Generator, X: Any, Z: Any) -> np.ndarray:
+    def draw_features(self, rng: np.random.Generator, X: Table, Z: ArrayLike) -> np.ndarray:
         """A draw of A | X, Z: its mean plus σ_x L⁻ᵀ ε, since M = L⁻ᵀ L⁻¹."""
-        X, Z = _pair(X, Z)
+        data, Z = _pair(X, Z)
         if Z.shape[1] == 0:
-            return np.zeros((0, X.shape[1]))
-        noise = rng.standard_normal((Z.shape[1], X.shape[1]))
-        if has_gaps(X):
-            return MaskedColumns(X).solve(Z, self._r, self._sigma_x * noise)[0]
+            return np.zeros((0, data.d))
+        noise = rng.standard_normal((Z.shape[1], data.d))
+        if data.observed is not None:
+            return masked_columns.solve(data, Z, self._r, self._sigma_x * noise)[0]
         L, lower = self._factor(Z)
-        mean = cho_solve((L, lower), cross(Z, X))
+        mean = cho_solve((L, lower), cross(Z, data))
         return mean + self._sigma_x * np.linalg.solve(L.T, noise)
+
+    def draw_features_and_evidence(
+        self, rng: np.random.Generator, data: Data, Z: np.ndarray
+    ) -> tuple[np.ndarray, float]:
+        """Where entries are missing, given the others alone: one solution of every column."""
+        given, k = data.given, Z.shape[1]
+        if given.observed is None:
+            return super().draw_features_and_evidence(rng, data, Z)
+        sigma_x, sigma_a = self._sigma_x, self._sigma_a
+        noise = sigma_x * rng.standard_normal((k, data.d))
+        A, log_dets, explained = masked_columns.solve(given, Z, self._r, noise)
+        return A, masked_columns.log_evidence(given, log_dets, explained, k, sigma_x, sigma_a)
 
     # missing entries
 
@@ -151,39 +188,37 @@ class LinearGaussian(
         """x_nd ~ N(z_n a_d, σ_x²)."""
         return normal_entries(np.asarray(Z, float), parameters["A"], self._sigma_x, where)
 
-    def missing_entries(self, X: Any, Z: Any) -> NormalEntries:
-        """x_nd ~ N(z_n E[a_d], σ_x²(1 + z_n M_d z_nᵀ)), in the order of ``np.nonzero(isnan(X))``.
+    def missing_entries(self, X: Table, Z: ArrayLike) -> NormalEntries:
+        """x_nd ~ N(z_n E[a_d], σ_x²(1 + z_n M_d z_nᵀ)), in the order of ``data.where_missing``.
 
         >>> lik = LinearGaussian(sigma_x=1.0, sigma_a=1.0)
         >>> law = lik.missing_entries([[2.0], [np.nan]], [[1], [1]])
         >>> law.mean.round(6).tolist(), law.variance.round(6).tolist()
         ([1.0], [1.5])
         """
-        X, Z = _pair(X, Z)
-        missing = np.isnan(X)
-        n, d = np.nonzero(missing)
+        data, Z = _pair(X, Z)
+        n, d = data.where_missing
         if Z.shape[1] == 0 or len(n) == 0:
             return NormalEntries(np.zeros(len(n)), np.full(len(n), self._sigma_x))
-        masked = MaskedColumns(X)
-        A = masked.solve(Z, self._r, np.zeros((Z.shape[1], X.shape[1])))[0]
-        spread = np.zeros(X.shape)
-        spread.T[missing.T] = masked.spreads(Z, self._r)
+        A = masked_columns.solve(data, Z, self._r, np.zeros((Z.shape[1], data.d)))[0]
+        spread = np.zeros((data.n, data.d))
+        spread.T[~data.seen.T] = masked_columns.spreads(data, Z, self._r)
         mean = np.einsum("ik,ki->i", Z[n], A[:, d])
         return NormalEntries(mean, self._sigma_x * np.sqrt(1.0 + spread[n, d]))
 
     # Gibbs updates with A kept
 
     def new_parameters(
-        self, rng: np.random.Generator, data: Data, k: int, hyper: dict[str, float]
+        self, rng: np.random.Generator, data: Data, k: int, hyper: Values
     ) -> Parameters:
         return {"A": hyper["sigma_a"] * rng.standard_normal((k, data.d))}
 
-    def update_bits(self, rng: np.random.Generator, place: Place, bits: Any) -> Any:
+    def update_bits(self, rng: np.random.Generator, place: GibbsState, bits: Any) -> Any:
         """Given A and what was observed of each row."""
         return turn_bits_given_features(rng, place, bits), bits.m
 
     def update_own(
-        self, rng: np.random.Generator, place: Place, tables: FeatureTables, work: Any
+        self, rng: np.random.Generator, place: GibbsState, tables: FeatureTables, work: Any
     ) -> None:
         """Their A integrated out, and then drawn given what was observed of the row.
 
@@ -192,10 +227,10 @@ class LinearGaussian(
         from thali.kernels.collapsed_rows import Law as KernelLaw
         from thali.kernels.given_features import count_own_dishes, left_by_shared
 
-        data, hyper, mask, A = place.data, place.hyper, place.mask, place.parameters["A"]
+        data, hyper, A = place.data, place.hyper, place.parameters["A"]
         law = KernelLaw(*tables, hyper["sigma_x"], hyper["sigma_a"], float(data.d))
         found, m = work
-        if mask is None:
+        if place.observed is None:
             B, R, G = found
             rho, has = left_by_shared(B, R, G, data.squares, place.bits, m)
         else:
@@ -204,30 +239,30 @@ class LinearGaussian(
             rho = np.square(left).sum(axis=1)
         own = count_own_dishes(rng, rho, has, dimensions(place), len(m), law)
         place.bits, shared = with_own_dishes(place.bits, m, own)
-        if mask is None:
+        if place.observed is None:
             new = self.new_parameters(rng, data, int(own.sum()), hyper)["A"]
         else:
             rows = np.repeat(np.arange(data.n), own)
-            new = own_features(rng, left, mask, rows, np.ones(len(rows)), hyper)
+            new = own_features(rng, left, place.observed, rows, np.ones(len(rows)), hyper)
         place.parameters = {"A": np.concatenate([A[shared], new])}
 
-    def update_parameters(self, rng: np.random.Generator, place: Place, hold: bool) -> float:
+    def update_parameters(self, rng: np.random.Generator, place: GibbsState, hold: bool) -> float:
         """Scales given Z with A integrated out, then A given Z and the scales."""
         evidence, A = scales_then_features(rng, self, place, place.bits, hold)
         place.parameters = {"A": A}
         return evidence
 
-    def log_density(self, place: Place) -> float:
+    def log_density(self, place: GibbsState) -> float:
         A, hyper = place.parameters["A"], place.hyper
-        given = self.at(sigma_x=hyper["sigma_x"]).log_likelihood(place.data.X, place.bits, A)
+        given = log_noise(place.data, place.bits, A, hyper["sigma_x"])
         return given + log_normal(A, hyper["sigma_a"])
 
-    def rows(self, X: Any, Z: Any) -> PredictiveRows:
+    def rows(self, X: Table, Z: ArrayLike) -> PredictiveRows:
         """The predictive form of complete data (with missing entries S differs by column)."""
-        X, Z = _pair(X, Z)
+        data, Z = _pair(X, Z)
         k = Z.shape[1]
         S = cho_solve(self._factor(Z), np.eye(k)) if k else np.zeros((0, 0))
-        return PredictiveRows(S, S @ cross(Z, X), self._sigma_x, self._sigma_a)
+        return PredictiveRows(S, S @ cross(Z, data), self._sigma_x, self._sigma_a)
 
     def _factor(self, Z: np.ndarray) -> tuple[np.ndarray, bool]:
         """The Cholesky factor L of ZᵀZ + rI."""
@@ -286,10 +321,10 @@ def products(
     return B, B - Z.astype(float) @ G, G
 
 
-def turn_bits_given_features(rng: np.random.Generator, place: Place, bits: Any) -> Any:
+def turn_bits_given_features(rng: np.random.Generator, place: GibbsState, bits: Any) -> Any:
     """One pass over the bits of X = ZA + E; of complete data, B, R and G for the own dishes."""
     A, sigma_x = place.parameters["A"], place.hyper["sigma_x"]
-    if place.mask is None:
+    if place.observed is None:
         from thali.kernels.given_features import turn_bits
 
         B, R, G = products(place.data.X, place.bits, A)
@@ -298,12 +333,12 @@ def turn_bits_given_features(rng: np.random.Generator, place: Place, bits: Any) 
     from thali.kernels.observed_rows import turn_observed_bits
 
     R, diagonals, G = observed_products(place, place.bits, A)
-    turn_observed_bits(rng, R, diagonals, G, A, place.mask, place.bits, bits, sigma_x)
+    turn_observed_bits(rng, R, diagonals, G, A, place.observed, place.bits, bits, sigma_x)
     return None
 
 
 def scales_then_features(
-    rng: np.random.Generator, likelihood: Any, place: Place, W: np.ndarray, hold: bool
+    rng: np.random.Generator, likelihood: Any, place: GibbsState, W: np.ndarray, hold: bool
 ) -> tuple[float, np.ndarray]:
     """Draw the scales given W (Z, or amounts) with A integrated out, then A; and log P(X | W).
 
@@ -312,8 +347,8 @@ def scales_then_features(
     data, hyper, real = place.data, place.hyper, W.astype(float)
     C, T = real.T @ real, real.T @ data.X
     squares, scale = float(data.squares.sum()), None
-    if place.mask is not None:
-        scale = float(np.sqrt(np.mean(np.square(data.X[place.mask]))))
+    if place.observed is not None:
+        scale = float(np.sqrt(data.given.mean_square))
     evidence = scales_without_features(
         rng, likelihood, C, T, squares, data.n, data.d, hyper, hold=hold, scale=scale
     )
@@ -324,17 +359,17 @@ def scales_then_features(
     return evidence, mean + sigma_x * noise
 
 
-def log_noise(X: Any, W: Any, A: Any, sigma: float) -> float:
-    """Σ log N(x; wa, σ²) over the observed entries of X, or all of a sparse one: no second X is
-    made."""
+def log_noise(data: Data, W: ArrayLike, A: ArrayLike, sigma: float) -> float:
+    """Σ log N(x; wa, σ²) over the observed entries, or all of a sparse X: no second X is made."""
     W, A = np.asarray(W), np.asarray(A, float)
-    if is_sparse(X):
-        squares, count = squared_residual(X, W, A), size_of(X)
+    if data.sparse:
+        squares, count = squared_residual(data.X, W, A), data.n * data.d
         return float(-0.5 * count * np.log(2.0 * np.pi * sigma**2) - 0.5 * squares / sigma**2)
-    X, total = np.asarray(X, float), 0.0
-    for block in blocks(X):
-        left = X[block] - W[block].astype(float) @ A
-        total += log_normal(left[~np.isnan(left)], sigma)
+    total = 0.0
+    for block in blocks(data.X):
+        left = data.X[block] - W[block].astype(float) @ A
+        seen = left.ravel() if data.observed is None else left[data.observed[block]]
+        total += log_normal(seen, sigma)
     return total
 
 
@@ -363,19 +398,12 @@ def with_own_dishes(Z: np.ndarray, m: np.ndarray, own: np.ndarray) -> tuple[np.n
     return np.ascontiguousarray(np.concatenate([Z[:, shared], new], axis=1)), shared
 
 
-def has_gaps(X: Any) -> bool:
-    """Whether entries are missing; a sparse matrix has none."""
-    return not is_sparse(X) and bool(np.isnan(X).any())
-
-
-def cross(Z: np.ndarray, X: Any) -> np.ndarray:
+def cross(Z: np.ndarray, data: Data) -> np.ndarray:
     """ZᵀX."""
-    return sparse_cross(Z, X) if is_sparse(X) else np.asarray(Z.T @ X)
+    return sparse_cross(Z, data.X) if data.sparse else np.asarray(Z.T @ data.X)
 
 
-def _pair(X: Any, Z: Any) -> tuple[Any, np.ndarray]:
-    """X and Z as float matrices with equal numbers of rows; a sparse X stays sparse."""
-    X = X if is_sparse(X) else np.asarray(X, float)
-    if X.ndim != 2:
-        raise ValueError(f"X must have 2 dimensions, not {X.ndim}.")
-    return X, as_binary_matrix(Z, n=X.shape[0]).astype(float)
+def _pair(X: Table, Z: ArrayLike) -> tuple[Data, np.ndarray]:
+    """X as data, and Z as real numbers with as many rows."""
+    data = Data.of(X)
+    return data, as_binary_matrix(Z, n=data.n).astype(float)

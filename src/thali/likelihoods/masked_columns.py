@@ -9,82 +9,71 @@ from __future__ import annotations
 
 import numpy as np
 
-from thali.missing import Patterns, patterns
+from thali.data import Data
 
 
-class MaskedColumns:
-    """X with missing entries, ready to be solved for A column by column, again and again."""
+def solve(
+    data: Data, Z: np.ndarray, r: float, noise: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A (K, D), and ½ log|M⁻¹| and ‖L⁻¹Z_oᵀx_o‖² of each column."""
+    from thali.kernels.masked_columns import columns
 
-    def __init__(self, X: np.ndarray, shared: Patterns | None = None) -> None:
-        self.mask = ~np.isnan(X)
-        self.X = np.where(self.mask, X, 0.0)
-        self.patterns = patterns(self.mask) if shared is None else shared
-        self.seen = float(self.mask.sum())
-        self.squares = float(np.square(self.X).sum())
+    if Z.shape[1] == 0:
+        return np.zeros((0, data.d)), np.zeros(data.d), np.zeros(data.d)
+    real = Z.astype(float)
+    T = np.ascontiguousarray(real.T @ data.zeroed)
+    return columns(np.ascontiguousarray(Z, np.uint8), real.T @ real, T, *data.patterns, r, noise)
 
-    def solve(
-        self, Z: np.ndarray, r: float, noise: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """A (K, D), and ½ log|M⁻¹| and ‖L⁻¹Z_oᵀx_o‖² of each column."""
-        from thali.kernels.masked_columns import columns
 
-        if Z.shape[1] == 0:
-            d = self.X.shape[1]
-            return np.zeros((0, d)), np.zeros(d), np.zeros(d)
-        real = Z.astype(float)
-        T = np.ascontiguousarray(real.T @ self.X)
-        return columns(
-            np.ascontiguousarray(Z, np.uint8), real.T @ real, T, *self.patterns, r, noise
-        )
+def solve_amounts(data: Data, W: np.ndarray, r: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """As ``solve``, A being its mean, where amounts W are in the place of the bits Z.
 
-    def solve_amounts(self, W: np.ndarray, r: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """As ``solve``, A being its mean, where amounts W are in the place of the bits Z.
-
-        Real numbers do not cancel, so W_oᵀW_o is a sum over the observed rows: N·K² a pattern.
-        """
-        k, d = W.shape[1], self.X.shape[1]
-        A, log_dets, explained = np.zeros((k, d)), np.zeros(d), np.zeros(d)
-        if k == 0:
-            return A, log_dets, explained
-        of_column = self.patterns.of_column
-        first = np.unique(of_column, return_index=True)[1]
-        seen = self.mask[:, first].T.astype(float)
-        M = np.stack([seen @ (W[:, [i]] * W) for i in range(k)], axis=1) + r * np.eye(k)
-        L = np.linalg.cholesky(M)
-        inverse, half_log = np.linalg.inv(L), np.log(np.diagonal(L, axis1=1, axis2=2)).sum(axis=1)
-        T = W.T @ self.X
-        for p, back in enumerate(inverse):
-            mine = np.flatnonzero(of_column == p)
-            half = back @ T[:, mine]
-            A[:, mine] = back.T @ half
-            explained[mine] = np.square(half).sum(axis=0)
-        log_dets[:] = half_log[of_column]
+    Real numbers do not cancel, so W_oᵀW_o is a sum over the observed rows: N·K² a pattern.
+    """
+    k, d = W.shape[1], data.d
+    A, log_dets, explained = np.zeros((k, d)), np.zeros(d), np.zeros(d)
+    if k == 0:
         return A, log_dets, explained
+    of_column = data.patterns.of_column
+    first = np.unique(of_column, return_index=True)[1]
+    seen = data.seen[:, first].T.astype(float)
+    M = np.stack([seen @ (W[:, [i]] * W) for i in range(k)], axis=1) + r * np.eye(k)
+    L = np.linalg.cholesky(M)
+    inverse, half_log = np.linalg.inv(L), np.log(np.diagonal(L, axis1=1, axis2=2)).sum(axis=1)
+    T = W.T @ data.zeroed
+    for p, back in enumerate(inverse):
+        mine = np.flatnonzero(of_column == p)
+        half = back @ T[:, mine]
+        A[:, mine] = back.T @ half
+        explained[mine] = np.square(half).sum(axis=0)
+    log_dets[:] = half_log[of_column]
+    return A, log_dets, explained
 
-    def log_evidence(
-        self,
-        log_dets: np.ndarray,
-        explained: np.ndarray,
-        k: int,
-        sigma_x: float,
-        sigma_a: float,
-    ) -> float:
-        """log P(observed entries | Z) from what ``solve`` found."""
-        d = self.X.shape[1]
-        return float(
-            -0.5 * self.seen * np.log(2.0 * np.pi)
-            - (self.seen - k * d) * np.log(sigma_x)
-            - k * d * np.log(sigma_a)
-            - log_dets.sum()
-            - 0.5 * (self.squares - explained.sum()) / sigma_x**2
-        )
 
-    def spreads(self, Z: np.ndarray, r: float) -> np.ndarray:
-        """z_n M_d z_nᵀ of the missing entries, column after column."""
-        from thali.kernels.masked_columns import spreads
+def log_evidence(
+    data: Data,
+    log_dets: np.ndarray,
+    explained: np.ndarray,
+    k: int,
+    sigma_x: float,
+    sigma_a: float,
+) -> float:
+    """log P(observed entries | Z) from what ``solve`` found."""
+    d, seen = data.d, float(data.n * data.d - data.missing)
+    return float(
+        -0.5 * seen * np.log(2.0 * np.pi)
+        - (seen - k * d) * np.log(sigma_x)
+        - k * d * np.log(sigma_a)
+        - log_dets.sum()
+        - 0.5 * (data.total_square - explained.sum()) / sigma_x**2
+    )
 
-        real = Z.astype(float)
-        bits = np.ascontiguousarray(Z, np.uint8)
-        _, start, rows = self.patterns
-        found = spreads(bits, real.T @ real, start, rows, r)
-        return np.concatenate([found[start[p] : start[p + 1]] for p in self.patterns.of_column])
+
+def spreads(data: Data, Z: np.ndarray, r: float) -> np.ndarray:
+    """z_n M_d z_nᵀ of the missing entries, column after column."""
+    from thali.kernels import masked_columns as kernel
+
+    real = Z.astype(float)
+    of_column, start, rows = data.patterns
+    found = kernel.spreads(np.ascontiguousarray(Z, np.uint8), real.T @ real, start, rows, r)
+    return np.concatenate([found[start[p] : start[p + 1]] for p in of_column])

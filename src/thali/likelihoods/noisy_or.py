@@ -24,43 +24,63 @@ from math import log, log1p
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from thali.data import Data
 from thali.hyperparameters import (
     Beta,
-    Law,
+    Hyperprior,
+    Values,
     as_number,
     check_probability,
     slice_step_of_probability,
 )
 from thali.likelihoods.base import (
     CountedCauses,
-    CountLaw,
+    CountProbabilities,
+    EstimatesEvidence,
+    GibbsState,
     GibbsUpdates,
-    JudgesMatrix,
     Masked,
     Parameters,
-    Place,
+    Table,
+    Words,
 )
 from thali.likelihoods.entries import BinaryEntries
-from thali.settings import Settings
-from thali.structures import FeatureTables
+from thali.registry import LIKELIHOODS
+from thali.settings import Settings, hyperparameter
+from thali.structures.features import FeatureTables
 
 NAMES = ("epsilon", "lam", "p")
 ALL_SEEN = np.zeros((0, 0), bool)
 
 
+@LIKELIHOODS.register("noisy_or")
 @dataclass(frozen=True)
-class NoisyOr(Settings, GibbsUpdates, JudgesMatrix, CountedCauses, Masked):
-    """Leak ``epsilon``, strength ``lam`` and rate ``p`` of the causes: numbers, or beta laws.
+class NoisyOr(Settings, GibbsUpdates, EstimatesEvidence, CountedCauses, Masked):
+    """Hidden causes bring binary data on, each independently of the others.
 
     X must be of 0 and 1. A draw's ``A`` is Y, K×T of 0 and 1: which cause is active in which column
     of X. ``components_`` has their probabilities given ``Z_`` (after ``BeamSearch``, the Y found
     with it), and ``log_joint_`` is log P(X, Y, [Z_]) with y = 1 where that is above one half.
 
-    The default laws say that causes are strong and active in a minority of columns, and that little
-    comes on by itself: without any such word a weak cause of everything and a leak are the same.
+    Parameters
+    ----------
+    epsilon : float or Beta, default Beta(1, 19)
+        The leak: the probability that an entry is on by itself.
+    lam : float or Beta, default Beta(4, 1)
+        The strength: the probability that an active cause turns an entry on.
+    p : float or Beta, default Beta(1, 4)
+        The rate: the probability that a cause is active in a column.
 
+    Notes
+    -----
+    A number is fixed; a ``Beta`` law means that the probability is inferred. The default laws say
+    that causes are strong and active in a minority of columns, and that little comes on by itself:
+    without any such word a weak cause of everything and a leak are the same.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> lik = NoisyOr(epsilon=0.01, lam=0.9, p=0.1)
     >>> Z, Y = np.array([[1, 1], [0, 1]]), np.array([[1, 0], [1, 0]])
@@ -68,13 +88,25 @@ class NoisyOr(Settings, GibbsUpdates, JudgesMatrix, CountedCauses, Masked):
     [[0.9901, 0.01], [0.901, 0.01]]
     """
 
-    epsilon: float | Beta = Beta(1.0, 19.0)
-    lam: float | Beta = Beta(4.0, 1.0)
-    p: float | Beta = Beta(1.0, 4.0)
+    epsilon: float | Beta = hyperparameter(
+        Beta(1.0, 19.0), symbol="ε", words="how often an entry is on by itself"
+    )
+    lam: float | Beta = hyperparameter(
+        Beta(4.0, 1.0), symbol="λ", words="how often an active feature turns an entry on"
+    )
+    p: float | Beta = hyperparameter(
+        Beta(1.0, 4.0), symbol="p", words="how often a feature is active"
+    )
 
     axes: ClassVar[dict[str, int]] = {"A": 0}
-    settling: ClassVar[int] = 5
-    starts: ClassVar[tuple[str, ...]] = ("race", "patterns", "prior", "empty")
+    settling_updates: ClassVar[int] = 5
+    starts: ClassVar[tuple[str, ...]] = ("race", "patterns", "empty", "prior")
+    words: ClassVar[Words] = Words(
+        "Each feature is a hidden cause that acts on the rows that have it; shown is the "
+        "probability that it is active in each column, most frequent first.",
+        "A noisy or: a row of the data is a node, and each of the hidden causes A that act on it "
+        "(Z says which) brings it on with probability λ wherever the cause is active.",
+    )
 
     def __post_init__(self) -> None:
         for name in NAMES:
@@ -93,7 +125,7 @@ class NoisyOr(Settings, GibbsUpdates, JudgesMatrix, CountedCauses, Masked):
 
     def start(self, data: Data) -> dict[str, float]:
         laws = {name: getattr(self, name) for name in NAMES}
-        return {k: v.centre() if isinstance(v, Law) else float(v) for k, v in laws.items()}
+        return {k: v.center() if isinstance(v, Hyperprior) else float(v) for k, v in laws.items()}
 
     # sampling and densities with Y kept
 
@@ -111,30 +143,31 @@ class NoisyOr(Settings, GibbsUpdates, JudgesMatrix, CountedCauses, Masked):
         epsilon = self._number("epsilon")
         return epsilon + (1.0 - epsilon) * quiet
 
-    def log_likelihood(self, X: Any, Z: Any, A: Any) -> float:
-        data = Data.validate(X)
-        counts = code_counts(Place(data, active(Z), {"A": A}, {}))
+    def log_likelihood(self, X: Table, Z: ArrayLike, A: ArrayLike) -> float:
+        counts = code_counts(GibbsState(Data.of(X), active(Z), {"A": np.asarray(A)}, {}))
         return log_likelihood_of_counts(counts, self._number("epsilon"), self._number("lam"))
 
-    def count_law(self, most: int) -> CountLaw:
+    def count_probabilities(self, most: int) -> CountProbabilities:
         """log P(x | c) for c up to ``most``, and log p and log(1−p).
 
         >>> import numpy as np
-        >>> law = NoisyOr(epsilon=0.01, lam=0.9, p=0.1).count_law(1)
+        >>> law = NoisyOr(epsilon=0.01, lam=0.9, p=0.1).count_probabilities(1)
         >>> np.exp(law.table).round(4).tolist()
         [[0.99, 0.01], [0.099, 0.901]]
         """
         epsilon, lam, p = (self._number(name) for name in NAMES)
         off = log1p(-epsilon) + log1p(-lam) * np.arange(most + 1.0)
-        return CountLaw(np.stack([off, np.log(-np.expm1(off))], axis=1), log(p), log1p(-p))
+        return CountProbabilities(
+            np.stack([off, np.log(-np.expm1(off))], axis=1), log(p), log1p(-p)
+        )
 
     # missing entries
 
     def guess(self, data: Data) -> Data:
         """Complete data of 0 and 1: the first guess, rounded."""
-        if data.mask is None:
+        if data.observed is None:
             return data
-        return Data(np.where(data.mask, data.X, (data.filled.X > 0.5).astype(float)))
+        return Data(np.where(data.observed, data.X, (data.filled.X > 0.5).astype(float)))
 
     def entries(
         self, Z: Any, parameters: Parameters, where: tuple[np.ndarray, ...]
@@ -142,18 +175,18 @@ class NoisyOr(Settings, GibbsUpdates, JudgesMatrix, CountedCauses, Masked):
         """x_it ~ Bernoulli(1 − (1−ε)(1−λ)^{z_i·y_t})."""
         return BinaryEntries(self.mean(Z, parameters["A"])[where])
 
-    def log_rows(self, X: np.ndarray, bits: np.ndarray, parameters: Parameters) -> np.ndarray:
+    def log_rows(self, data: Data, bits: np.ndarray, parameters: Parameters) -> np.ndarray:
         """Of probabilities of y, at y = 1 where they are above one half."""
-        return super().log_rows(X, bits, {"A": active(parameters["A"])})
+        return super().log_rows(data, bits, {"A": active(parameters["A"])})
 
     # Gibbs updates with Y kept
 
     def new_parameters(
-        self, rng: np.random.Generator, data: Data, k: int, hyper: dict[str, float]
+        self, rng: np.random.Generator, data: Data, k: int, hyper: Values
     ) -> Parameters:
         return {"A": (rng.random((k, data.d)) < hyper["p"]).astype(np.uint8)}
 
-    def update_bits(self, rng: np.random.Generator, place: Place, bits: Any) -> Any:
+    def update_bits(self, rng: np.random.Generator, place: GibbsState, bits: Any) -> Any:
         from thali.kernels.noisy_or import sweep_bits
 
         X, seen, Y = place.data.binary, seen_in(place), active(place.parameters["A"])
@@ -161,7 +194,7 @@ class NoisyOr(Settings, GibbsUpdates, JudgesMatrix, CountedCauses, Masked):
         return bits.m
 
     def update_own(
-        self, rng: np.random.Generator, place: Place, tables: FeatureTables, work: Any
+        self, rng: np.random.Generator, place: GibbsState, tables: FeatureTables, work: Any
     ) -> None:
         """Their number with y summed out, then y given the row."""
         from thali.kernels.noisy_or import renew_own_causes
@@ -173,7 +206,7 @@ class NoisyOr(Settings, GibbsUpdates, JudgesMatrix, CountedCauses, Masked):
         )
 
     def update_matrix(
-        self, rng: np.random.Generator, place: Place, bits: Any, tables: FeatureTables
+        self, rng: np.random.Generator, place: GibbsState, bits: Any, tables: FeatureTables
     ) -> None:
         from thali.kernels.noisy_or import sweep_bits_and_own
 
@@ -183,7 +216,7 @@ class NoisyOr(Settings, GibbsUpdates, JudgesMatrix, CountedCauses, Masked):
             rng, X, seen, place.bits, Y, rates_of(place.hyper), bits, weight, capacity
         )
 
-    def update_parameters(self, rng: np.random.Generator, place: Place, hold: bool) -> float:
+    def update_parameters(self, rng: np.random.Generator, place: GibbsState, hold: bool) -> float:
         """Y given Z, one pass; then p, ε and λ given Y; and log P(X, Y | Z)."""
         from thali.kernels.noisy_or import sweep_causes
 
@@ -202,7 +235,7 @@ class NoisyOr(Settings, GibbsUpdates, JudgesMatrix, CountedCauses, Masked):
         counts: np.ndarray,
         on: int,
         size: int,
-        hyper: dict[str, float],
+        hyper: Values,
     ) -> bool:
         """p given Σ y, then ε and λ given n_cx; whether one of the two is inferred."""
         if isinstance(self.p, Beta):
@@ -222,13 +255,13 @@ class NoisyOr(Settings, GibbsUpdates, JudgesMatrix, CountedCauses, Masked):
             hyper[name] = slice_step_of_probability(rng, hyper[name], target, width=1.0)
         return changed
 
-    def log_density(self, place: Place) -> float:
+    def log_density(self, place: GibbsState) -> float:
         """log P(X, Y | Z); of probabilities of y, at y = 1 where they are above one half."""
         hyper, Y = place.hyper, active(place.parameters["A"])
         value = log_likelihood_of_counts(code_counts(place), hyper["epsilon"], hyper["lam"])
         return value + log_prior_of_causes(int(Y.sum()), Y.size, hyper["p"])
 
-    def judge(self, rng: np.random.Generator, place: Place) -> float:
+    def estimate_evidence(self, rng: np.random.Generator, place: GibbsState) -> float:
         """The log density and Σ H(y_kt | x, Z, the other y), on average at most the entropy of Y
         given X and Z: together, on average, a lower bound of log P(X | Z)."""
         from thali.kernels.noisy_or import codes, gains, single_entropies
@@ -243,7 +276,7 @@ class NoisyOr(Settings, GibbsUpdates, JudgesMatrix, CountedCauses, Masked):
         return as_number("NoisyOr", name, getattr(self, name))
 
 
-def rates_of(hyper: dict[str, float]) -> Any:
+def rates_of(hyper: Values) -> Any:
     """ε, λ and p as the kernels take them."""
     from thali.kernels.noisy_or import rates_at
 
@@ -256,13 +289,12 @@ def active(A: Any) -> np.ndarray:
     return np.ascontiguousarray(A if A.dtype == np.uint8 else A > 0.5, dtype=np.uint8)
 
 
-def seen_in(place: Place) -> np.ndarray:
+def seen_in(place: GibbsState) -> np.ndarray:
     """Which entries were observed, as the kernels take it: (0, 0) where all were."""
-    mask = place.data.mask if place.mask is None else place.mask
-    return ALL_SEEN if mask is None else mask
+    return ALL_SEEN if place.observed is None else place.observed
 
 
-def code_counts(place: Place) -> np.ndarray:
+def code_counts(place: GibbsState) -> np.ndarray:
     """n_cx: how many observed entries have c active causes and value x, (K + 1, 2)."""
     from thali.kernels.noisy_or import codes, count_codes
 

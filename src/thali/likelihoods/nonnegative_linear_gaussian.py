@@ -14,19 +14,23 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from thali.data import Data
-from thali.hyperparameters import Law, as_number
+from thali.hyperparameters import Hyperprior, Values, as_number
 from thali.likelihoods.base import (
+    EstimatesEvidence,
     ExpectedBits,
+    GibbsState,
     GibbsUpdates,
-    JudgesMatrix,
     Masked,
     Parameters,
-    Place,
+    Table,
     TakesSparse,
+    Words,
 )
 from thali.likelihoods.entries import NormalEntries
+from thali.likelihoods.feature_posteriors import NonnegativeFeatures
 from thali.likelihoods.gaussian_scales import (
     check_scales,
     resolve_scales,
@@ -39,34 +43,59 @@ from thali.likelihoods.linear_gaussian import (
     normal_entries,
     turn_bits_given_features,
 )
-from thali.settings import Settings
-from thali.structures import FeatureTables
-from thali.variational.features import NonnegativeFeatures
+from thali.registry import LIKELIHOODS
+from thali.settings import Settings, hyperparameter
+from thali.structures.features import FeatureTables
 
 PASSES = 3  # over A in a step: a pass costs K²D, the rows NKD
 TRIES = 4  # births or deaths a row in a step
 
 
+@LIKELIHOODS.register("nonnegative_linear_gaussian")
 @dataclass(frozen=True)
 class NonnegativeLinearGaussian(
-    Settings, GibbsUpdates, JudgesMatrix, Masked, ExpectedBits, TakesSparse
+    Settings, GibbsUpdates, EstimatesEvidence, Masked, ExpectedBits, TakesSparse
 ):
-    """Features without negative entries; noise scale ``sigma_x`` and feature scale ``sigma_a``.
+    """A row is the sum of its features, which have no negative entries, and Gaussian noise.
 
-    The scales are numbers, laws or "auto", as of ``LinearGaussian``; ``sigma_a`` is the root mean
-    square of A's entries. The data may have negative entries, since the noise does.
+    The data may have negative entries, since the noise does.
 
+    Parameters
+    ----------
+    sigma_x : float, hyperprior or "auto", default "auto"
+        The size of the noise, a standard deviation.
+    sigma_a : float, hyperprior or "auto", default "auto"
+        The size of the features: the root mean square of the entries of A.
+
+    Notes
+    -----
+    A number is fixed; a hyperprior means that the scale is inferred. "auto" infers it under a weak
+    law centered on the data: σ_x² ~ InverseGamma(1, v/100) and σ_a² ~ InverseGamma(2, v), v the
+    mean square of the data.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> lik = NonnegativeLinearGaussian(sigma_x=0.5, sigma_a=1.0)
     >>> bool((lik.sample_features(np.random.default_rng(0), 3, 4) >= 0.0).all())
     True
     """
 
-    sigma_x: float | Law | str = "auto"
-    sigma_a: float | Law | str = "auto"
+    sigma_x: float | Hyperprior | str = hyperparameter(
+        "auto", symbol="σₓ", words="size of the noise"
+    )
+    sigma_a: float | Hyperprior | str = hyperparameter(
+        "auto", symbol="σₐ", words="size of the features"
+    )
 
     axes: ClassVar[dict[str, int]] = {"A": 0}
-    settling: ClassVar[int] = 20
+    settling_updates: ClassVar[int] = 20
+    words: ClassVar[Words] = Words(
+        "Each feature is a pattern without negative values that is added to every row that has it, "
+        "most frequent first.",
+        "X = Z A + noise, no entry of A below zero: a row of the data X is the sum of the features "
+        "A that it has (Z says which: 1 or 0), plus noise.",
+    )
 
     def __post_init__(self) -> None:
         check_scales(self)
@@ -80,7 +109,7 @@ class NonnegativeLinearGaussian(
     def start(self, data: Data) -> dict[str, float]:
         return start_scales(self, data)
 
-    def feature_law(self, k: int, d: int, sigma_a: float, joint: bool) -> NonnegativeFeatures:
+    def feature_posterior(self, k: int, d: int, sigma_a: float, joint: bool) -> NonnegativeFeatures:
         return NonnegativeFeatures.prior(k, d, sigma_a)
 
     # sampling and densities
@@ -92,8 +121,8 @@ class NonnegativeLinearGaussian(
         mean = np.asarray(Z, float) @ np.asarray(A, float)
         return mean + self._number("sigma_x") * rng.standard_normal(mean.shape)
 
-    def log_likelihood(self, X: Any, Z: Any, A: Any) -> float:
-        return log_noise(X, Z, A, self._number("sigma_x"))
+    def log_likelihood(self, X: Table, Z: ArrayLike, A: ArrayLike) -> float:
+        return log_noise(Data.of(X), Z, A, self._number("sigma_x"))
 
     def entries(
         self, Z: Any, parameters: Parameters, where: tuple[np.ndarray, ...]
@@ -104,17 +133,17 @@ class NonnegativeLinearGaussian(
     # Gibbs updates
 
     def new_parameters(
-        self, rng: np.random.Generator, data: Data, k: int, hyper: dict[str, float]
+        self, rng: np.random.Generator, data: Data, k: int, hyper: Values
     ) -> Parameters:
         return {"A": hyper["sigma_a"] * np.abs(rng.standard_normal((k, data.d)))}
 
-    def update_bits(self, rng: np.random.Generator, place: Place, bits: Any) -> Any:
+    def update_bits(self, rng: np.random.Generator, place: GibbsState, bits: Any) -> Any:
         """Given A and what was observed of each row."""
         turn_bits_given_features(rng, place, bits)
         return bits.m
 
     def update_own(
-        self, rng: np.random.Generator, place: Place, tables: FeatureTables, work: Any
+        self, rng: np.random.Generator, place: GibbsState, tables: FeatureTables, work: Any
     ) -> None:
         """Births and deaths given what was observed of each row, a few tries a row."""
         from thali.kernels.nonnegative_features import OwnLaw, own_dishes
@@ -123,17 +152,17 @@ class NonnegativeLinearGaussian(
         A, Z, hyper = place.parameters["A"], place.bits, place.hyper
         law = OwnLaw(tables.new_log_weight, tables.capacity, hyper["sigma_x"], hyper["sigma_a"])
         E = place.data.X - Z.astype(float) @ A
-        if place.mask is None:
+        if place.observed is None:
             stays, rows, born = own_dishes(rng, E, Z, work, A, law, TRIES)
         else:
-            found = own_observed_dishes(rng, E, place.mask, Z, work, A, law, TRIES)
+            found = own_observed_dishes(rng, E, place.observed, Z, work, A, law, TRIES)
             stays, rows, born = found
         new = np.zeros((len(Z), len(rows)), np.uint8)
         new[rows, np.arange(len(rows))] = 1
         place.bits = np.ascontiguousarray(np.concatenate([Z[:, stays], new], axis=1))
         place.parameters = {"A": np.concatenate([A[stays], born])}
 
-    def update_parameters(self, rng: np.random.Generator, place: Place, hold: bool) -> float:
+    def update_parameters(self, rng: np.random.Generator, place: GibbsState, hold: bool) -> float:
         """A given Z and the scales, entry by entry; then the scales given A."""
         from thali.kernels.nonnegative_features import draw_features
 
@@ -151,12 +180,12 @@ class NonnegativeLinearGaussian(
         place.parameters = {"A": A}
         return self.log_density(place)
 
-    def log_density(self, place: Place) -> float:
+    def log_density(self, place: GibbsState) -> float:
         A, hyper = place.parameters["A"], place.hyper
-        given = log_noise(place.data.X, place.bits, A, hyper["sigma_x"])
+        given = log_noise(place.data, place.bits, A, hyper["sigma_x"])
         return given + A.size * float(np.log(2.0)) + log_normal(A, hyper["sigma_a"])
 
-    def judge(self, rng: np.random.Generator, place: Place) -> float:
+    def estimate_evidence(self, rng: np.random.Generator, place: GibbsState) -> float:
         """log P(X, A' | Z) − log q(A' | A), A' one pass of Gibbs sampling from A.
 
         With q the law of A' given Z and X this would be log P(X | Z), whatever A' (Chib 1995). The

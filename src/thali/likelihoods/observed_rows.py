@@ -8,45 +8,45 @@ from __future__ import annotations
 
 import numpy as np
 
-from thali.likelihoods.base import Place
+from thali.hyperparameters import Values
+from thali.likelihoods.base import GibbsState
 
 NO_DIMENSION = 1e-300  # D_o of a row of which nothing was observed; a divisor, so not quite 0
 
 
-def dimensions(place: Place) -> np.ndarray:
+def dimensions(place: GibbsState) -> np.ndarray:
     """How many entries of each row were observed, (N,)."""
-    if place.mask is None:
+    if place.observed is None:
         return np.full(place.data.n, float(place.data.d))
-    return np.maximum(place.mask.sum(axis=1, dtype=float), NO_DIMENSION)
+    return np.maximum(place.observed.sum(axis=1, dtype=float), NO_DIMENSION)
 
 
-def observed_residual(place: Place, W: np.ndarray, A: np.ndarray) -> np.ndarray:
+def observed_residual(place: GibbsState, W: np.ndarray, A: np.ndarray) -> np.ndarray:
     """X − WA where X was observed, 0 elsewhere."""
-    assert place.mask is not None
-    return np.where(place.mask, place.data.X - W.astype(float) @ A, 0.0)
+    return np.where(place.data.given.seen, place.data.X - W.astype(float) @ A, 0.0)
 
 
 def observed_products(
-    place: Place, W: np.ndarray, A: np.ndarray
+    place: GibbsState, W: np.ndarray, A: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """R_n = (x_o − w A_o)A_oᵀ, the diagonals of A_o A_oᵀ (both N × K), and G = AAᵀ of all columns.
 
     >>> from thali.data import Data
-    >>> place = Place(Data([[3.0, 9.0]]), np.ones((1, 1)), {}, {}, np.array([[True, False]]))
+    >>> place = GibbsState(Data.of([[3.0, np.nan]]), np.ones((1, 1)), {}, {})
     >>> [found.tolist() for found in observed_products(place, place.bits, np.array([[2.0, 5.0]]))]
     [[[2.0]], [[4.0]], [[29.0]]]
     """
-    R, seen = observed_residual(place, W, A) @ A.T, np.asarray(place.mask, float)
+    R, seen = observed_residual(place, W, A) @ A.T, place.data.given.seen.astype(float)
     return R, seen @ np.square(A).T, A @ A.T
 
 
 def own_features(
     rng: np.random.Generator,
     left: np.ndarray,
-    mask: np.ndarray | None,
+    observed: np.ndarray | None,
     rows: np.ndarray,
     s: np.ndarray,
-    hyper: dict[str, float],
+    hyper: Values,
 ) -> np.ndarray:
     """A draw of own dishes' a given their rows, amounts s and what shared dishes leave of X.
 
@@ -58,8 +58,8 @@ def own_features(
     which, at = np.unique(rows, return_inverse=True)  # the rows that have own dishes
     e = left[which] - sigma_x * rng.standard_normal((len(which), left.shape[1]))
     np.subtract.at(e, at, s[:, None] * A)
-    if mask is not None:
-        e[~mask[which]] = 0.0
+    if observed is not None:
+        e[~observed[which]] = 0.0
     variance = np.full(len(which), sigma_x**2)
     np.add.at(variance, at, sigma_a**2 * s**2)
     return A + (sigma_a**2 * s / variance[at])[:, None] * e[at]

@@ -19,11 +19,22 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from thali.data import Data
-from thali.hyperparameters import Law, as_number, slice_step
-from thali.likelihoods.base import Expected, GibbsUpdates, Masked, Parameters, Place
+from thali.hyperparameters import Hyperprior, Values, as_number, slice_step
+from thali.likelihoods import masked_columns
+from thali.likelihoods.base import (
+    Expected,
+    GibbsState,
+    GibbsUpdates,
+    Masked,
+    Parameters,
+    Table,
+    Words,
+)
 from thali.likelihoods.entries import NormalEntries
+from thali.likelihoods.feature_posteriors import GaussianFeatures
 from thali.likelihoods.gaussian_scales import check_scales, resolve_scales, start_scales
 from thali.likelihoods.linear_gaussian import (
     log_noise,
@@ -32,28 +43,42 @@ from thali.likelihoods.linear_gaussian import (
     scales_then_features,
     with_own_dishes,
 )
-from thali.likelihoods.masked_columns import MaskedColumns
 from thali.likelihoods.observed_rows import (
     dimensions,
     observed_products,
     observed_residual,
     own_features,
 )
-from thali.missing import patterns
-from thali.settings import Settings
-from thali.structures import FeatureTables
-from thali.variational.features import GaussianFeatures
+from thali.registry import LIKELIHOODS
+from thali.settings import Settings, check_settings, hyperparameter, setting
+from thali.structures.features import FeatureTables
 
 SLABS = ("laplace", "gaussian")
 
 
+@LIKELIHOODS.register("sparse_factor")
 @dataclass(frozen=True)
 class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
-    """Features taken in amounts: ``slab`` is "laplace" or "gaussian", the law of the amounts.
+    """A row takes each of its features in an amount of its own, of either sign; plus noise.
 
-    ``sigma_x`` is the noise scale and ``sigma_a`` that of the features: numbers, laws, or "auto"
-    (σ_x² ~ InverseGamma(1, v/100), σ_a² ~ InverseGamma(2, v), v the mean square of the data).
+    Parameters
+    ----------
+    slab : {"laplace", "gaussian"}, default "laplace"
+        The law of the amounts. "laplace" has heavy tails (infinite independent components);
+        "gaussian" is infinite factor analysis.
+    sigma_x : float, hyperprior or "auto", default "auto"
+        The size of the noise, a standard deviation.
+    sigma_a : float, hyperprior or "auto", default "auto"
+        The size of the features: the standard deviation of the entries of A.
 
+    Notes
+    -----
+    A number is fixed; a hyperprior means that the scale is inferred. "auto" infers it under a weak
+    law centered on the data: σ_x² ~ InverseGamma(1, v/100) and σ_a² ~ InverseGamma(2, v), v the
+    mean square of the data.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> likelihood = SparseFactor(slab="laplace", sigma_x=0.1, sigma_a=1.0)
     >>> A = likelihood.sample_features(np.random.default_rng(0), k=2, d=3)
@@ -61,19 +86,26 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
     (5, 3)
     """
 
-    slab: str = "laplace"
-    sigma_x: float | Law | str = "auto"
-    sigma_a: float | Law | str = "auto"
+    slab: str = setting("laplace", help="Law of the amounts", choices=SLABS)
+    sigma_x: float | Hyperprior | str = hyperparameter(
+        "auto", symbol="σₓ", words="size of the noise"
+    )
+    sigma_a: float | Hyperprior | str = hyperparameter(
+        "auto", symbol="σₐ", words="size of the features"
+    )
 
     axes: ClassVar[dict[str, int]] = {"A": 0, "S": 1}
     starts: ClassVar[tuple[str, ...]] = ("sparse_ica", "prior", "empty")
-    settling: ClassVar[int] = 30
+    settling_updates: ClassVar[int] = 30
+    words: ClassVar[Words] = Words(
+        "Each feature is a pattern of which every row that has it takes an amount of its own, of "
+        "either sign, most frequent first.",
+        "X = (Z ⊙ S) A + noise: a row of the data X is a sum of the features A that it has (Z says "
+        "which: 1 or 0), each in an amount S of the row’s own, plus noise.",
+    )
 
     def __post_init__(self) -> None:
-        if self.slab not in SLABS:
-            raise ValueError(
-                f"SparseFactor: slab must be 'laplace' or 'gaussian', not {self.slab!r}."
-            )
+        check_settings(self)
         check_scales(self)
 
     def at(self, **numbers: float) -> Self:
@@ -89,7 +121,7 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
     def amounts(self) -> str | None:
         return self.slab
 
-    def feature_law(self, k: int, d: int, sigma_a: float, joint: bool) -> GaussianFeatures:
+    def feature_posterior(self, k: int, d: int, sigma_a: float, joint: bool) -> GaussianFeatures:
         return GaussianFeatures.prior(k, d, sigma_a, joint)
 
     # sampling and densities
@@ -109,9 +141,9 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
         sigma_x = as_number("SparseFactor", "sigma_x", self.sigma_x)
         return mean + sigma_x * rng.standard_normal(mean.shape)
 
-    def log_likelihood(self, X: Any, Z: Any, A: Any) -> float:
+    def log_likelihood(self, X: Table, Z: ArrayLike, A: ArrayLike) -> float:
         """log P(X | W, A), where the weights W = Z ⊙ S are given in the place of Z."""
-        return log_noise(X, Z, A, as_number("SparseFactor", "sigma_x", self.sigma_x))
+        return log_noise(Data.of(X), Z, A, as_number("SparseFactor", "sigma_x", self.sigma_x))
 
     def entries(
         self, Z: Any, parameters: Parameters, where: tuple[np.ndarray, ...]
@@ -125,7 +157,7 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
         """Whether the amounts of a row can be integrated out given A: those of a Gaussian slab."""
         return not self._laplace
 
-    def log_rows(self, X: np.ndarray, bits: np.ndarray, parameters: Parameters) -> np.ndarray:
+    def log_rows(self, data: Data, bits: np.ndarray, parameters: Parameters) -> np.ndarray:
         """log N(x; 0, σ_x² I + A_zᵀA_z), S integrated out (Gaussian slab), the columns seen alone.
 
         With M_z = σ_x² I + A_zA_zᵀ, K×K and σ_x² where z is zero, and b = A_z x:
@@ -134,12 +166,9 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
         variance = as_number("SparseFactor", "sigma_x", self.sigma_x) ** 2
         k, z = bits.shape[1], bits.astype(float)
         both = z[:, :, None] * z[:, None, :]
-        found = np.empty((len(X), len(bits)))
-        kinds = patterns(~np.isnan(X).T)
-        for kind in range(len(kinds.start) - 1):
-            mine = np.flatnonzero(kinds.of_column == kind)
-            seen = ~np.isnan(X[mine[0]])
-            A, x = parameters["A"][:, seen], X[np.ix_(mine, seen)]
+        found = np.empty((data.n, len(bits)))
+        for mine, seen in data.alike():
+            A, x = parameters["A"][:, seen], data.X[np.ix_(mine, seen)]
             M = variance * np.eye(k) + both * (A @ A.T)
             b = x @ A.T
             products = np.einsum("nk,nl->nkl", b, b).reshape(len(x), k * k)
@@ -156,14 +185,14 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
             return float(-np.abs(s).sum() - s.size * np.log(2.0))
         return float(-0.5 * np.square(s).sum() - 0.5 * s.size * np.log(2.0 * np.pi))
 
-    def log_density(self, place: Place) -> float:
+    def log_density(self, place: GibbsState) -> float:
         """log P(X_obs, S | Z), A integrated out: the A of the place is not looked at."""
         bits, hyper = place.bits != 0, place.hyper
         S = place.parameters["S"]
         _, evidence = features_given_amounts(place.data, bits * S, hyper)
         return evidence + self.log_slab(S[bits])
 
-    def typical(self, place: Place, draws: Iterable[Parameters]) -> Parameters:
+    def representative(self, place: GibbsState, draws: Iterable[Parameters]) -> Parameters:
         """Mean amounts over the draws, and E[A | X_obs, W] at these.
 
         (s_k, a_k) and (−s_k, −a_k) are the same, so that a column is turned to the side of the
@@ -186,41 +215,41 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
         return self.slab == "laplace"
 
     def new_parameters(
-        self, rng: np.random.Generator, data: Data, k: int, hyper: dict[str, float]
+        self, rng: np.random.Generator, data: Data, k: int, hyper: Values
     ) -> Parameters:
         A = hyper["sigma_a"] * rng.standard_normal((k, data.d))
         return {"A": A, "S": self.sample_weights(rng, (data.n, k))}
 
-    def update_bits(self, rng: np.random.Generator, place: Place, bits: Any) -> Any:
+    def update_bits(self, rng: np.random.Generator, place: GibbsState, bits: Any) -> Any:
         """(z, s) of every entry given A and what was observed: z with s integrated out, then s."""
         from thali.kernels.observed_rows import turn_observed_entries
         from thali.kernels.sparse_factor import turn_entries
 
         S, A, sigma_x = place.parameters["S"], place.parameters["A"], place.hyper["sigma_x"]
         S *= place.bits
-        if place.mask is None:
+        if place.observed is None:
             B, R, G = products(place.data.X, S, A)
             turn_entries(rng, R, G, place.bits, S, bits, sigma_x, self._laplace)
             return (B, G), bits.m
         R, diagonals, G = observed_products(place, S, A)
         turn_observed_entries(
-            rng, R, diagonals, G, A, place.mask, place.bits, S, bits, sigma_x, self._laplace
+            rng, R, diagonals, G, A, place.observed, place.bits, S, bits, sigma_x, self._laplace
         )
         return None, bits.m
 
     def update_own(
-        self, rng: np.random.Generator, place: Place, tables: FeatureTables, work: Any
+        self, rng: np.random.Generator, place: GibbsState, tables: FeatureTables, work: Any
     ) -> None:
         """Births and deaths with the own dishes' A integrated out; then their A, exactly."""
         from thali.kernels.collapsed_rows import Law as KernelLaw
         from thali.kernels.sparse_factor import left_by_shared, move_own_dishes
 
-        data, hyper, mask, Z = place.data, place.hyper, place.mask, place.bits
+        data, hyper, Z = place.data, place.hyper, place.bits
         law = KernelLaw(*tables, hyper["sigma_x"], hyper["sigma_a"], float(data.d))
         S, A = place.parameters["S"], place.parameters["A"]
         found, m = work
         shared = m > 1
-        if mask is None:
+        if place.observed is None:
             left = data.X - S[:, shared] @ A[shared]
             B, G = found
             rho = left_by_shared(B, G, data.squares, Z, S, m)
@@ -232,13 +261,13 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
         rows = np.repeat(np.arange(data.n), counts)
         new = np.zeros((data.n, len(s)))
         new[rows, np.arange(len(s))] = s
-        own = own_features(rng, left, mask, rows, s, hyper)
+        own = own_features(rng, left, place.observed, rows, s, hyper)
         place.parameters = {
             "A": np.concatenate([A[shared], own]),
             "S": np.concatenate([S[:, shared], new], axis=1),
         }
 
-    def update_parameters(self, rng: np.random.Generator, place: Place, hold: bool) -> float:
+    def update_parameters(self, rng: np.random.Generator, place: GibbsState, hold: bool) -> float:
         """S given A; the scale between S and A; scales with A integrated out; A given S."""
         from thali.kernels.sparse_factor import redraw_weights
 
@@ -273,11 +302,9 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
         return factors
 
 
-def features_given_amounts(
-    data: Data, W: np.ndarray, hyper: dict[str, float]
-) -> tuple[np.ndarray, float]:
+def features_given_amounts(data: Data, W: np.ndarray, hyper: Values) -> tuple[np.ndarray, float]:
     """E[A | X_obs, W] and log P(X_obs | W), A integrated out."""
     sigma_x, sigma_a = hyper["sigma_x"], hyper["sigma_a"]
-    columns = MaskedColumns(data.X, data.patterns)
-    A, log_dets, explained = columns.solve_amounts(W, (sigma_x / sigma_a) ** 2)
-    return A, columns.log_evidence(log_dets, explained, W.shape[1], sigma_x, sigma_a)
+    A, log_dets, explained = masked_columns.solve_amounts(data, W, (sigma_x / sigma_a) ** 2)
+    k = W.shape[1]
+    return A, masked_columns.log_evidence(data, log_dets, explained, k, sigma_x, sigma_a)

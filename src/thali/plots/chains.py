@@ -7,35 +7,37 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from thali.results.fit import Draws, PointFit, VariationalFit, WeightedDraws
+
 from . import style
-from .reading import SCALARS, check_fitted, kept, scalars_of
+from .reading import check_fitted, kept, labels_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from thali.estimators import LatentFeatures
+    from thali.estimators.latent_features import LatentFeatures
 
 
 STEPS = {  # what a step of the walk was
-    "draws": "sweep",
-    "weighted": "row, of the heaviest particle",
-    "variational": "iteration",
-    "point": "step of the search, then of the polishing",
+    Draws: "sweep",
+    WeightedDraws: "row, of the heaviest particle",
+    VariationalFit: "iteration",
+    PointFit: "step of the search, then of the polishing",
 }
 DRAWS = {  # what the posterior of K is counted over
-    "draws": "each kept sweep",
-    "weighted": "each particle, by weight",
-    "variational": "each draw of the law",
-    "point": "the answer",
+    Draws: "each kept sweep",
+    WeightedDraws: "each particle, by weight",
+    VariationalFit: "each draw of q",
+    PointFit: "the answer",
 }
 
 
 def trace(model: LatentFeatures, axes: Sequence[Axes] | None = None) -> Figure:
-    """K, alpha, sigma_x, sigma_a and the log joint at every sweep of every chain, burn-in shaded.
+    """K, the hyperparameters and the log joint at every sweep of every chain, burn-in shaded.
 
-    `axes` are five axes in that order, or as many as the model has scalars; without them a new
-    figure is made. Returns the figure.
+    `axes` are as many axes as the model has scalars, in that order; without them a new figure is
+    made. Returns the figure.
 
     Examples
     --------
@@ -47,7 +49,7 @@ def trace(model: LatentFeatures, axes: Sequence[Axes] | None = None) -> Figure:
     5
     """
     check_fitted(model)
-    names = scalars_of(model)
+    names = list(labels_of(model))
     if axes is None:
         figure = style.new_figure(7.5, 1.4 * len(names))
         axes = list(figure.subplots(len(names), 1, sharex=True))
@@ -75,10 +77,10 @@ def trace_of(model: LatentFeatures, name: str, ax: Axes | None = None) -> Axes:
     """
     check_fitted(model)
     ax = style.given_or_new(ax, 4.2, 1.9)
-    symbol, words = SCALARS[name]
+    symbol, words = labels_of(model)[name]
     values = np.atleast_2d(np.asarray(model.history_[name], dtype=float))
     chains, sweeps = values.shape
-    colours = style.tidy(ax, symbol, words)
+    colors = style.tidy(ax, symbol, words)
     for c in range(chains):
         x, y = style.envelope(values[c], most=int(80 * style.inches(ax)[0]) + 1)
         ax.plot(
@@ -87,11 +89,11 @@ def trace_of(model: LatentFeatures, name: str, ax: Axes | None = None) -> Axes:
         )  # fmt: skip
     burn_in = min(int(model.burn_in_), sweeps)
     if burn_in:
-        ax.axvspan(0.5, burn_in + 0.5, color=colours.quiet, alpha=0.11, linewidth=0, zorder=0)
+        ax.axvspan(0.5, burn_in + 0.5, color=colors.quiet, alpha=0.11, linewidth=0, zorder=0)
     ax.set_xlim(0.5, max(sweeps, 1) + 0.5)
-    _frame(ax, values, whole=name == "n_features")
+    _frame(ax, values, whole=name == "n_components")
     _count_sweeps(ax, sweeps)
-    step = STEPS[model.kind_]
+    step = STEPS[type(model.fit_)]
     style.label(ax, x=step + (", burn-in shaded" if burn_in else ""))
     return ax
 
@@ -132,12 +134,12 @@ def _count_sweeps(ax: Axes, sweeps: int) -> None:
 
 
 def _name_chains(model: LatentFeatures, ax: Axes) -> None:
-    chains = len(np.atleast_2d(model.history_["n_features"]))
+    chains = len(np.atleast_2d(model.history_["n_components"]))
     if chains < 2:
         return
     quiet = style.inks(ax).quiet
     handles = ax.get_lines()[-chains:][: len(style.CHAINS)]
-    word = "restart" if model.kind_ in ("variational", "point") else "chain"
+    word = "restart" if model.fit_.ends_early else "chain"
     names = [f"{word} {c + 1}" for c in range(len(handles))]
     legend = ax.legend(
         handles, names, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=min(chains, 4),
@@ -164,10 +166,14 @@ def feature_count(model: LatentFeatures, ax: Axes | None = None) -> Axes:
     """
     check_fitted(model)
     ax = style.given_or_new(ax, 4.2, 2.8)
-    values = kept(model, "n_features")
+    values = kept(model, "n_components")
     counts = values[np.isfinite(values)].astype(int)
-    weights = model.weights_ if model.kind_ != "draws" else np.full(counts.size, 1 / counts.size)
-    colours = style.tidy(
+    weights = (
+        model.weights_
+        if not isinstance(model.fit_, Draws)
+        else np.full(counts.size, 1 / counts.size)
+    )
+    colors = style.tidy(
         ax, "Number of features", f"mean {weights @ counts:.1f}" if counts.size else ""
     )
     if not counts.size:
@@ -176,18 +182,18 @@ def feature_count(model: LatentFeatures, ax: Axes | None = None) -> Axes:
     width = max(1, -(-(high - low + 1) // 40))
     starts = np.arange(low, high + 1, width)
     share = np.bincount((counts - low) // width, weights, minlength=len(starts))
-    k = int(model.n_features_)
+    k = int(model.n_components_)
     chosen = (starts <= k) & (k < starts + width)
-    centres = starts + (width - 1) / 2
-    bars = ax.bar(centres, share, width=0.86 * width, color=style.BLUE, linewidth=0)
+    centers = starts + (width - 1) / 2
+    bars = ax.bar(centers, share, width=0.86 * width, color=style.BLUE, linewidth=0)
     for bar, is_chosen in zip(bars, chosen, strict=True):
         bar.set_alpha(1.0 if is_chosen else 0.45)
     if len(starts) <= 12:
-        for x, s in zip(centres, share, strict=True):
+        for x, s in zip(centers, share, strict=True):
             if s >= 0.005:
                 ax.annotate(
                     f"{s:.0%}", (x, s), (0, 2), textcoords="offset points", ha="center",
-                    va="bottom", fontsize=8, color=colours.quiet,
+                    va="bottom", fontsize=8, color=colors.quiet,
                 ).set_in_layout(False)  # fmt: skip
         ax.set_xticks(starts)
     else:
@@ -200,6 +206,6 @@ def feature_count(model: LatentFeatures, ax: Axes | None = None) -> Axes:
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
     ax.tick_params(axis="x", length=0)
-    of = DRAWS[model.kind_]
+    of = DRAWS[type(model.fit_)]
     style.label(ax, x=f"K at {of}; dark: the point estimate")
     return ax

@@ -12,7 +12,7 @@ from .reading import check_fitted, column_names, image_shape_of, shares
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from thali.estimators import LatentFeatures
+    from thali.estimators.latent_features import LatentFeatures
 
 
 def frequencies(model: LatentFeatures, ax: Axes | None = None, *, max_features: int = 20) -> Axes:
@@ -35,14 +35,14 @@ def frequencies(model: LatentFeatures, ax: Axes | None = None, *, max_features: 
     if k == 0:
         return style.say(ax, title, style.NO_FEATURES)
     share = shares(model)[:shown]
-    colours = style.tidy(ax, title, _of(shown, k))
+    colors = style.tidy(ax, title, _of(shown, k))
     y = np.arange(shown)
     ax.barh(y, share, height=0.72, color=style.BLUE, linewidth=0)
     words = [_amount(s, n) for s in share]
     for i, s in enumerate(share):
         ax.annotate(
             words[i], (s, i), (4, 0), textcoords="offset points", va="center",
-            fontsize=8 if shown <= 14 else 7, color=colours.quiet,
+            fontsize=8 if shown <= 14 else 7, color=colors.quiet,
         ).set_in_layout(False)  # fmt: skip
     ax.set_yticks(y, [str(i + 1) for i in y])
     ax.set_ylim(shown - 0.4 + max(0, 3 - shown) * 0.4, -0.6 - max(0, 3 - shown) * 0.4)
@@ -104,7 +104,7 @@ def features(
     for i, corner in enumerate(corners):
         tiles.caption(ax, corner, width, f"{i + 1} · {percent[i]}")
     if own:
-        tiles.colour_bar(ax, artist, "")
+        tiles.color_bar(ax, artist, "")
     return ax
 
 

@@ -7,29 +7,27 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from thali import sparse
+from thali.data import sparse
+from thali.settings import Label
 
 if TYPE_CHECKING:
-    from thali.estimators import LatentFeatures
+    from thali.estimators.latent_features import LatentFeatures
 
-# key in `history_` and `diagnostics_` -> (symbol, words)
-SCALARS = {
-    "n_features": ("K", "number of features"),
-    "alpha": ("α", "how many features to expect"),
-    "beta": ("β", "how little features are shared"),
-    "sigma_x": ("σₓ", "size of the noise"),
-    "sigma_a": ("σₐ", "size of the features"),
-    "epsilon": ("ε", "how often a node comes on by itself"),
-    "lam": ("λ", "how often an active cause acts"),
-    "p": ("p", "how often a cause is active"),
-    "log_joint": ("log joint", "how well it fits"),
-    "elbo": ("bound", "of the log evidence, from below"),
-}
+COUNT = Label("K", "number of features")
 
 
-def scalars_of(model: LatentFeatures) -> list[str]:
-    """The scalars that this model recorded, in the order in which they are shown."""
-    return [name for name in SCALARS if name in model.history_]
+def labels_of(model: LatentFeatures) -> dict[str, Label]:
+    """Symbols and words of the scalars that this model recorded, in the order of showing.
+
+    The number of components, the hyperparameters that prior and likelihood declare, and the
+    engine's measure. One that nobody declares is shown under its own name, before the measure.
+    """
+    engine = model.engine_
+    declared = {"n_components": COUNT, **model.fit_.model.hyperparameters}
+    recorded = [name for name in model.history_ if name != engine.measure]
+    others = {name: Label(name, "") for name in recorded if name not in declared}
+    known = {**declared, **others, engine.measure: engine.measure_label}
+    return {name: label for name, label in known.items() if name in model.history_}
 
 
 def check_fitted(model: LatentFeatures) -> None:
@@ -75,11 +73,7 @@ def kept(model: LatentFeatures, name: str) -> np.ndarray:
 
     Weighted draws, and draws of a variational law, are (1, draws), in the order of ``weights_``.
     """
-    if model.kind_ != "draws":
-        return model._trace.kept()[name]
-    values = np.atleast_2d(np.asarray(model.history_[name], dtype=float))
-    after = values[:, model.burn_in_ :]
-    return after if np.isfinite(after).any() else values
+    return model.fit_.after_burn_in(name)
 
 
 def shares(model: LatentFeatures) -> np.ndarray:

@@ -22,7 +22,7 @@ from .reading import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from thali.estimators import LatentFeatures
+    from thali.estimators.latent_features import LatentFeatures
 
 MOST_LINES = 500  # rows of the drawn matrix; more rows of Z are averaged in their sorted order
 MOST_ROW_NAMES = 30
@@ -66,7 +66,7 @@ def assignments(model: LatentFeatures, ax: Axes | None = None) -> Axes:
     _number_features(ax, k)
     ax.tick_params(length=0)
     style.label(ax, x="feature", y=ax.get_ylabel())
-    tiles.colour_bar(ax, artist, "probability")
+    tiles.color_bar(ax, artist, "probability")
     return ax
 
 
@@ -111,7 +111,7 @@ def reconstructions(
     names = column_names(model)
     height = 1.0 + 0.62 * n + tiles.room_for_names(names, d)
     ax = style.given_or_new(ax, min(9.0, max(4.2, 2.0 + 0.16 * d)), height)
-    style.tidy(ax, "Reconstructions", "grey: data · blue: reconstruction")
+    style.tidy(ax, "Reconstructions", "gray: data · blue: reconstruction")
     words = [style.drawable(_row_words(model, i), 40) for i in chosen]
     tiles.draw_bands(ax, made, words, data)
     tiles.name_columns(ax, names, d)

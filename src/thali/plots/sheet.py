@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from thali.results.fit import VariationalFit
+
 from . import style
 from .chains import feature_count, trace_of
 from .components import features, frequencies
@@ -13,7 +15,7 @@ from .rows import assignments, reconstructions
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from thali.estimators import LatentFeatures
+    from thali.estimators.latent_features import LatentFeatures
 
 
 def overview(model: LatentFeatures, *, image_shape: tuple[int, int] | None = None) -> Figure:
@@ -55,6 +57,6 @@ def overview(model: LatentFeatures, *, image_shape: tuple[int, int] | None = Non
     else:
         reconstructions(model, axes["reconstructions"], image_shape=image_shape)
     feature_count(model, axes["count"])
-    trace_of(model, "n_features", axes["k"])
-    trace_of(model, "elbo" if model.kind_ == "variational" else "log_joint", axes["fit"])
+    trace_of(model, "n_components", axes["k"])
+    trace_of(model, "elbo" if isinstance(model.fit_, VariationalFit) else "log_joint", axes["fit"])
     return figure

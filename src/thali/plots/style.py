@@ -1,6 +1,6 @@
 """How every picture looks: one palette, one hand for axes, names made safe to draw.
 
-Colours are Okabe and Ito's, told apart by colour-blind eyes. Both colour maps fade to
+Colours are Okabe and Ito's, told apart by color-blind eyes. Both color maps fade to
 transparent at zero, so that a picture reads on white and on dark paper alike:
 `p in [0, 1] -> blue at opacity p` and `v in [-1, 1] -> vermillion | blue at opacity |v|`.
 Nothing here touches pyplot, the backend or rcParams.
@@ -25,7 +25,7 @@ CHAINS = (BLUE, "#e08a00", "#009e73", "#c2609a", "#5a4fcf", "#56a8d9", "#8c6d31"
 
 
 class Inks(NamedTuple):
-    """The neutral colours of a picture: text, quiet text, hairlines, paper."""
+    """The neutral colors of a picture: text, quiet text, hairlines, paper."""
 
     ink: str
     quiet: str
@@ -41,8 +41,8 @@ def inks(ax: Axes) -> Inks:
     """The inks that can be read on the paper of `ax`, also when its figure is somebody else's."""
     from matplotlib.colors import to_rgba
 
-    for colour in (ax.get_facecolor(), ax.figure.get_facecolor()):
-        r, g, b, opacity = to_rgba(colour)
+    for color in (ax.get_facecolor(), ax.figure.get_facecolor()):
+        r, g, b, opacity = to_rgba(color)
         if opacity > 0.5:
             return ON_WHITE if 0.299 * r + 0.587 * g + 0.114 * b > 0.5 else ON_DARK
     return ON_WHITE
@@ -69,27 +69,27 @@ def given_or_new(ax: Axes | None, width: float, height: float) -> Axes:
 
 def tidy(ax: Axes, title: str = "", note: str = "") -> Inks:
     """Axes with two hairline spines, small quiet ticks, and a title with a quiet remark."""
-    colours = inks(ax)
+    colors = inks(ax)
     for side, spine in ax.spines.items():
         spine.set_visible(side in ("left", "bottom"))
-        spine.set_color(colours.rule)
+        spine.set_color(colors.rule)
         spine.set_linewidth(0.8)
     ax.tick_params(
-        length=3, width=0.8, color=colours.rule, labelcolor=colours.quiet, labelsize=8, which="both"
+        length=3, width=0.8, color=colors.rule, labelcolor=colors.quiet, labelsize=8, which="both"
     )
     ax.grid(False)
     below = bool(note) and not _fit_one_line(ax, title, note)
     if title:
         pad = 20 if below else 8
-        ax.set_title(title, loc="left", fontsize=10, fontweight="bold", color=colours.ink, pad=pad)
+        ax.set_title(title, loc="left", fontsize=10, fontweight="bold", color=colors.ink, pad=pad)
     if note and below:
         ax.annotate(
             note, (0, 1), (0, 6), xycoords="axes fraction", textcoords="offset points",
-            fontsize=8, color=colours.quiet,
+            fontsize=8, color=colors.quiet,
         ).set_in_layout(False)  # fmt: skip
     elif note:
-        ax.set_title(note, loc="right", fontsize=8, color=colours.quiet, pad=8)
-    return colours
+        ax.set_title(note, loc="right", fontsize=8, color=colors.quiet, pad=8)
+    return colors
 
 
 def inches(ax: Axes) -> tuple[float, float]:
@@ -122,20 +122,20 @@ def label(ax: Axes, x: str = "", y: str = "") -> None:
 
 def bare(ax: Axes, title: str = "", note: str = "") -> Inks:
     """Axes without spines and ticks: paper for images."""
-    colours = tidy(ax, title, note)
+    colors = tidy(ax, title, note)
     for spine in ax.spines.values():
         spine.set_visible(False)
     ax.set_xticks([])
     ax.set_yticks([])
-    return colours
+    return colors
 
 
 def say(ax: Axes, title: str, sentence: str) -> Axes:
     """A panel that has nothing to draw says why."""
-    colours = bare(ax, title)
+    colors = bare(ax, title)
     ax.text(
         0.5, 0.5, sentence, transform=ax.transAxes, ha="center", va="center",
-        fontsize=9, color=colours.quiet, wrap=True,
+        fontsize=9, color=colors.quiet, wrap=True,
     )  # fmt: skip
     return ax
 

@@ -35,14 +35,14 @@ def shrink(images: np.ndarray, largest: int = LARGEST_SIDE) -> np.ndarray:
 
 
 class Scale(NamedTuple):
-    """Numbers to colours: `signed` about zero, `rising` from zero, `photo` from black to white."""
+    """Numbers to colors: `signed` about zero, `rising` from zero, `photo` from black to white."""
 
     low: float
     high: float
     kind: str
 
-    def colours(self) -> Colormap:
-        """The matplotlib colour map."""
+    def colors(self) -> Colormap:
+        """The matplotlib color map."""
         from matplotlib import colormaps
 
         if self.kind == "photo":
@@ -99,7 +99,7 @@ def draw_images(
         artists.append(
             ax.imshow(
                 canvas,
-                cmap=scale.colours(),
+                cmap=scale.colors(),
                 vmin=scale.low,
                 vmax=scale.high,
                 interpolation="nearest",
@@ -139,19 +139,19 @@ def caption(ax: Axes, corner: np.ndarray, width: int, text: str, **kwargs: Any) 
     ).set_in_layout(False)  # fmt: skip
 
 
-def colour_bar(ax: Axes, artist: Any, words: str) -> None:
+def color_bar(ax: Axes, artist: Any, words: str) -> None:
     """A slim scale beside the axes, in figures that make room for it."""
     from matplotlib.ticker import MaxNLocator
 
-    colours = style.inks(ax)
+    colors = style.inks(ax)
     bar = ax.figure.colorbar(artist, ax=ax, fraction=0.04, pad=0.02, shrink=0.6, aspect=18)
     cast(Any, bar.solids).set_rasterized(True)  # else 256 rectangles with seams between them
-    bar.outline.set_edgecolor(colours.rule)
+    bar.outline.set_edgecolor(colors.rule)
     bar.outline.set_linewidth(0.8)
-    bar.ax.tick_params(length=0, labelsize=7.5, labelcolor=colours.quiet)
+    bar.ax.tick_params(length=0, labelsize=7.5, labelcolor=colors.quiet)
     bar.locator = MaxNLocator(4)
     bar.update_ticks()
-    bar.set_label(words, fontsize=8, color=colours.quiet)
+    bar.set_label(words, fontsize=8, color=colors.quiet)
 
 
 def draw_bands(
@@ -190,11 +190,11 @@ def draw_bands(
 
 def _stems(ax: Axes, y: np.ndarray, base: float) -> None:
     x = np.arange(len(y))
-    colours = [style.VERMILLION if v < 0 else style.BLUE for v in y]
+    colors = [style.VERMILLION if v < 0 else style.BLUE for v in y]
     width = min(1.6, 250 / len(y))
-    ax.vlines(x, base, base + y, colors=colours, linewidth=width, zorder=2)
+    ax.vlines(x, base, base + y, colors=colors, linewidth=width, zorder=2)
     if len(y) <= MOST_STEMS:
-        ax.scatter(x, base + y, s=18 if len(y) <= 25 else 9, c=colours, linewidths=0, zorder=3)
+        ax.scatter(x, base + y, s=18 if len(y) <= 25 else 9, c=colors, linewidths=0, zorder=3)
 
 
 def _filled(ax: Axes, y: np.ndarray, base: float) -> None:
@@ -215,13 +215,13 @@ def _strokes(ax: Axes, y: np.ndarray, data: np.ndarray, base: float) -> None:
 
 def _two_lines(ax: Axes, y: np.ndarray, data: np.ndarray, base: float) -> None:
     """Many columns would hide one line behind the other: data above, reconstruction below."""
-    for values, place, colour in (
+    for values, place, color in (
         (data, 0.24, style.inks(ax).quiet),
         (y, -0.24, style.BLUE),
     ):
         x, part = style.envelope(values, most=500)
         ax.plot(
-            x, base + place + 0.5 * part, color=colour, linewidth=0.7, zorder=2,
+            x, base + place + 0.5 * part, color=color, linewidth=0.7, zorder=2,
             drawstyle="steps-mid" if len(values) <= MOST_BARS else "default",
         )  # fmt: skip
 

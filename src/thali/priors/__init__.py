@@ -4,5 +4,8 @@ from thali.priors.base import PredictsRow, Sequential, Truncates
 from thali.priors.beta_bernoulli import BetaBernoulli
 from thali.priors.ibp import IBP
 from thali.priors.two_parameter_ibp import TwoParameterIBP
+from thali.registry import import_family
+
+import_family(__name__, __path__)
 
 __all__ = ["IBP", "BetaBernoulli", "PredictsRow", "Sequential", "Truncates", "TwoParameterIBP"]

@@ -11,44 +11,50 @@ so a Gibbs kernel needs only the differences λ_{m+1} − λ_m and the weight e^
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from thali.structures import FeatureCounts, FeatureTables, NextRow
-from thali.variational.frequencies import Frequencies
+from thali.hyperparameters import Values
+from thali.priors.frequencies import Frequencies
+from thali.structures.base import Structure
+from thali.structures.features import FEATURES, FeatureTables, NextRow
 
 
-class FeaturePrior(ABC):
-    """A law of binary matrices up to the order of their columns."""
+class Prior(ABC):
+    """A distribution of values of a latent structure, up to the order of their components."""
 
-    structure = "features"
+    structure: ClassVar[Structure[Any]]
 
     @abstractmethod
-    def at(self, **numbers: float) -> Self:
+    def at(self, **numbers: Any) -> Self:
         """The same prior with hyperparameters fixed at numbers."""
 
     @abstractmethod
-    def start(self) -> dict[str, float]:
-        """A number for every hyperparameter: the fixed one, or the centre of its law."""
+    def start(self) -> dict[str, Any]:
+        """A number for every hyperparameter: the fixed one, or the center of its law."""
 
     @abstractmethod
-    def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
-        """Draw Z with n rows, left-ordered, hyperparameters drawn from their laws first."""
+    def sample(self, rng: np.random.Generator, n: int) -> Any:
+        """Draw a value of n rows, canonical, hyperparameters drawn from their hyperpriors first."""
 
     @abstractmethod
-    def log_prob_counts(self, counts: FeatureCounts) -> float:
-        """Left-ordered log P([Z]) from m_k and K_h."""
+    def log_prob_counts(self, counts: Any) -> float:
+        """The log probability of a value from its ``structure.counts``."""
 
     @abstractmethod
-    def log_prob(self, Z: Any) -> float:
-        """Left-ordered log P([Z])."""
+    def log_prob(self, latent: Any) -> float:
+        """The log probability of a value."""
 
     @abstractmethod
-    def resample(
-        self, rng: np.random.Generator, hyper: dict[str, float], counts: FeatureCounts
-    ) -> None:
-        """Update the inferred hyperparameters in ``hyper`` given [Z], in place."""
+    def resample(self, rng: np.random.Generator, hyper: Values, counts: Any) -> None:
+        """Update the prior's inferred hyperparameters in ``hyper`` given a value, in place."""
+
+
+class FeaturePrior(Prior):
+    """A distribution of binary matrices, left-ordered: log P([Z]) from m_k and K_h."""
+
+    structure = FEATURES
 
 
 class PredictsRow(FeaturePrior):

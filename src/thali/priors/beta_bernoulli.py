@@ -16,80 +16,105 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import gammaln
 
-from thali.hyperparameters import Gamma, Law, as_number, check_hyperparameter, slice_step
+from thali.hyperparameters import (
+    Gamma,
+    Hyperprior,
+    Values,
+    as_number,
+    check_hyperparameter,
+    slice_step,
+)
 from thali.priors.base import HasFrequencies, PredictsRow, Sequential, Truncates
+from thali.priors.frequencies import Frequencies
 from thali.priors.seating import seat
-from thali.settings import Settings, whole_number
-from thali.structures import FeatureCounts, FeatureTables, NextRow, feature_counts
-from thali.variational.frequencies import Frequencies
+from thali.registry import PRIORS
+from thali.settings import Settings, check_settings, hyperparameter, setting, whole_number
+from thali.structures.features import FeatureCounts, FeatureTables, NextRow, feature_counts
 
 
+@PRIORS.register("beta_bernoulli")
 @dataclass(frozen=True)
 class BetaBernoulli(Settings, PredictsRow, HasFrequencies, Sequential, Truncates):
-    """At most ``n_features`` features, each with its own Beta(alpha / n_features, 1) frequency.
+    """A finite number of features, each with its own Beta(alpha / n_components, 1) frequency.
 
+    Parameters
+    ----------
+    alpha : float or hyperprior, default Gamma(1, 1)
+        The mass. A row has alpha / (1 + alpha / n_components) features on average. A number is
+        fixed; a hyperprior means that alpha is inferred.
+    n_components : int, default 10
+        The largest number of features. Fewer can be in use.
+
+    Examples
+    --------
     >>> import numpy as np
-    >>> BetaBernoulli(alpha=3.0, n_features=4).sample(np.random.default_rng(0), 6).shape[1] <= 4
+    >>> BetaBernoulli(alpha=3.0, n_components=4).sample(np.random.default_rng(0), 6).shape[1] <= 4
     True
     """
 
-    alpha: float | Law = Gamma(1.0, 1.0)
-    n_features: int = 10
+    alpha: float | Hyperprior = hyperparameter(
+        Gamma(1.0, 1.0), symbol="α", words="how many features to expect"
+    )
+    n_components: int = setting(10, help="Largest number of features", minimum=1)
 
     def __post_init__(self) -> None:
         check_hyperparameter("BetaBernoulli", "alpha", self.alpha)
-        whole_number("BetaBernoulli", "n_features", self.n_features, 1)
+        check_settings(self)
 
     def at(self, **numbers: float) -> Self:
         return self.replace(**numbers)
 
     def start(self) -> dict[str, float]:
-        return {"alpha": self.alpha.centre() if isinstance(self.alpha, Law) else float(self.alpha)}
+        return {
+            "alpha": self.alpha.center()
+            if isinstance(self.alpha, Hyperprior)
+            else float(self.alpha)
+        }
 
     def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
         n = whole_number("BetaBernoulli.sample", "n", n, 1)
-        alpha = self.alpha.sample(rng) if isinstance(self.alpha, Law) else self.alpha
-        # row by row over the dishes in use, so that a huge n_features costs nothing:
+        alpha = self.alpha.sample(rng) if isinstance(self.alpha, Hyperprior) else self.alpha
+        # row by row over the dishes in use, so that a huge n_components costs nothing:
         # an old dish has probability (m_k + a)/(i + a + 1), each unused one a/(i + a + 1)
-        a = alpha / self.n_features
+        a = alpha / self.n_components
         return seat(
             rng,
             n,
             lambda i, m: (m + a) / (i + a + 1.0),
-            lambda i, k: rng.binomial(self.n_features - k, a / (i + a + 1.0)),
+            lambda i, k: rng.binomial(self.n_components - k, a / (i + a + 1.0)),
         )
 
     def truncation(self, n: int, error: float) -> int:
-        return self.n_features  # there are no more
+        return self.n_components  # there are no more
 
     def frequencies(self, k: int, alpha: float, bound: str) -> Frequencies:
         return Frequencies.prior(alpha, k)
 
     def tables(self, n: int) -> FeatureTables:
-        a = as_number("BetaBernoulli", "alpha", self.alpha) / self.n_features
+        a = as_number("BetaBernoulli", "alpha", self.alpha) / self.n_components
         m = np.arange(n, dtype=float)
-        return FeatureTables(np.log(m + a) - np.log(n - m), float(np.log(a / n)), self.n_features)
+        return FeatureTables(np.log(m + a) - np.log(n - m), float(np.log(a / n)), self.n_components)
 
     def next_row(self, n: int, hyper: dict[str, Any]) -> NextRow:
-        a = hyper["alpha"] / self.n_features
-        return NextRow(a, float(n), np.log(a / n), self.n_features)
+        a = hyper["alpha"] / self.n_components
+        return NextRow(a, float(n), np.log(a / n), self.n_components)
 
     def used_frequencies(self, rng: np.random.Generator, n: int, m: np.ndarray) -> np.ndarray:
-        a = as_number("BetaBernoulli", "alpha", self.alpha) / self.n_features
+        a = as_number("BetaBernoulli", "alpha", self.alpha) / self.n_components
         return rng.beta(m + a, n - m + 1.0)
 
     def unused_frequencies(
         self, rng: np.random.Generator, n: int, used: int, above: float
     ) -> np.ndarray:
-        a = as_number("BetaBernoulli", "alpha", self.alpha) / self.n_features
-        pi = rng.beta(a, n + 1.0, self.n_features - used)
+        a = as_number("BetaBernoulli", "alpha", self.alpha) / self.n_components
+        pi = rng.beta(a, n + 1.0, self.n_components - used)
         return pi[pi > above]
 
     def log_prob(self, Z: Any) -> float:
         return self.log_prob_counts(feature_counts(Z))
 
     def log_prob_counts(self, counts: FeatureCounts) -> float:
-        k = self.n_features
+        k = self.n_components
         a = as_number("BetaBernoulli", "alpha", self.alpha) / k
         n, m = counts.n, counts.column_sums
         empty = k - len(m)
@@ -104,11 +129,9 @@ class BetaBernoulli(Settings, PredictsRow, HasFrequencies, Sequential, Truncates
             + empty * (gammaln(a) + gammaln(n + 1.0))
         )
 
-    def resample(
-        self, rng: np.random.Generator, hyper: dict[str, float], counts: FeatureCounts
-    ) -> None:
+    def resample(self, rng: np.random.Generator, hyper: Values, counts: FeatureCounts) -> None:
         law = self.alpha
-        if isinstance(law, Law):
+        if isinstance(law, Hyperprior):
             hyper["alpha"] = slice_step(
                 rng,
                 hyper["alpha"],

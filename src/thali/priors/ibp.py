@@ -16,21 +16,39 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import gammaln
 
-from thali.hyperparameters import SMALLEST, Gamma, Law, as_number, check_hyperparameter, slice_step
+from thali.hyperparameters import (
+    SMALLEST,
+    Gamma,
+    Hyperprior,
+    Values,
+    as_number,
+    check_hyperparameter,
+    slice_step,
+)
 from thali.priors.base import HasFrequencies, PredictsRow, Sequential, Truncates
+from thali.priors.frequencies import Frequencies
 from thali.priors.seating import seat
+from thali.priors.stick_frequencies import Sticks, TaylorSticks
 from thali.priors.sticks import unused_sticks
 from thali.priors.truncation import least_truncation, truncation_bound, truncation_error
-from thali.settings import Settings, whole_number
-from thali.structures import FeatureCounts, FeatureTables, NextRow, feature_counts
-from thali.variational.frequencies import Frequencies
-from thali.variational.sticks import Sticks, TaylorSticks
+from thali.registry import PRIORS
+from thali.settings import Settings, hyperparameter, whole_number
+from thali.structures.features import FeatureCounts, FeatureTables, NextRow, feature_counts
 
 
+@PRIORS.register("ibp")
 @dataclass(frozen=True)
 class IBP(Settings, PredictsRow, HasFrequencies, Sequential, Truncates):
-    """The Indian buffet process with mass ``alpha`` (a number, or a law to infer it).
+    """The Indian buffet process: any number of features, most of them rare.
 
+    Parameters
+    ----------
+    alpha : float or hyperprior, default Gamma(1, 1)
+        The mass. A row has alpha features on average, and n rows have alpha (1 + 1/2 + … + 1/n).
+        A number is fixed; a hyperprior means that alpha is inferred.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> Z = IBP(alpha=2.0).sample(np.random.default_rng(0), 5)
     >>> Z.shape[0]
@@ -39,7 +57,9 @@ class IBP(Settings, PredictsRow, HasFrequencies, Sequential, Truncates):
     -1.3069
     """
 
-    alpha: float | Law = Gamma(1.0, 1.0)
+    alpha: float | Hyperprior = hyperparameter(
+        Gamma(1.0, 1.0), symbol="α", words="how many features to expect"
+    )
 
     def __post_init__(self) -> None:
         check_hyperparameter("IBP", "alpha", self.alpha)
@@ -48,11 +68,15 @@ class IBP(Settings, PredictsRow, HasFrequencies, Sequential, Truncates):
         return self.replace(**numbers)
 
     def start(self) -> dict[str, float]:
-        return {"alpha": self.alpha.centre() if isinstance(self.alpha, Law) else float(self.alpha)}
+        return {
+            "alpha": self.alpha.center()
+            if isinstance(self.alpha, Hyperprior)
+            else float(self.alpha)
+        }
 
     def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
         n = whole_number("IBP.sample", "n", n, 1)
-        alpha = self.alpha.sample(rng) if isinstance(self.alpha, Law) else self.alpha
+        alpha = self.alpha.sample(rng) if isinstance(self.alpha, Hyperprior) else self.alpha
         return buffet(rng, n, alpha, 1.0)
 
     def truncation(self, n: int, error: float) -> int:
@@ -109,10 +133,8 @@ class IBP(Settings, PredictsRow, HasFrequencies, Sequential, Truncates):
             + (gammaln(n - m + 1.0) + gammaln(m)).sum()
         )
 
-    def resample(
-        self, rng: np.random.Generator, hyper: dict[str, float], counts: FeatureCounts
-    ) -> None:
-        if isinstance(self.alpha, Law):
+    def resample(self, rng: np.random.Generator, hyper: Values, counts: FeatureCounts) -> None:
+        if isinstance(self.alpha, Hyperprior):
             k, rate = len(counts.column_sums), harmonic(counts.n, 1.0)
             hyper["alpha"] = resample_mass(rng, self.alpha, hyper["alpha"], k, rate)
 
@@ -136,7 +158,9 @@ def buffet(rng: np.random.Generator, n: int, alpha: float, beta: float) -> np.nd
     )
 
 
-def resample_mass(rng: np.random.Generator, law: Law, alpha: float, k: int, rate: float) -> float:
+def resample_mass(
+    rng: np.random.Generator, law: Hyperprior, alpha: float, k: int, rate: float
+) -> float:
     """Draw α given that P(Z | α) ∝ α^k e^{−α·rate}: conjugate under a gamma law, else by slice."""
     if isinstance(law, Gamma):
         # a tiny shape underflows to zero, which is no mass at all

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from thali.structures import left_order
+from thali.structures.features import left_order
 
 
 def seat(

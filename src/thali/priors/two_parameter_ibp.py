@@ -14,18 +14,38 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import gammaln
 
-from thali.hyperparameters import Gamma, Law, as_number, check_hyperparameter, slice_step
+from thali.hyperparameters import (
+    Gamma,
+    Hyperprior,
+    Values,
+    as_number,
+    check_hyperparameter,
+    slice_step,
+)
 from thali.priors.base import HasFrequencies, PredictsRow, Sequential
 from thali.priors.ibp import buffet, harmonic, resample_mass
 from thali.priors.sticks import unused_sticks
-from thali.settings import Settings, whole_number
-from thali.structures import FeatureCounts, FeatureTables, NextRow, feature_counts
+from thali.registry import PRIORS
+from thali.settings import Settings, hyperparameter, whole_number
+from thali.structures.features import FeatureCounts, FeatureTables, NextRow, feature_counts
 
 
+@PRIORS.register("two_parameter_ibp")
 @dataclass(frozen=True)
 class TwoParameterIBP(Settings, PredictsRow, HasFrequencies, Sequential):
-    """The Indian buffet process with mass ``alpha`` and sharing ``beta``.
+    """The Indian buffet process with a second parameter, which says how features are shared.
 
+    Parameters
+    ----------
+    alpha : float or hyperprior, default Gamma(1, 1)
+        The mass. A row has alpha features on average. A number is fixed; a hyperprior means that
+        alpha is inferred.
+    beta : float or hyperprior, default 1.0
+        How little features are shared. ``beta=1`` is ``IBP``; a larger one gives more features,
+        each in fewer rows.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> Z = np.array([[1, 0], [1, 1]])
     >>> a = TwoParameterIBP(alpha=2.0, beta=1.0).log_prob(Z)
@@ -34,8 +54,12 @@ class TwoParameterIBP(Settings, PredictsRow, HasFrequencies, Sequential):
     True
     """
 
-    alpha: float | Law = Gamma(1.0, 1.0)
-    beta: float | Law = 1.0
+    alpha: float | Hyperprior = hyperparameter(
+        Gamma(1.0, 1.0), symbol="α", words="how many features to expect"
+    )
+    beta: float | Hyperprior = hyperparameter(
+        1.0, symbol="β", words="how little features are shared"
+    )
 
     def __post_init__(self) -> None:
         check_hyperparameter("TwoParameterIBP", "alpha", self.alpha)
@@ -46,14 +70,14 @@ class TwoParameterIBP(Settings, PredictsRow, HasFrequencies, Sequential):
 
     def start(self) -> dict[str, float]:
         return {
-            name: value.centre() if isinstance(value, Law) else float(value)
+            name: value.center() if isinstance(value, Hyperprior) else float(value)
             for name, value in (("alpha", self.alpha), ("beta", self.beta))
         }
 
     def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
         n = whole_number("TwoParameterIBP.sample", "n", n, 1)
-        alpha = self.alpha.sample(rng) if isinstance(self.alpha, Law) else self.alpha
-        beta = self.beta.sample(rng) if isinstance(self.beta, Law) else self.beta
+        alpha = self.alpha.sample(rng) if isinstance(self.alpha, Hyperprior) else self.alpha
+        beta = self.beta.sample(rng) if isinstance(self.beta, Hyperprior) else self.beta
         return buffet(rng, n, alpha, beta)
 
     def tables(self, n: int) -> FeatureTables:
@@ -90,14 +114,12 @@ class TwoParameterIBP(Settings, PredictsRow, HasFrequencies, Sequential):
             - len(m) * gammaln(n + beta)
         )
 
-    def resample(
-        self, rng: np.random.Generator, hyper: dict[str, float], counts: FeatureCounts
-    ) -> None:
-        if isinstance(self.alpha, Law):
+    def resample(self, rng: np.random.Generator, hyper: Values, counts: FeatureCounts) -> None:
+        if isinstance(self.alpha, Hyperprior):
             k, rate = len(counts.column_sums), harmonic(counts.n, hyper["beta"])
             hyper["alpha"] = resample_mass(rng, self.alpha, hyper["alpha"], k, rate)
         law = self.beta
-        if isinstance(law, Law):
+        if isinstance(law, Hyperprior):
             alpha = hyper["alpha"]
             hyper["beta"] = slice_step(
                 rng,

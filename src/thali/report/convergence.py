@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from thali.hyperparameters import Law
-from thali.plots.reading import SCALARS, kept, scalars_of
+from thali.hyperparameters import Hyperprior
+from thali.plots.reading import kept, labels_of
+from thali.results.fit import PointFit, VariationalFit, WeightedDraws
 
 from .markup import plural
 
 if TYPE_CHECKING:
-    from thali.estimators import LatentFeatures
+    from thali.estimators.latent_features import LatentFeatures
 
 GOOD_RHAT, FAIR_RHAT = 1.01, 1.05
 ESS_PER_CHAIN, FAIR_ESS_PER_CHAIN = 100, 20
@@ -30,13 +31,15 @@ class Scalar(NamedTuple):
     """One line of the table of convergence."""
 
     name: str
-    level: str  # "good", "fair", "poor", "fixed", "unknown", or "found" by optimisation
+    level: str  # "good", "fair", "poor", "fixed", "unknown", or "found" by optimization
     rhat: float
     ess: float
     mean: float
     low: float
     high: float
     still: bool = False  # inferred, and yet no chain has moved from where it is
+    symbol: str = ""  # as people are shown it, and in words
+    words: str = ""
 
 
 class Verdict(NamedTuple):
@@ -49,14 +52,17 @@ class Verdict(NamedTuple):
 
 def scalars(model: LatentFeatures) -> list[Scalar]:
     """The recorded scalars with their diagnostics, posterior mean and 90% interval."""
-    return [_scalar(model, name) for name in scalars_of(model)]
+    return [
+        _scalar(model, name)._replace(symbol=label.symbol, words=label.words)
+        for name, label in labels_of(model).items()
+    ]
 
 
 def _scalar(model: LatentFeatures, name: str) -> Scalar:
-    if model.kind_ == "variational":
+    if isinstance(model.fit_, VariationalFit):
         value = float(model.history_[name][best_restart(model), -1])
         return Scalar(name, "found", np.nan, np.nan, value, np.nan, np.nan)
-    if model.kind_ == "point":
+    if isinstance(model.fit_, PointFit):
         value = float(kept(model, name)[0, 0])
         return Scalar(name, "found", np.nan, np.nan, value, np.nan, np.nan)
     values = kept(model, name)
@@ -65,7 +71,7 @@ def _scalar(model: LatentFeatures, name: str) -> Scalar:
     rhat, ess = float(entry.get("rhat", np.nan)), float(entry.get("ess", np.nan))
     if not finite.size:
         return Scalar(name, "unknown", rhat, ess, np.nan, np.nan, np.nan)
-    if model.kind_ == "weighted":
+    if isinstance(model.fit_, WeightedDraws):
         weights = model.weights_[np.isfinite(values.ravel())]  # of those that are left
         return _weighted_scalar(model, name, finite, weights / weights.sum(), ess)
     low, high = np.quantile(finite, [0.05, 0.95])
@@ -83,7 +89,7 @@ def best_restart(model: LatentFeatures) -> int:
 def is_inferred(model: LatentFeatures, name: str) -> bool:
     """Whether a scalar is a hyperparameter with a law, not a number that the model fixes."""
     parts = (model.prior_, model.likelihood_)
-    return any(isinstance(getattr(part, name, None), Law) for part in parts)
+    return any(isinstance(getattr(part, name, None), Hyperprior) for part in parts)
 
 
 def _weighted_scalar(
@@ -130,15 +136,15 @@ def ranges(values: np.ndarray) -> np.ndarray:
 
 
 def verdict(model: LatentFeatures) -> Verdict:
-    """One plain judgement over all scalars."""
-    if model.kind_ == "weighted":
-        return judge_weights(model)
-    if model.kind_ == "variational":
-        return judge_bounds(model)
-    if model.kind_ == "point":
-        return judge_search(model)
-    K = kept(model, "n_features")
-    return judge(scalars(model), K.shape[0], K.shape[1], usual_counts(K))
+    """One plain judgment over all scalars."""
+    if isinstance(model.fit_, WeightedDraws):
+        return verdict_on_weights(model)
+    if isinstance(model.fit_, VariationalFit):
+        return verdict_on_bounds(model)
+    if isinstance(model.fit_, PointFit):
+        return verdict_on_search(model)
+    K = kept(model, "n_components")
+    return verdict_on_chains(scalars(model), K.shape[0], K.shape[1], usual_counts(K))
 
 
 def usual_counts(K: np.ndarray) -> list[int]:
@@ -150,7 +156,7 @@ def usual_counts(K: np.ndarray) -> list[int]:
     return sorted({int(np.bincount(chain.astype(int)).argmax()) for chain in K})
 
 
-def judge_weights(model: LatentFeatures) -> Verdict:
+def verdict_on_weights(model: LatentFeatures) -> Verdict:
     """The verdict on one population of weighted particles."""
     count = len(model.weights_)
     ess = 1.0 / float(np.square(model.weights_).sum())
@@ -169,26 +175,26 @@ def judge_weights(model: LatentFeatures) -> Verdict:
     )
 
 
-def judge_bounds(model: LatentFeatures) -> Verdict:
-    """The verdict on an optimised law: whether it ended, and whether restarts came to the same."""
+def verdict_on_bounds(model: LatentFeatures) -> Verdict:
+    """The verdict on an optimized law: whether it ended, and whether restarts came to the same."""
     bounds = np.sort(model.history_["elbo"][:, -1])[::-1]
     if model.stopped_ != "finished":
         return Verdict(
-            "poor", "The optimisation was stopped before its end.", "Let it run on (resume=True)."
+            "poor", "The optimization was stopped before its end.", "Let it run on (resume=True)."
         )
-    steps = len(model._trace.chains[best_restart(model)].scalars)  # a stream's also count pieces
-    if steps >= model.engine_.max_iterations and not model._is_stream():
+    steps = len(model.fit_.chains[best_restart(model)].scalars)  # a stream's also count pieces
+    if steps >= model.fit_.sweeps > 0:
         return Verdict(
             "fair",
             "The bound was still rising at the last iteration.",
-            "Raise max_iterations, or tolerance if the digits gained do not matter.",
+            "Raise max_iter, or tolerance if the digits gained do not matter.",
         )
     too_sure = (
         "A law of independent parts is surer of itself than the posterior; to be sure of the "
         "probabilities, start a sampler from here (init=model)."
     )
     if len(bounds) < 2:
-        return Verdict("unknown", "One optimisation cannot vouch for itself.", too_sure)
+        return Verdict("unknown", "One optimization cannot vouch for itself.", too_sure)
     behind = bounds[0] - bounds[1]
     if behind <= SAME_BOUND * abs(bounds[0]):
         return Verdict("good", "The best restarts end at the same bound.", too_sure)
@@ -199,7 +205,7 @@ def judge_bounds(model: LatentFeatures) -> Verdict:
     )
 
 
-def judge_search(model: LatentFeatures) -> Verdict:
+def verdict_on_search(model: LatentFeatures) -> Verdict:
     """The verdict on the answer of a search: whether it is proven, and who else found it."""
     one = "It is one matrix: to see how sure it is, start a sampler from here (init=model)."
     if model.proven_optimal_:
@@ -208,8 +214,8 @@ def judge_search(model: LatentFeatures) -> Verdict:
         return Verdict(
             "poor", "The search was stopped before its end.", "Let it run on (resume=True)."
         )
-    if np.isfinite(model.bound_):
-        gap = model.bound_ - model.log_joint_
+    if np.isfinite(model.log_joint_upper_bound_):
+        gap = model.log_joint_upper_bound_ - model.log_joint_
         return Verdict(
             "fair",
             f"No matrix has a log joint more than {gap:,.1f} above this one's.",
@@ -227,7 +233,9 @@ def judge_search(model: LatentFeatures) -> Verdict:
     return Verdict("fair", headline, f"Use more restarts, or a larger width. {one}")
 
 
-def judge(lines: list[Scalar], chains: int, draws: int, counts: Sequence[int] = ()) -> Verdict:
+def verdict_on_chains(
+    lines: list[Scalar], chains: int, draws: int, counts: Sequence[int] = ()
+) -> Verdict:
     """The verdict on `chains` chains of `draws` draws each, that mostly have `counts` features."""
     levels = ("poor", "unknown", "fair", "good")
     by_level = {level: [s for s in lines if s.level == level] for level in levels}
@@ -263,7 +271,7 @@ def judge(lines: list[Scalar], chains: int, draws: int, counts: Sequence[int] = 
         )
     if by_level["poor"]:
         headline = "The chains do not agree yet."
-        if len(counts) > 1 and any(s.name == "n_features" for s in by_level["poor"]):
+        if len(counts) > 1 and any(s.name == "n_components" for s in by_level["poor"]):
             headline = f"K has not settled: chains disagree, {' against '.join(map(str, counts))}."
         return Verdict(
             "poor",
@@ -294,5 +302,5 @@ def judge(lines: list[Scalar], chains: int, draws: int, counts: Sequence[int] = 
 
 
 def _names(lines: list[Scalar]) -> str:
-    words = [SCALARS[s.name][0] for s in lines]
+    words = [s.symbol or s.name for s in lines]
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from thali.data.sparse import is_sparse, row_squares, size_of
 from thali.plots.reading import reconstruct
-from thali.sparse import is_sparse, row_squares, size_of
 
 if TYPE_CHECKING:
-    from thali.estimators import LatentFeatures
+    from thali.estimators.latent_features import LatentFeatures
 
 BLOCK = 2**22  # entries of X looked at in one go
 
@@ -50,7 +50,7 @@ def fit_of(model: LatentFeatures) -> Fit:
 
 
 def _fit_of_sparse(model: LatentFeatures) -> Fit:
-    """The same from products: ‖x − zA‖² = ‖x‖² − 2 xAᵀzᵀ + zAAᵀzᵀ. Sparse data are not centred."""
+    """The same from products: ‖x − zA‖² = ‖x‖² − 2 xAᵀzᵀ + zAAᵀzᵀ. Sparse data are not centered."""
     X, Z, A = model.X_, model.Z_.astype(float), model.components_
     squares = row_squares(X)
     residual = squares + ((Z @ (A @ A.T) - 2.0 * (X @ np.ascontiguousarray(A.T))) * Z).sum(axis=1)

@@ -17,7 +17,7 @@ from .markup import Markup, esc, join, tag
 from .pictures import drawing
 
 if TYPE_CHECKING:
-    from thali.estimators import LatentFeatures
+    from thali.estimators.latent_features import LatentFeatures
 
 
 def write_report(

@@ -1,6 +1,6 @@
 """Pictures inside the page: matplotlib figures as inline SVG, images as PNG of their own pixels.
 
-SVG text stays text, so the browser's fonts draw every script; colours become the page's CSS
+SVG text stays text, so the browser's fonts draw every script; colors become the page's CSS
 variables, so one picture serves light and dark. Namespaces and metadata go: a report has no address
 of anything outside itself.
 """
@@ -24,7 +24,7 @@ from .markup import Markup, esc, tag
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# colour in the drawing -> CSS variable of the page
+# color in the drawing -> CSS variable of the page
 VARIABLES = {
     style.ON_WHITE.ink: "ink",
     style.ON_WHITE.quiet: "quiet",
@@ -32,7 +32,7 @@ VARIABLES = {
     style.ON_WHITE.paper: "paper",
     style.VERMILLION: "vermillion",
     style.BLUE: "blue",
-    **{colour: f"chain{c + 1}" for c, colour in enumerate(style.CHAINS) if c > 0},
+    **{color: f"chain{c + 1}" for c, color in enumerate(style.CHAINS) if c > 0},
 }
 
 
@@ -85,8 +85,8 @@ def _inline(text: str, name: str, words: str) -> Markup:
     used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', text))
     text = re.sub(r'\sid="([^"]*)"', lambda m: f' id="{name}-{m[1]}"' if m[1] in used else "", text)
     text = re.sub(r'(url\(#|href="#)([^")]+)', rf"\g<1>{name}-\g<2>", text)
-    for colour, variable in VARIABLES.items():
-        text = re.sub(re.escape(colour) + r"\b", f"var(--{variable})", text, flags=re.IGNORECASE)
+    for color, variable in VARIABLES.items():
+        text = re.sub(re.escape(color) + r"\b", f"var(--{variable})", text, flags=re.IGNORECASE)
     head = f'<svg role="img" aria-label="{esc(words)}"'
     # Points, not inches, are what the CSS scales; the page sets the width.
     text = re.sub(r'^<svg[^>]*?(viewBox="[^"]*")[^>]*>', rf"{head} \g<1>>", text)
@@ -98,9 +98,9 @@ def png(image: np.ndarray, scale: tiles.Scale, words: str) -> Markup:
     from matplotlib.image import imsave
 
     scaled = (tiles.shrink(image[None])[0] - scale.low) / (scale.high - scale.low)
-    colour_map: Any = scale.colours()
+    color_map: Any = scale.colors()
     buffer = BytesIO()
-    imsave(buffer, colour_map(np.clip(scaled, 0, 1)), format="png", metadata=NO_SOFTWARE)
+    imsave(buffer, color_map(np.clip(scaled, 0, 1)), format="png", metadata=NO_SOFTWARE)
     code = base64.b64encode(buffer.getvalue()).decode("ascii")
     h, w = scaled.shape
     return Markup(

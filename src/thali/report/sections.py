@@ -8,27 +8,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from thali import plots
+from thali.data.sparse import count_missing
 from thali.plots import tiles
 from thali.plots.reading import (
-    SCALARS,
     column_names,
     data_of,
+    labels_of,
     reconstruct,
     row_name,
-    scalars_of,
     shares,
     telling_rows,
 )
-from thali.sparse import count_missing
+from thali.results.fit import PointFit, VariationalFit, WeightedDraws
 
 from .convergence import Scalar, scalars, verdict
 from .fit import fit_of
 from .markup import Markup, esc, facts, join, name, number, percent, plural, section, table, tag
 from .pictures import VARIABLES, panel, png, svg
-from .words import words_of
 
 if TYPE_CHECKING:
-    from thali.estimators import LatentFeatures
+    from thali.estimators.latent_features import LatentFeatures
 
 Shape = tuple[int, int] | None
 MOST_CARDS = 24
@@ -70,7 +69,7 @@ def summary(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Markup
             ("log joint of the point estimate", number(model.log_joint_, 5)),
             *(
                 [("bound of the log evidence", number(model.elbo_, 5))]
-                if model.kind_ == "variational"
+                if isinstance(model.fit_, VariationalFit)
                 else []
             ),
             *(
@@ -78,7 +77,7 @@ def summary(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Markup
                     ("proven to be the most probable", "yes" if model.proven_optimal_ else "no"),
                     ("candidates looked at", f"{model.n_dequeued_:,}"),
                 ]
-                if model.kind_ == "point"
+                if isinstance(model.fit_, PointFit)
                 else []
             ),
             *([("missing entries, imputed", f"{missing:,}")] if missing else []),
@@ -125,8 +124,12 @@ def convergence(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Ma
     )
     numbers = _recorded_numbers(model)
     panels = [
-        svg(plots.trace_of(model, key, panel(1.9)), f"trace-{key}", f"Trace of {SCALARS[key][1]}")
-        for key in scalars_of(model)
+        svg(
+            plots.trace_of(model, key, panel(1.9)),
+            f"trace-{key}",
+            f"Trace of {label.words or label.symbol}",
+        )
+        for key, label in labels_of(model).items()
     ]
     count = plots.feature_count(model, panel(1.9))
     panels.append(svg(count, "count", "Posterior of the number of features"))
@@ -138,14 +141,14 @@ def convergence(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Ma
 def _recorded_numbers(model: LatentFeatures) -> Markup:
     """The table of what was recorded: with diagnostics of chains, where there are any."""
     lines = scalars(model)
-    if model.kind_ == "variational":
+    if isinstance(model.fit_, VariationalFit):
         values = [[_head(line), number(line.mean, _digits(line))] for line in lines]
         return table("The numbers at the end of the best restart", ["quantity", "value"], values)
-    if model.kind_ == "point":
+    if isinstance(model.fit_, PointFit):
         values = [[_head(line), number(line.mean, _digits(line))] for line in lines]
         return table("The numbers of the answer", ["quantity", "value"], values)
     recorded = "The numbers that every sweep records, after burn-in"
-    if model.kind_ == "weighted":
+    if isinstance(model.fit_, WeightedDraws):
         recorded = "The numbers of the particles, by weight"
     return table(
         recorded,
@@ -155,8 +158,7 @@ def _recorded_numbers(model: LatentFeatures) -> Markup:
 
 
 def _head(line: Scalar) -> Markup:
-    symbol, words = SCALARS[line.name]
-    return join((symbol, tag("span", f" {words}", class_="quiet")), "")
+    return join((line.symbol, tag("span", f" {line.words}", class_="quiet")), "")
 
 
 def _digits(line: Scalar) -> int:
@@ -170,7 +172,7 @@ def _scalar_row(line: Scalar) -> list[Any]:
     }[line.level]  # fmt: skip
     digits = _digits(line)
     ends = (line.low, line.high)
-    whole = line.name == "n_features"
+    whole = line.name == "n_components"
     interval = " to ".join(f"{e:,.0f}" if whole else number(e, digits) for e in ends)
     return [
         _head(line),
@@ -183,15 +185,15 @@ def _scalar_row(line: Scalar) -> list[Any]:
 
 
 def _chain_key(model: LatentFeatures) -> Markup:
-    """Which colour is which chain, and where each began."""
+    """Which color is which chain, and where each began."""
     from thali.plots.style import CHAINS
 
     items = []
-    word = "restart" if model.kind_ in ("variational", "point") else "chain"
+    word = "restart" if model.fit_.ends_early else "chain"
     for c, start in enumerate(model.starts_):
-        colour = VARIABLES[CHAINS[c % len(CHAINS)]]
+        color = VARIABLES[CHAINS[c % len(CHAINS)]]
         items.append(
-            tag("li", tag("i", style=f"--c:var(--{colour})"), f"{word} {c + 1}, from {start}")
+            tag("li", tag("i", style=f"--c:var(--{color})"), f"{word} {c + 1}, from {start}")
         )
     return tag("ul", join(items), class_="key")
 
@@ -204,7 +206,7 @@ def features(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Marku
     shown = min(k, MOST_CARDS)
     said = tag(
         "p",
-        words_of(model.likelihood_).feature,
+        model.likelihood_.words.feature,
         "" if shown == k else f" The {shown} most frequent of {k} are shown.",
     )
     if shape is not None:
@@ -288,7 +290,7 @@ def assignments(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Ma
 def _how_sure(model: LatentFeatures) -> str:
     P = np.asarray(model.assignment_probabilities_, dtype=float)
     doubt = np.minimum(P, 1 - P)
-    if model.kind_ in ("point", "variational") and not doubt.any():
+    if model.fit_.ends_early and not doubt.any():
         return (
             "This engine decides outright which row has which feature, and does not say how sure "
             "it is; a sampler started from here does (init=model)."

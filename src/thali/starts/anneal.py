@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from thali import sparse
-from thali.data import Data
+from thali.data import Data, sparse
 from thali.model import Model
 from thali.starts.base import Start
 
@@ -44,14 +43,15 @@ def anneal(
     stopped: Callable[[], bool],
 ) -> Start:
     """Where ``engine.anneal`` steps under falling noise lead from ``start``."""
-    sweeps, cold = engine.anneal, start.hyper["sigma_x"]
+    sweeps, cold = engine.anneal, model.likelihood_values(start.hyper)["sigma_x"]
     hot = max(melting_scale(data), cold)
-    held = Start(start.name, start.Z, start.hyper, hold_sigma=sweeps)
+    held = Start(start.name, start.latent, start.hyper, hold_sigma=sweeps)
     state = engine.begin(rng, model, data, held)
     for share in np.linspace(0.0, 1.0, sweeps):
         if stopped():
             break
-        state.hyper["sigma_x"] = hot * (cold / hot) ** float(share)
+        model.likelihood_values(state.hyper)["sigma_x"] = hot * (cold / hot) ** float(share)
         engine.step(rng, model, data, state)
-    hyper = {**state.hyper, "sigma_x": cold}
-    return Start(start.name, state.Z, hyper, start.hold_sigma)
+    hyper = dict(state.hyper)
+    model.likelihood_values(hyper)["sigma_x"] = cold
+    return Start(start.name, state.latent, hyper, start.hold_sigma)

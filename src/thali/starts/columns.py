@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from thali import sparse
-from thali.data import Data
+from thali.data import Data, sparse
 from thali.model import Model
-from thali.starts.base import Start
+from thali.starts.base import Start, start
 from thali.starts.ica import (
     CHUNK,
     drop_rejected,
@@ -22,6 +21,7 @@ from thali.starts.ica import (
 )
 
 
+@start("columns")
 def columns_start(rng: np.random.Generator, model: Model, data: Data) -> Start:
     """Two means of each column (of the widest ones, where there are too many)."""
     hyper = noise_scale(model, data, model.start(data))

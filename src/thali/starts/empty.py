@@ -6,13 +6,14 @@ import numpy as np
 
 from thali.data import Data
 from thali.model import Model
-from thali.starts.base import Start
+from thali.starts.base import Start, start
 from thali.starts.ica import noise_scale
 
 HOLD = 10  # sweeps before σ is sampled: with no features yet, noise would explain everything
 
 
+@start("empty", blind=True)
 def empty_start(rng: np.random.Generator, model: Model, data: Data) -> Start:
     """No features; σ_x from the bulk of the singular values."""
     hyper = model.start(data)
-    return Start("empty", np.zeros((data.n, 0), bool), noise_scale(model, data, hyper), HOLD)
+    return Start("empty", model.structure.empty(data.n), noise_scale(model, data, hyper), HOLD)

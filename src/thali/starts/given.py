@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 
 from thali.data import Data
-from thali.hyperparameters import Law
 from thali.machine import refuse_beyond_memory
 from thali.model import Model
 from thali.starts.base import Start
 from thali.starts.ica import fitted_scales, noise_scale
-from thali.structures import as_binary_matrix
+from thali.structures.features import as_binary_matrix
 
 
 def given_start(init: Any, model: Model, data: Data) -> Start:
@@ -25,12 +24,8 @@ def given_start(init: Any, model: Model, data: Data) -> Start:
     refuse_beyond_memory("init", shape[0], shape[1], data.d)
     if hasattr(init, "Z_"):
         name = "another model"
-        known = {k: float(getattr(init, f"{k}_")) for k in hyper if hasattr(init, f"{k}_")}
-        fixed = model.at(hyper)  # numbers that the model fixes stay as they are
-        for key, value in known.items():
-            owner = model.prior if hasattr(fixed.prior, key) else model.likelihood
-            if isinstance(getattr(owner, key), Law):
-                hyper[key] = value
+        for label in model.hyperpriors:  # numbers that the model fixes stay as they are
+            hyper[label] = getattr(init, f"{label.replace('.', '_')}_", hyper[label])
         Z = as_binary_matrix(init.Z_, n=data.n)
         if amounts and hasattr(init, "amounts_") and init.components_.shape[1] == data.d:
             parameters = {"A": init.components_, "S": init.amounts_}
@@ -43,6 +38,6 @@ def given_start(init: Any, model: Model, data: Data) -> Start:
     if 0 <= capacity < used:
         raise ValueError(
             f"init has {used} features but the prior allows at most {capacity}; "
-            "raise n_features or give fewer columns."
+            "raise n_components or give fewer columns."
         )
     return Start(name, np.ascontiguousarray(Z), hyper, parameters=parameters)

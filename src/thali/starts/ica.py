@@ -17,12 +17,10 @@ import numpy as np
 from scipy.integrate import quad
 from scipy.optimize import brentq
 
-from thali import sparse
-from thali.data import Data
-from thali.hyperparameters import Law
+from thali.data import Data, sparse
 from thali.model import Model
-from thali.starts.base import Start
-from thali.structures import counts_from_gram
+from thali.starts.base import Start, start
+from thali.structures.features import counts_from_gram
 
 LARGEST_RANK = 100
 ROUNDS = 50  # of least squares and flips; a handful suffices
@@ -33,6 +31,7 @@ CHUNK = 16  # sources that are split at a time
 WARNINGS = threading.Lock()  # Python's warning filters belong to the process, not to a thread
 
 
+@start("ica", entries=2)
 def ica_start(rng: np.random.Generator, model: Model, data: Data) -> Start:
     """Z by independent component analysis, scales from its residual."""
     hyper = noise_scale(model, data, model.start(data))
@@ -53,7 +52,7 @@ def largest_rank(model: Model, data: Data) -> int:
 
 
 def leading_scores(rng: np.random.Generator, data: Data, rank: int) -> np.ndarray:
-    """The rows' scores on the main directions of the centred data, (N, rank)."""
+    """The rows' scores on the main directions of the centered data, (N, rank)."""
     if data.sparse:
         return sparse.leading_scores(rng, data.X, rank)
     U, s = leading_vectors(rng, data.reduced - data.reduced.mean(axis=0), rank)
@@ -80,7 +79,7 @@ def leading_vectors(
 
 
 def signal_rank(data: Data) -> int:
-    """Singular values of the centred data above 2.858 medians (for a square matrix), and so on.
+    """Singular values of the centered data above 2.858 medians (for a square matrix), and so on.
 
     ω(β) ≈ 0.56β³ − 0.95β² + 1.82β + 1.43, β the aspect ratio: Gavish and Donoho, eq. 4.
     """
@@ -92,11 +91,11 @@ def signal_rank(data: Data) -> int:
     return int((s > max(omega * np.median(s), ROUNDING * s[0])).sum())
 
 
-def noise_scale(model: Model, data: Data, hyper: dict[str, float]) -> dict[str, float]:
+def noise_scale(model: Model, data: Data, hyper: dict[str, Any]) -> dict[str, Any]:
     """σ_x from the median singular value, which features hardly touch, and σ_a from the rest."""
     s = data.singular_values
     total = data.mean_square
-    if total == 0.0 or "sigma_x" not in hyper:
+    if total == 0.0 or "sigma_x" not in model.labels["likelihood"]:
         return hyper
     share = 0.25
     if len(s) >= 4:
@@ -107,15 +106,18 @@ def noise_scale(model: Model, data: Data, hyper: dict[str, float]) -> dict[str, 
         "sigma_x": float(np.sqrt(share * total)),
         "sigma_a": float(np.sqrt(max(1.0 - share, 0.1) * total)),
     }
-    return {**hyper, **inferred_only(model, numbers)}
+    return with_inferred(model, hyper, numbers)
 
 
-def fitted_scales(
-    model: Model, data: Data, Z: np.ndarray, hyper: dict[str, float]
-) -> dict[str, float]:
+def fitted_scales(model: Model, data: Data, Z: np.ndarray, hyper: dict[str, Any]) -> dict[str, Any]:
     """σ_x from the residual of least squares on Z, σ_a from the size of its features."""
     k = int(Z.any(axis=0).sum())
-    if k == 0 or k >= data.n or data.mean_square == 0.0 or "sigma_x" not in hyper:
+    if (
+        k == 0
+        or k >= data.n
+        or data.mean_square == 0.0
+        or "sigma_x" not in model.labels["likelihood"]
+    ):
         return noise_scale(model, data, hyper)
     X, bits = data.reduced, Z.astype(float)
     T = products(Z, X)
@@ -126,12 +128,14 @@ def fitted_scales(
         "sigma_x": float(np.sqrt(max(left, 1e-4 * data.mean_square))),
         "sigma_a": float(np.sqrt(np.square(A).sum() / (k * data.d))),
     }
-    return {**hyper, **inferred_only(model, numbers)}
+    return with_inferred(model, hyper, numbers)
 
 
-def inferred_only(model: Model, numbers: dict[str, float]) -> dict[str, float]:
-    """The numbers whose hyperparameters have laws; fixed ones are not to be moved."""
-    return {k: v for k, v in numbers.items() if isinstance(getattr(model.likelihood, k), Law)}
+def with_inferred(model: Model, hyper: dict[str, Any], numbers: dict[str, float]) -> dict[str, Any]:
+    """A table with these numbers of the likelihood in it; fixed ones are not to be moved."""
+    labels = model.labels["likelihood"]
+    own = {labels[name]: value for name, value in numbers.items()}
+    return {**hyper, **{k: v for k, v in own.items() if k in model.hyperpriors}}
 
 
 def marchenko_pastur_median(beta: float) -> float:
@@ -139,13 +143,13 @@ def marchenko_pastur_median(beta: float) -> float:
     low, high = (1.0 - np.sqrt(beta)) ** 2, (1.0 + np.sqrt(beta)) ** 2
 
     def below(x: float) -> float:
-        # x = centre − half·cos θ turns the square-root ends into something smooth
-        half, centre = 0.5 * (high - low), 0.5 * (high + low)
-        top = np.arccos(np.clip((centre - x) / half, -1.0, 1.0))
+        # x = center − half·cos θ turns the square-root ends into something smooth
+        half, center = 0.5 * (high - low), 0.5 * (high + low)
+        top = np.arccos(np.clip((center - x) / half, -1.0, 1.0))
         return quad(
             lambda u: (
                 (half * np.sin(u)) ** 2
-                / (2.0 * np.pi * beta * max(centre - half * np.cos(u), 1e-300))
+                / (2.0 * np.pi * beta * max(center - half * np.cos(u), 1e-300))
             ),
             0.0,
             top,
@@ -189,7 +193,7 @@ def independent_sources(
 
 
 def least_squares(Z: np.ndarray, X: Any) -> np.ndarray:
-    """The A that minimises ‖X − ZA‖², X dense or sparse."""
+    """The A that minimizes ‖X − ZA‖², X dense or sparse."""
     if sparse.is_sparse(X):
         return sparse.least_squares(Z, X)
     return np.asarray(np.linalg.lstsq(Z.astype(float), X, rcond=None)[0])
@@ -244,7 +248,7 @@ def alternate(Z: np.ndarray, X: Any) -> np.ndarray:
     return bits.astype(bool)
 
 
-def drop_rejected(model: Model, data: Data, Z: np.ndarray, hyper: dict[str, float]) -> np.ndarray:
+def drop_rejected(model: Model, data: Data, Z: np.ndarray, hyper: dict[str, Any]) -> np.ndarray:
     """Drop, one at a time, the column whose loss raises the log joint the most."""
     from thali.kernels.evidence import log_evidence
 

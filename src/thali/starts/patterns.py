@@ -19,13 +19,14 @@ import numpy as np
 
 from thali.data import Data
 from thali.model import Model
-from thali.starts.base import Start
+from thali.starts.base import Start, start
 
 CANDIDATES = 200  # columns looked at, and as many intersections of two
 LARGEST = 100  # features of such a start
 FITS = 3  # turns of which columns are active and which rows the pattern has
 
 
+@start("patterns")
 def patterns_start(rng: np.random.Generator, model: Model, data: Data) -> Start:
     """Z by greedy choice among columns of X, at the hyperparameters' first values."""
     from thali.kernels.noisy_or import gains, rates_at
@@ -34,8 +35,9 @@ def patterns_start(rng: np.random.Generator, model: Model, data: Data) -> Start:
     prior: Any = model.at(hyper).prior
     capacity = prior.tables(data.n).capacity
     most = LARGEST if capacity < 0 else min(LARGEST, capacity)
-    p = hyper["p"]
-    gain = gains(rates_at(hyper["epsilon"], hyper["lam"], p), most + 1)
+    rates = model.likelihood_values(hyper)
+    p = rates["p"]
+    gain = gains(rates_at(rates["epsilon"], rates["lam"], p), most + 1)
     codes = data.binary.astype(np.int64)
     V = candidates(rng, data.binary).astype(float)
     Z = np.zeros((data.n, 0), bool)

@@ -1,4 +1,4 @@
-"""The race: several starts run for a while, are shaken, and the log joint decides.
+"""The race: several starts run for a while, are changed, and the log joint decides.
 
 No single start wins on every data set, and a Gibbs sampler alone seldom leaves the mode it fell
 into: features stay split, fused or doubled. So each contender runs a few sweeps, in two heats: one
@@ -11,12 +11,12 @@ before burn-in: it chooses where chains begin, not how they move.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from thali.starts.base import Start
-from thali.structures import left_order
+from thali.structures.base import Structure
 
 BEHIND = 0.002  # a contender further behind than this share of the best log joint drops out
 ROUND = 12  # sweeps before a change, or none, is judged
@@ -36,19 +36,24 @@ class Finish(NamedTuple):
 Walk = Callable[[np.random.Generator, Start, int], Finish]
 
 
-def shake(
-    rng: np.random.Generator, at: Finish, walk: Walk, sweeps: int, capacity: int = -1
+def perturb(
+    rng: np.random.Generator,
+    at: Finish,
+    walk: Walk,
+    sweeps: int,
+    structure: Structure[Any],
+    capacity: int = -1,
 ) -> Finish:
     """Iterated local search from ``at``, ``sweeps`` in all, and the best place it came to.
 
-    A round walks on from where it is, and from there with columns changed; the better one goes on.
+    A round walks on from where it is, and from there with components changed; the better goes on.
     """
     best, failures = at, 0
     for _ in range(sweeps // (2 * ROUND)):
         if failures == PATIENCE:
             break
-        Z, hyper = change_columns(rng, at.start.Z, capacity), at.start.hyper
-        changed = walk(rng, Start(at.start.name, Z, hyper), ROUND)
+        other = structure.changed(rng, at.start.latent, capacity)
+        changed = walk(rng, Start(at.start.name, other, at.start.hyper), ROUND)
         plain = walk(rng, at.start, ROUND)
         at = max(plain, changed, key=lambda finish: finish.level)
         failures = 0 if at.level > best.level else failures + 1
@@ -65,52 +70,12 @@ def rank(finishes: Sequence[Finish], chains: int) -> list[Start]:
     return [good[i % len(good)] for i in range(chains)]
 
 
-def different(finishes: Sequence[Finish], count: int) -> list[Start]:
-    """The best starts whose Z differ, for an engine that leads from equal ones to equal ends."""
+def different(finishes: Sequence[Finish], count: int, structure: Structure[Any]) -> list[Start]:
+    """The best starts whose values differ, as equal ones lead some engines to equal ends."""
     ranked = sorted(finishes, key=lambda finish: -finish.level)
     found: dict[bytes, Start] = {}
     for finish in ranked:
-        found.setdefault(left_order(finish.start.Z).tobytes(), finish.start)
+        key = structure.pack(structure.canonical(finish.start.latent)).tobytes()
+        found.setdefault(key, finish.start)
     starts = list(found.values())
     return [starts[i % len(starts)] for i in range(count)]
-
-
-def change_columns(rng: np.random.Generator, Z: np.ndarray, capacity: int = -1) -> np.ndarray:
-    """Drop, split, join or disentangle one or two features, partners by their overlap.
-
-    >>> import numpy as np
-    >>> Z = np.eye(4, dtype=bool)
-    >>> change_columns(np.random.default_rng(0), Z).shape[0]
-    4
-    """
-    k = Z.shape[1]
-    if k < 2:
-        return Z
-    a, b = overlapping_pair(rng, Z)
-    first, second = Z[:, a], Z[:, b]
-    rest = np.delete(Z, [a, b], axis=1)
-    half = rng.random(len(Z)) < 0.5
-    moves = [
-        [second],  # drop one
-        [],  # drop both
-        [first | second],  # join
-        [first & ~second, second],  # take the shared rows away
-        [first ^ second, second],  # turn the shared rows around
-        [first & half, first & ~half, second],  # split one at random
-    ]
-    if 0 <= capacity < k + 1:
-        moves.pop()
-    kept = moves[int(rng.integers(len(moves)))]
-    changed = np.column_stack([rest, *kept])
-    return np.ascontiguousarray(changed[:, changed.any(axis=0)])
-
-
-def overlapping_pair(rng: np.random.Generator, Z: np.ndarray) -> tuple[int, int]:
-    """A random column and a partner, likelier the more rows they share (cosine, plus a little)."""
-    a = int(rng.integers(Z.shape[1]))
-    bits = Z.astype(float)
-    shared = bits[:, a] @ bits
-    sums = bits.sum(axis=0)
-    weight = 0.05 + shared / np.sqrt(sums * sums[a])
-    weight[a] = 0.0
-    return a, int(rng.choice(Z.shape[1], p=weight / weight.sum()))

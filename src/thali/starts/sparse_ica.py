@@ -12,30 +12,31 @@ import numpy as np
 
 from thali.data import Data
 from thali.model import Model
-from thali.starts.base import Start
+from thali.starts.base import Start, start
 from thali.starts.ica import (
     LEAST_NOISE,
     independent_sources,
-    inferred_only,
     largest_rank,
     leading_vectors,
     noise_scale,
     signal_rank,
+    with_inferred,
 )
 
 STANDS_OUT = 2.5
 
 
+@start("sparse_ica")
 def sparse_ica_start(rng: np.random.Generator, model: Model, data: Data) -> Start:
     """Z, S and A by independent component analysis, scales from its residual."""
     hyper = noise_scale(model, data, model.start(data))
     rank = min(max(signal_rank(data), likely_rank(data)), largest_rank(model, data))
     if rank == 0 or data.n < 4:
         return Start("sparse_ica", np.zeros((data.n, 0), bool), hyper)
-    centred = data.X - data.X.mean(axis=0)
-    U, s = leading_vectors(rng, centred, rank)
+    centered = data.X - data.X.mean(axis=0)
+    U, s = leading_vectors(rng, centered, rank)
     sources = independent_sources(rng, U * s, ("logcosh",))
-    A = np.linalg.lstsq(sources, centred, rcond=None)[0]
+    A = np.linalg.lstsq(sources, centered, rcond=None)[0]
     back = np.linalg.pinv(A)
     S = data.X @ back  # the model has no intercept, so neither has its start
     left = np.square(data.X - S @ A).sum() / (data.n * max(data.d - rank, 1))
@@ -48,9 +49,7 @@ def sparse_ica_start(rng: np.random.Generator, model: Model, data: Data) -> Star
     if not used.any():
         return Start("sparse_ica", Z, hyper)
     found = {"sigma_x": sigma_x, "sigma_a": float(np.sqrt(np.mean(np.square(A))))}
-    return Start(
-        "sparse_ica", Z, {**hyper, **inferred_only(model, found)}, parameters={"A": A, "S": S}
-    )
+    return Start("sparse_ica", Z, with_inferred(model, hyper, found), parameters={"A": A, "S": S})
 
 
 def likely_rank(data: Data) -> int:

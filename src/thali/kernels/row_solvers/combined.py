@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from numba import njit
 
-from thali.kernels.row_solvers.double_greedy import double_greedy, randomised_double_greedy
+from thali.kernels.row_solvers.double_greedy import double_greedy, randomized_double_greedy
 from thali.kernels.row_solvers.enumeration import enumerate_sets
 from thali.kernels.row_solvers.exchange import climb_by_exchanges
 from thali.kernels.row_solvers.local_search import complement_worth, local_search
@@ -38,7 +38,7 @@ def solve(rng, row, solver, z, slack, trial, trial_slack, upper):
     elif solver == DOUBLE_GREEDY:
         at = double_greedy(rng, row, trial, trial_slack, upper)
     elif solver == RANDOMISED:
-        at = randomised_double_greedy(rng, row, trial, trial_slack, upper)
+        at = randomized_double_greedy(rng, row, trial, trial_slack, upper)
     else:
         at = enumerate_sets(rng, row, trial, trial_slack, upper)
     return _keep(row, value, j, z, slack, trial, trial_slack, at)[1]

@@ -53,6 +53,6 @@ def double_greedy(rng, row, z, slack, upper):
 
 
 @njit(cache=True, nogil=True)
-def randomised_double_greedy(rng, row, z, slack, upper):
+def randomized_double_greedy(rng, row, z, slack, upper):
     """At least half of the best on average."""
     return _pass(rng, row, z, slack, upper, True)

@@ -1,0 +1,109 @@
+r"""What a backend does: everything that needs X, one block of rows at a time.
+
+    Statistics = local_step(block, rows, globals),   globals = global_step(Statistics)
+
+A block is rows of X wherever they are (``block.py``); rows are their law q, changed in place;
+globals are the few small arrays that all rows are given. Statistics add up, so that a backend may
+cut a block into pieces and work on them in threads, on a device or on other machines. A new one is
+one file: a class with the methods of ``Backend``. The first is ``local.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, Self
+
+import numpy as np
+
+from thali.backends.block import Block
+from thali.backends.rows import Rows
+from thali.likelihoods.feature_posteriors import FeaturePosterior
+from thali.structures.statistics import Statistics
+
+PASSES = 4  # over a row's features in a local step, at most
+
+
+class Moments(NamedTuple):
+    """Of the features' law: E[A], (K, D), Σ_d E[a_d a_dᵀ], (1, K, K), and where entries are
+    missing E[a_d a_dᵀ] of each column, (D, K²)."""
+
+    phi: np.ndarray
+    gram: np.ndarray
+    grams: np.ndarray | None
+
+    @classmethod
+    def of(cls, law: FeaturePosterior, masked: bool) -> Self:
+        """The moments that blocks with or without missing entries need."""
+        k, d = law.phi.shape
+        gram = np.ascontiguousarray(law.gram())[None]
+        grams = np.ascontiguousarray(law.grams().reshape(d, k * k)) if masked else None
+        return cls(law.phi, gram, grams)
+
+
+class Globals(NamedTuple):
+    """What all rows are given: the features, E[log π_k] − E[log(1 − π_k)], and σ_x."""
+
+    features: Moments
+    odds: np.ndarray
+    sigma_x: float
+
+
+class HardGlobals(NamedTuple):
+    """What all rows are given where each has a feature or not.
+
+    ``log_odds`` is by the number of other rows that have a feature, ``own`` (K,) for features that
+    no other has, ``crowd`` by the number of features; ``solver`` is its place in ``SOLVERS``.
+    ``level`` tells what the bound has of the counts m alone; it is not sent to blocks.
+    """
+
+    features: Moments
+    sigma_x: float
+    log_odds: np.ndarray
+    own: np.ndarray
+    crowd: np.ndarray
+    solver: int
+    level: Callable[[np.ndarray], float]
+
+
+class Backend(Protocol):
+    """Where blocks of rows are worked on."""
+
+    def local_step(
+        self, block: Block, rows: Rows, given: Globals, passes: int = PASSES
+    ) -> Statistics:
+        """Update the rows' laws in place, and return their statistics.
+
+        ``passes=0`` leaves the rows as they are.
+        """
+
+    def hard_step(
+        self,
+        rng: np.random.Generator,
+        block: Block,
+        rows: Rows,
+        given: HardGlobals,
+        side_by_side: bool,
+    ) -> Statistics:
+        """Improve rows of 0 and 1 in place, and return their statistics.
+
+        One after the other, or pieces of them side by side (``hard_rounds.py``).
+        """
+
+    def tally(self, block: Block, rows: Rows) -> Statistics:
+        """The statistics of rows as they are, but for the gain of their laws."""
+
+    def residual_scores(
+        self, block: Block, rows: Rows, phi: np.ndarray, v: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Ev, (N,), and vᵀEᵀE, (D,), of what is left, E = X − E[W]E[A]."""
+
+    def row_bounds(self, block: Block, rows: Rows, given: Globals, none: float) -> np.ndarray:
+        """Each row's own part of the bound, (N,): a lower bound of log p(x) given the other laws.
+
+        ``none`` is Σ_k E[log(1 − π_k)].
+        """
+
+    def draw_rows(
+        self, rng: np.random.Generator, block: Block, rows: Rows, given: Globals
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Bits drawn from q, and amounts, zero where a bit is off (None where rows have none)."""

@@ -1,0 +1,92 @@
+r"""The law q of the rows: what a local step changes.
+
+A row's law is ν_nk = q(z_nk = 1), and where rows have amounts the moments of q(s_nk | z_nk = 1).
+Rows are large, N×K, but know nothing of X.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Self
+
+import numpy as np
+
+BLOCK = 2048  # rows that are looked at together
+
+
+@dataclass
+class Rows:
+    """ν (N, K); with amounts the moments of q(s | z = 1) and its divergence from the slab.
+
+    Where ν is 0 or 1 it may be uint8, an eighth as large; what is read of it are real numbers.
+    """
+
+    nu: np.ndarray
+    slab: str | None = None  # "laplace" or "gaussian"
+    amounts: tuple[np.ndarray, ...] = field(default=())  # first, second, cost, each (N, K)
+
+    @classmethod
+    def of(cls, nu: np.ndarray, slab: str | None = None, S: np.ndarray | None = None) -> Self:
+        """Rows with these probabilities; amounts as given, or as the slab has them."""
+        nu = np.ascontiguousarray(nu, float)
+        if slab is None:
+            return cls(nu)
+        first = np.zeros(nu.shape) if S is None else np.array(S, float)
+        second = np.full(nu.shape, 2.0 if slab == "laplace" else 1.0) if S is None else first**2
+        return cls(nu, slab, (first, second + (0.0 if S is None else 1e-4), np.zeros(nu.shape)))
+
+    @classmethod
+    def hard(cls, Z: np.ndarray) -> Self:
+        """Rows that have a feature or not."""
+        return cls(np.ascontiguousarray(Z, np.uint8))
+
+    @property
+    def n(self) -> int:
+        return len(self.nu)
+
+    @property
+    def k(self) -> int:
+        return int(self.nu.shape[1])
+
+    @property
+    def point(self) -> bool:
+        """Whether the law leaves nothing open: every ν is 0 or 1, and there are no amounts."""
+        return self.slab is None and bool(((self.nu == 0.0) | (self.nu == 1.0)).all())
+
+    def part(self, rows: slice) -> Self:
+        """Some of the rows, in place: what is changed in the part is changed here."""
+        return type(self)(self.nu[rows], self.slab, tuple(each[rows] for each in self.amounts))
+
+    def weights(self) -> np.ndarray:
+        """E[W]."""
+        nu = self.nu.astype(float, copy=False)
+        return nu if self.slab is None else nu * self.amounts[0]
+
+    def seconds(self) -> np.ndarray:
+        """E[w²] of each entry."""
+        nu = self.nu.astype(float, copy=False)
+        return nu if self.slab is None else nu * self.amounts[1]
+
+    def products(self) -> np.ndarray:
+        """E[W]ᵀE[W]."""
+        parts = (self.part(piece).weights() for piece in pieces_of(self.n, BLOCK))
+        return np.asarray(sum((W.T @ W for W in parts), np.zeros((self.k, self.k))))
+
+    def copied(self) -> Self:
+        """Rows of their own."""
+        return type(self)(self.nu.copy(), self.slab, tuple(each.copy() for each in self.amounts))
+
+    def taken(self, order: np.ndarray) -> Self:
+        """Some features, in this order."""
+        return type(self)(
+            np.ascontiguousarray(self.nu[:, order]),
+            self.slab,
+            tuple(np.ascontiguousarray(each[:, order]) for each in self.amounts),
+        )
+
+
+def pieces_of(n: int, size: int) -> Iterator[slice]:
+    """0 … n, so many at a time."""
+    for first in range(0, n, size):
+        yield slice(first, min(first + size, n))

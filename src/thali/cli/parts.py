@@ -1,0 +1,263 @@
+"""Options of ``thali fit`` made from what every registered part declares.
+
+A hyperparameter ``sigma_x`` of a likelihood is ``--sigma-x`` and a number; a setting ``n_init`` of
+an engine is ``--n-init``, with the type, the choices, the default and the words that it has there.
+Parts of a family (priors, likelihoods, engines) share an option if they share a name. A name that
+an earlier family has, or the command itself, gets the family in front: ``--engine-alpha``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Container, Iterator, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from thali.registry import ENGINES, LIKELIHOODS, PRIORS, Registry
+from thali.run.choices import AUTO, choose_engine
+from thali.settings import Setting, check_setting, hyperparameters_of, settings_of
+from thali.starts import start_names
+
+FAMILIES = {"prior": PRIORS, "likelihood": LIKELIHOODS, "engine": ENGINES}
+PANELS = {"prior": "Model", "likelihood": "Model", "engine": "Inference"}
+WORDS = {
+    "prior": "Prior of the features' pattern.",
+    "likelihood": "How features make data.",
+    "engine": "How the model is inferred.",
+}
+NONE = "none"  # on the command line, of a setting that may be None
+
+
+class PartOption(NamedTuple):
+    """One option: its name as a parameter, and the parts that have such a field, by name."""
+
+    name: str
+    family: str
+    field: str
+    owners: dict[str, Any]  # name of the part -> Setting, or Label of a hyperparameter
+
+    @property
+    def flag(self) -> str:
+        return f"--{hyphened(self.name)}"
+
+
+def hyphened(name: str) -> str:
+    """A name as the command line spells it."""
+    return name.replace("_", "-")
+
+
+# ------------------------------------------------------------------------------ the declarations
+
+
+def part_options(taken: Container[str]) -> list[PartOption]:
+    """The options of all registered parts, family by family; ``taken`` are names of others."""
+    found: dict[str, PartOption] = {}
+    for family, registry in FAMILIES.items():
+        for owner, cls in sorted(registry.items(), key=_last_unless_ranked):
+            for field, said in _fields(cls).items():
+                clash = field in taken or (field in found and found[field].family != family)
+                name = f"{family}_{field}" if clash else field
+                option = found.setdefault(name, PartOption(name, family, field, {}))
+                option.owners[owner] = said
+    return list(found.values())
+
+
+def _last_unless_ranked(named: tuple[str, Any]) -> float:
+    """Where a part comes in the help: engines that "auto" may choose first."""
+    rank = getattr(named[1], "auto_rank", None)
+    return float("inf") if rank is None else float(rank)
+
+
+def _fields(cls: type) -> dict[str, Any]:
+    """The fields that can be told on a command line."""
+    settings = {name: said for name, said in settings_of(cls).items() if _kind(name, said)}
+    return {**hyperparameters_of(cls), **settings}
+
+
+def _kind(name: str, said: Any) -> str | None:
+    """What an option's text is read as; None if it cannot be."""
+    if not isinstance(said, Setting):
+        return "float"  # a hyperparameter on a command line is a number
+    if name == "init":
+        return "start"
+    if said.choices is not None and "int" not in said.kinds:
+        return "choice"
+    return next((kind for kind in ("bool", "int", "float", "str") if kind in said.kinds), None)
+
+
+# ------------------------------------------------------------------------------------ the options
+
+
+def parameters(taken: Container[str], defaults: Mapping[str, str]) -> Iterator[inspect.Parameter]:
+    """The parameters of the command: the name of each part, followed by what its family has."""
+    options = part_options(taken)
+    for family, registry in FAMILIES.items():
+        names = [AUTO, *registry] if family == "engine" else list(registry)
+        kind = _words(family, names)
+        default = kind(hyphened(defaults[family]))
+        said = typer.Option(f"--{family}", help=WORDS[family], rich_help_panel=PANELS[family])
+        yield _parameter(family, Annotated[kind, said], default)
+        for option in options:
+            if option.family == family:
+                yield _parameter(option.name, _annotation(option), None)
+
+
+def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, default=default, annotation=annotation)
+
+
+def _annotation(option: PartOption) -> Any:
+    said = list(option.owners.values())
+    kind = _kind(option.field, said[0])
+    more: dict[str, Any] = {"help": _help(option), "rich_help_panel": PANELS[option.family]}
+    if kind == "bool":
+        both = f"{option.flag}/--no-{option.flag.removeprefix('--')}"
+        return Annotated[bool | None, typer.Option(both, **more)]
+    if kind == "choice":
+        choices = dict.fromkeys(word for one in said for word in one.choices or ())
+        return Annotated[_words(option.name, choices) | None, typer.Option(option.flag, **more)]
+    words = _words_besides(said) if kind == "int" else []
+    if words:
+        more |= {"parser": _number_or(words), "metavar": "|".join(["INTEGER", *words])}
+        return Annotated[str | None, typer.Option(option.flag, **more)]
+    types: dict[str | None, Any] = {"int": int, "float": float}
+    return Annotated[types.get(kind, str) | None, typer.Option(option.flag, **more)]
+
+
+def _words(name: str, words: Any) -> Any:
+    """The words that an option accepts, as typer wants them."""
+    return StrEnum(name, {word: hyphened(word) for word in words})  # type: ignore[misc]
+
+
+def _words_besides(said: list[Any]) -> list[str]:
+    """What a whole number may be besides a number: "auto" and the like, or none at all."""
+    words = [word for one in said for word in one.choices or ()]
+    if any("None" in one.kinds and one.default is not None for one in said):
+        words.append(NONE)
+    return list(dict.fromkeys(words))
+
+
+def _number_or(words: list[str]) -> Any:
+    def read(text: str) -> Any:
+        if text in words:
+            return text
+        try:
+            return int(text)
+        except ValueError:
+            known = " or ".join(map(repr, words))
+            raise typer.BadParameter(f"{text!r} is neither a whole number nor {known}.") from None
+
+    return read
+
+
+def _help(option: PartOption) -> str:
+    """The words of the declarations, and whose they are: ``Passes (particle-filter: 1)``."""
+    groups: dict[str, dict[str, list[str]]] = {}
+    for owner, said in option.owners.items():
+        default = FAMILIES[option.family][owner].__dataclass_fields__[option.field].default
+        words = said.help if isinstance(said, Setting) else said.words
+        shown = groups.setdefault(words, {}).setdefault(_default(said, default), [])
+        shown.append(hyphened(owner))
+    texts = []
+    for words, by_default in groups.items():
+        if option.field == "init":
+            words = f"{words}: {', '.join(start_names())}, or a file (.thali, or a 0/1 table)"
+        notes = [_whose(option, owners, default) for default, owners in by_default.items()]
+        note = "; ".join(note for note in notes if note)
+        texts.append(f"{words[:1].upper()}{words[1:]}{f' ({note})' if note else ''}")
+    return "; ".join(texts) + "."
+
+
+def _whose(option: PartOption, owners: list[str], default: str) -> str:
+    everyone = len(owners) == len(FAMILIES[option.family])
+    return ": ".join(part for part in ("" if everyone else ", ".join(owners), default) if part)
+
+
+def _default(said: Any, default: Any) -> str:
+    """A default in a word or two; nothing where the help says what happens."""
+    if not isinstance(said, Setting):
+        return f"{default:g}" if isinstance(default, int | float) else "inferred"
+    if default is None or not isinstance(default, str | int | float):
+        return ""
+    if isinstance(default, bool):
+        return "yes" if default else "no"
+    return hyphened(default) if isinstance(default, str) else f"{default:g}"
+
+
+# ------------------------------------------------------------------------------- reading the words
+
+
+def spelled_with_hyphens(taken: Container[str]) -> list[str]:
+    """The options whose values are names."""
+    options = part_options(taken)
+    choices = [o.flag for o in options if _kind(o.field, next(iter(o.owners.values()))) == "choice"]
+    return [f"--{family}" for family in FAMILIES] + choices
+
+
+class Given:
+    """The options of parts that were given on a command line."""
+
+    def __init__(self, taken: Container[str], values: Mapping[str, Any]) -> None:
+        self.options = [o for o in part_options(taken) if values.get(o.name) is not None]
+        self.values = values
+
+    def part(self, family: str) -> Any:
+        """The prior or likelihood that was named, with those of its settings that were given."""
+        name = str(self.values[family])
+        return self._with_settings(family, FAMILIES[family].make(name), name)
+
+    def engine(self, model: Any) -> Any:
+        """The engine that was named, or that suits the model, with its settings."""
+        name = str(self.values["engine"])
+        engine = choose_engine(name, model)
+        if name == AUTO:
+            name = f"{hyphened(ENGINES.name_of(engine))} (chosen by auto)"
+        return self._with_settings("engine", engine, name)
+
+    @property
+    def chosen_by_auto(self) -> bool:
+        return str(self.values["engine"]) == AUTO
+
+    def _with_settings(self, family: str, part: Any, name: str) -> Any:
+        """The part with its settings as given; those of others are refused."""
+        registry: Registry = FAMILIES[family]
+        changes = {}
+        for option in self.options:
+            if option.family != family:
+                continue
+            said = option.owners.get(registry.name_of(part))
+            if said is None:
+                owners = " or ".join(map(hyphened, option.owners))
+                raise ValueError(
+                    f"{option.flag} belongs to --{family} {owners}; {name} has no such setting."
+                )
+            changes[option.field] = _value(option, said, self.values[option.name])
+        return part.replace(**changes)
+
+
+def _value(option: PartOption, said: Any, value: Any) -> Any:
+    if option.field == "init":
+        return read_init(value)
+    if not isinstance(said, Setting):
+        return value
+    value = None if value == NONE and "None" in said.kinds else value
+    value = str(value) if isinstance(value, StrEnum) else value
+    return check_setting(option.flag, option.field, said, value) if said.help else value
+
+
+def read_init(text: str) -> Any:
+    """A start by name, or the model or table in a file."""
+    from thali.cli.options import load_model
+
+    suffix = Path(text.split(".npz:")[0]).suffix.lower()
+    if suffix == ".thali":
+        return load_model(Path(text))
+    if suffix in {".csv", ".tsv", ".npy", ".npz", ".parquet"} or ".npz:" in text:
+        from thali.data.tables import read_table
+
+        return read_table(text).values
+    return text

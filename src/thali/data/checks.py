@@ -1,0 +1,230 @@
+"""What is accepted as X: a dense or sparse table of real numbers; each refusal is one sentence.
+
+The one place that looks at what a user gave: what passes is float64 in C order, or a ``csr_array``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from thali.data import sparse
+
+BLOCK = 2**20  # entries looked at together
+LARGEST = 1e100  # squares of larger values overflow when summed
+
+
+def as_matrix(X: Any) -> np.ndarray:
+    """X as float64 in C order, NaN where an entry is missing; each refusal is one sentence."""
+    check_table(X)
+    array = np.ascontiguousarray(unmasked(X), dtype=np.float64)
+    refuse_empty(array.shape)
+    refuse_nonfinite(array, lambda at: np.unravel_index(at, array.shape))
+    return array
+
+
+def refuse_empty(shape: tuple[int, int]) -> None:
+    """Refuse data without rows or without columns."""
+    if 0 in shape:
+        raise ValueError(
+            f"X is empty: found array with {shape[0]} sample(s) and "
+            f"{shape[1]} feature(s) while a minimum of 1 is required of each."
+        )
+
+
+def as_sparse(X: Any) -> Any:
+    """X as a ``csr_array`` of its own: float64, entries in order, none of them a zero or twice.
+
+    >>> import scipy.sparse
+    >>> as_sparse(scipy.sparse.coo_array(([1, 2], ([0, 0], [1, 1])), shape=(2, 2))).data
+    array([3.])
+    """
+    X = coordinates(X) if hasattr(X, "columns") else X
+    if X.ndim != 2:
+        raise ValueError(f"X must be a table of 2 dimensions (rows x columns), not {X.ndim}.")
+    if X.dtype.kind == "c":
+        raise ValueError("X holds complex numbers. Complex data not supported: split it in two.")
+    if X.dtype.kind not in "biuf":
+        raise TypeError(f"X is a sparse matrix of entries of type {X.dtype}, not numbers.")
+    if hasattr(X, "indptr"):
+        X.check_format(full_check=True)  # of indices that point elsewhere
+    array = by_rows(X)
+    refuse_empty(array.shape)
+    array.eliminate_zeros()
+    refuse_missing(array)
+    refuse_nonfinite(array.data, lambda at: place_of(array, at))
+    return array
+
+
+def by_rows(X: Any) -> Any:
+    """A ``csr_array`` of float64 of its own, entries of one place summed.
+
+    As real numbers, since SciPy sums in X's own type, in which small integers overflow; but truth
+    values first, of which twice True is True.
+    """
+    if X.dtype.kind == "b":
+        X = csr_array(X, copy=True)
+        X.sum_duplicates()
+    array = csr_array(X.astype(np.float64, copy=True))
+    array.sum_duplicates()
+    return array
+
+
+def coordinates(frame: Any) -> Any:
+    """A sparse data frame as a matrix, if what it leaves out are zeros."""
+    if any(dtype.fill_value != 0 for dtype in frame.dtypes):
+        raise ValueError(
+            "X is a sparse data frame that leaves out something else than 0; make it dense first "
+            "with X.sparse.to_dense() if it fits in memory."
+        )
+    return frame.sparse.to_coo()
+
+
+def refuse_missing(X: Any) -> None:
+    """Refuse NaN among the entries of a sparse matrix: what it leaves out are zeros."""
+    missing = np.flatnonzero(np.isnan(X.data))
+    if len(missing):
+        i, j = place_of(X, int(missing[0]))
+        raise ValueError(
+            f"X is sparse and has {len(missing)} entries NaN, the first at row {i}, column {j}. "
+            "Missing entries need a dense matrix: X.toarray(), if it fits in memory."
+        )
+
+
+def place_of(X: Any, at: int) -> tuple[int, int]:
+    """The row and column of entry ``at`` of a ``csr_array``."""
+    return int(np.searchsorted(X.indptr, at, side="right")) - 1, int(X.indices[at])
+
+
+def unmasked(X: Any) -> Any:
+    """X with NaN in place of masked entries and of the kinds of nothing that objects may be.
+
+    A pandas frame stays one, with its names.
+    """
+    if isinstance(X, np.ma.MaskedArray):
+        return np.where(np.ma.getmaskarray(X), np.nan, np.asarray(X, dtype=np.float64))
+    array = np.asarray(X)
+    if array.dtype.kind != "O":
+        return X
+    nothing = np.vectorize(is_nothing, otypes=[bool])(array)
+    numbers = np.where(nothing, np.nan, array).astype(np.float64)
+    if hasattr(X, "columns") and hasattr(X, "index"):
+        return type(X)(numbers, index=X.index, columns=X.columns)
+    return numbers
+
+
+def is_nothing(value: Any) -> bool:
+    """Whether an object stands for a missing number: None, or pandas' NA."""
+    return value is None or type(value).__name__ == "NAType"
+
+
+def check_table(X: Any) -> None:
+    """Refuse what is no dense table of numbers: each refusal one sentence, with the place."""
+    if sparse.is_sparse(X):
+        raise TypeError(
+            "X is a sparse matrix where a dense one is needed; "
+            "make it dense first with X.toarray() if it fits in memory."
+        )
+    if isinstance(X, str | os.PathLike):
+        raise TypeError(
+            f"X is a path ({X!s}), not a table; read it first with "
+            "thali.data.tables.read_table(path).values, or use the command `thali fit`."
+        )
+    refuse_same_names(X)
+    if isinstance(X, list | tuple):
+        refuse_ragged(X)
+    try:
+        array = np.asarray(X)
+    except ValueError:
+        raise ValueError("X has a list inside a row where a number should be.") from None
+    if array.ndim == 0:
+        number = array.dtype.kind in "biufc"
+        what = "None" if X is None else "a single number" if number else f"a {type(X).__name__}"
+        hint = "; pandas.DataFrame(X) makes a table of columns" if isinstance(X, dict) else ""
+        raise TypeError(f"X is {what}, not a table (rows x columns) of numbers{hint}.")
+    if array.ndim != 2:
+        advice = "X.reshape(-1, 1) if it is one column, X.reshape(1, -1) if it is one row"
+        if array.ndim > 2:
+            advice = "X.reshape(len(X), -1) makes a row of each item"
+        raise ValueError(
+            f"X must be a table of 2 dimensions (rows x columns), not {array.ndim}. Reshape your "
+            f"data: {advice}."
+        )
+    if array.dtype.kind == "c":
+        raise ValueError("X holds complex numbers. Complex data not supported: split it in two.")
+    if array.dtype.kind in "mMV":
+        raise TypeError(
+            f"X holds {array.dtype} (dates or records), not numbers; encode them first."
+        )
+    if array.dtype.kind in "USO":
+        refuse_text(array)
+
+
+def refuse_same_names(X: Any) -> None:
+    """Refuse a data frame in which two columns have one name."""
+    names = [str(name) for name in getattr(X, "columns", [])]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"X has two columns named {twice!r}; give each column its own name.")
+
+
+def refuse_ragged(rows: Any) -> None:
+    """Name the first row of a list of lists that is longer or shorter than the first."""
+    lengths = [len(row) if hasattr(row, "__len__") and np.ndim(row) else None for row in rows]
+    for i, length in enumerate(lengths):
+        if length != lengths[0]:
+            raise ValueError(
+                f"X is ragged: row {i} has {length or 1} entries where row 0 has {lengths[0] or 1}."
+            )
+
+
+def refuse_text(array: np.ndarray) -> None:
+    """Name the first entry of an array of strings or objects that is not a number."""
+    for (i, j), value in np.ndenumerate(array):
+        try:
+            float(value)
+        except ValueError:
+            raise ValueError(
+                f"X has text where a number should be: {str(value)!r} at row {i}, column {j}. "
+                "Drop or encode such columns first."
+            ) from None
+        except TypeError:
+            if is_nothing(value):
+                continue
+            raise TypeError(
+                f"X has a {type(value).__name__} at row {i}, column {j}: float() argument must be "
+                "a string or a real number."
+            ) from None
+
+
+def refuse_nonfinite(array: np.ndarray, place: Callable[[int], Any]) -> None:
+    """Count and locate infinities, and refuse values too large or too small to square.
+
+    ``place`` tells the row and column of an entry, counted through the array.
+    """
+    # fmax and fmin pass over NaN, and make no copy of X
+    high, low = (f.reduce(array, axis=None, initial=0.0) for f in (np.fmax, np.fmin))
+    largest = float(max(high, -low))
+    if np.isinf(largest):
+        flat = array.ravel()
+        parts = (np.isinf(flat[at : at + BLOCK]) for at in range(0, flat.size, BLOCK))
+        infinite = np.concatenate([BLOCK * i + np.flatnonzero(p) for i, p in enumerate(parts)])
+        i, j = place(int(infinite[0]))
+        raise ValueError(
+            f"X contains infinity: {len(infinite)} entries, the first at row {i}, "
+            f"column {j}. Replace or drop them first."
+        )
+    if largest > LARGEST:
+        raise ValueError(
+            f"X has values as large as {largest:.3g}, whose squares overflow; divide X by its "
+            "scale first."
+        )
+    if 0.0 < largest < 1.0 / LARGEST:
+        raise ValueError(
+            f"X has no value larger than {largest:.3g}, and such squares vanish; divide X by "
+            "its scale first."
+        )

@@ -1,0 +1,209 @@
+"""The data matrix, checked once, and the one representation of what is missing in it.
+
+``observed`` is True where an entry of X was observed, and None where all were; X is NaN exactly
+where it is False. Nobody else looks for NaN: what depends on gaps asks for one of the views below,
+each made once. Complete data in the place of such with gaps are ``Augmented``.
+
+Also the exact reduction for D > N: the linear-Gaussian marginal depends on X only through XXᵀ, so
+X may be replaced by the N×N factor R̃ = Rᵀ of the QR decomposition Xᵀ = QR, as R̃R̃ᵀ = XXᵀ. It does
+not commute with missing entries. A sparse X stays sparse (``sparse.py``), and has neither missing
+entries nor that reduction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from thali.data import sparse
+from thali.data.checks import as_matrix, as_sparse
+from thali.data.missing import Patterns, first_guess, patterns
+
+BLOCK = 2**20  # entries looked at together
+
+
+@dataclass(frozen=True)
+class Data:
+    """A checked N×D matrix of float64 in C order, never changed after it is made.
+
+    ``observed`` is True where an entry was observed, and X is NaN where not; None when X is
+    complete. X may be a ``csr_array``, for engines that declare ``sparse``.
+    """
+
+    X: Any
+    observed: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, X: Any) -> Data:
+        """Check shape, type, finiteness and size; NaN, None and masked entries are missing.
+
+        Data stay as they are.
+
+        >>> Data.of([[1, 2], [3, 4]]).X.dtype
+        dtype('float64')
+        >>> Data.of([[1, 2], [3, None]]).observed.tolist()
+        [[True, True], [True, False]]
+        """
+        if isinstance(X, Data):
+            return X
+        data = cls.checked(as_sparse(X) if sparse.is_sparse(X) else as_matrix(X))
+        if data.observed is not None and not data.observed.any():
+            raise ValueError(
+                f"X has no observed entry: all {data.X.size} are missing; give at least one number."
+            )
+        return data
+
+    @classmethod
+    def checked(cls, X: Any) -> Data:
+        """Of a matrix that has been checked: NaN alone is looked for. All of it may be missing."""
+        if sparse.is_sparse(X) or not any(np.isnan(X[block]).any() for block in blocks(X)):
+            return cls(X)
+        return cls(X, np.ascontiguousarray(~np.isnan(X)))
+
+    @property
+    def n(self) -> int:
+        return int(self.X.shape[0])
+
+    @property
+    def d(self) -> int:
+        return int(self.X.shape[1])
+
+    @property
+    def sparse(self) -> bool:
+        """Whether X is a sparse matrix."""
+        return sparse.is_sparse(self.X)
+
+    @cached_property
+    def reduced(self) -> Any:
+        """X itself, or for D > N, where X is dense, the N×N matrix with the same XXᵀ."""
+        if self.observed is not None:
+            raise ValueError("Data with missing entries have no reduced form; use data.filled.")
+        if self.d <= self.n or self.sparse:
+            return self.X
+        return np.ascontiguousarray(np.asarray(np.linalg.qr(self.X.T, mode="r")).T)
+
+    @cached_property
+    def squares(self) -> np.ndarray:
+        """‖x_n‖² of each row."""
+        if self.sparse:
+            return sparse.row_squares(self.X)
+        return np.einsum("nd,nd->n", self.reduced, self.reduced)
+
+    @cached_property
+    def binary(self) -> np.ndarray:
+        """X as uint8, missing entries as 0, where all that was observed is 0 or 1; else a refusal
+        that names the first offender."""
+        wrong = (self.X != 0.0) & (self.X != 1.0) & self.seen
+        if wrong.any():
+            i, j = np.argwhere(wrong)[0]
+            raise ValueError(
+                f"X has {self.X[i, j]:g} at row {i}, column {j}, where this likelihood needs 0 or "
+                "1; code the data as 0 and 1 (and leave center=False), or use another likelihood."
+            )
+        return (self.X == 1.0).astype(np.uint8)
+
+    @cached_property
+    def singular_values(self) -> np.ndarray:
+        """Singular values of the centered data, largest first, from the smaller Gram matrix."""
+        if self.sparse:
+            return sparse.singular_values(self.X)
+        X, mean = self.reduced, self.reduced.mean(axis=0)  # no wider than long
+        gram = np.zeros((len(mean), len(mean)))
+        for block in blocks(X):
+            centered = X[block] - mean
+            gram += centered.T @ centered
+        return np.sqrt(np.maximum(np.linalg.eigvalsh(gram)[::-1], 0.0))
+
+    @cached_property
+    def mean_square(self) -> float:
+        """The mean square of the observed entries: the data's scale, squared."""
+        if self.sparse:
+            return sparse.sum_of_squares(self.X) / (self.n * self.d)
+        X = self.X if self.observed is None else self.X[self.observed][:, None]
+        return sum(float(np.square(X[block]).sum()) for block in blocks(X)) / X.size
+
+    @cached_property
+    def total_square(self) -> float:
+        """Σx² over the observed entries."""
+        return sparse.sum_of_squares(self.zeroed)
+
+    # missing entries
+
+    @property
+    def given(self) -> Data:
+        """What was observed: these data, or those that they complete."""
+        return self
+
+    @property
+    def missing(self) -> int:
+        """How many entries are missing."""
+        return 0 if self.observed is None else int(self.observed.size - self.observed.sum())
+
+    @property
+    def seen(self) -> np.ndarray:
+        """``observed`` as a matrix, also where all was."""
+        return np.ones(self.X.shape, bool) if self.observed is None else self.observed
+
+    @cached_property
+    def where_missing(self) -> tuple[np.ndarray, np.ndarray]:
+        """The rows and columns of the missing entries, row after row."""
+        none = np.zeros(0, np.int64)
+        if self.observed is None:
+            return none, none
+        rows, columns = np.nonzero(~self.observed)
+        return rows, columns
+
+    @cached_property
+    def zeroed(self) -> Any:
+        """X with 0 in place of what is missing, for sums over what was observed."""
+        return self.X if self.observed is None else np.where(self.observed, self.X, 0.0)
+
+    @cached_property
+    def filled(self) -> Data:
+        """These data, or complete ones with a first guess in place of what is missing."""
+        return self if self.observed is None else Data(first_guess(self.X, self.observed))
+
+    @cached_property
+    def patterns(self) -> Patterns:
+        """Columns by the rows that they miss."""
+        return patterns(self.seen)
+
+    def rows(self, which: slice) -> Data:
+        """Some of the rows."""
+        return Data(self.X[which], None if self.observed is None else self.observed[which])
+
+    def alike(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The rows that show the same columns, and these (D,), group by group.
+
+        >>> [(r.tolist(), c.tolist()) for r, c in Data.of([[1, None], [2, 3], [4, None]]).alike()]
+        [([1], [True, True]), ([0, 2], [True, False])]
+        """
+        seen = self.seen
+        kinds = patterns(seen.T)
+        for kind in range(len(kinds.start) - 1):
+            rows = np.flatnonzero(kinds.of_column == kind)
+            yield rows, seen[rows[0]]
+
+
+def blocks(X: np.ndarray) -> Iterator[slice]:
+    """A few rows at a time, so that what is computed of X needs no second X."""
+    rows = max(1, BLOCK // X.shape[1])
+    return (slice(first, first + rows) for first in range(0, len(X), rows))
+
+
+def observed_means(X: np.ndarray) -> np.ndarray:
+    """The mean of what was observed in each column, 0 where nothing was."""
+    seen = ~np.isnan(X)
+    return np.where(seen, X, 0.0).sum(axis=0) / np.maximum(seen.sum(axis=0), 1)
+
+
+def row_names(X: Any) -> list[str] | None:
+    """The index of a data frame as text, unless it is just 0, 1, 2, …"""
+    index = getattr(X, "index", None)
+    if index is None or callable(index) or type(index).__name__ == "RangeIndex":
+        return None
+    return [str(name) for name in index]

@@ -1,0 +1,1 @@
+"""What engines share that raise a lower bound of the evidence by coordinate ascent."""

@@ -1,0 +1,170 @@
+r"""Changes of whole features that coordinate ascent cannot make, each kept only if the bound rises.
+
+    drop   a feature goes: ν_k = 0. All that the bound needs is in the statistics, so that this is
+           exact and costs no pass over the data.
+    join   two features that rows have together, or that look alike, become one
+    birth  a new feature along the main direction of what is left, X − E[W]E[A], for the rows that
+           score high on it
+
+The latter two are tried on a copy for a few iterations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from thali.backends.rows import Rows
+from thali.engines.ascent.state import State, iterate
+from thali.likelihoods.feature_posteriors import FeaturePosterior
+
+TRIAL = 4  # iterations before a join or a birth is judged
+PACE = 2.0  # of gains to come, against the last
+CANDIDATES = 3  # features or pairs that are tried at a time
+POWER = 4  # rounds of power iteration
+
+
+def drop_features(state: State) -> bool:
+    """Drop features while the bound gains by it; of the least used ones the best to go."""
+    dropped = False
+    while state.k > 1 and state.found is not None:
+        weight = state.found.counts * np.square(state.features.phi).sum(axis=1)
+        orders = [np.delete(np.arange(state.k), k) for k in np.argsort(weight)[:CANDIDATES]]
+        trials = [_of_features(state, order) for order in orders]
+        best = int(np.argmax([trial.bound for trial in trials]))
+        if trials[best].bound <= state.bound:
+            break
+        trials[best].rows = state.rows.taken(orders[best])
+        _become(state, trials[best])
+        dropped = True
+    return dropped
+
+
+def _of_features(state: State, order: np.ndarray) -> State:
+    """The state with these features only, laws of the features and frequencies at their best.
+
+    Its rows are still those of all features: they are large, and few trials are kept.
+    """
+    assert state.found is not None
+    found = state.found.taken(order)
+    trial = replace(
+        state, features=state.features.taken(order), found=found, hyper=dict(state.hyper)
+    )
+    trial.fit_globals(found, trial.iteration < trial.hold_sigma)
+    trial.bound = trial.value(found)
+    return trial
+
+
+def join_features(state: State) -> bool:
+    """Join one of the pairs most alike if the bound gains by it."""
+    if state.k < 2:
+        return False
+    phi = state.features.phi
+    together, alike = _cosines(state.rows.products()), _cosines(phi @ phi.T)
+    score = np.triu(np.maximum(np.abs(together), np.abs(alike)), 1)
+    for flat in np.argsort(-score, axis=None)[:CANDIDATES]:
+        a, b = divmod(int(flat), state.k)
+        if score[a, b] <= 0.0:
+            return False
+        trial = _changed(state, state.rows.taken(np.delete(np.arange(state.k), b)))
+        trial.rows.nu[:, a] = np.maximum(state.rows.nu[:, a], state.rows.nu[:, b])  # a < b
+        trial.features = state.features.taken(np.delete(np.arange(state.k), b))
+        if _try(state, trial):
+            return True
+    return False
+
+
+def add_feature(state: State, rng: np.random.Generator) -> bool:
+    """Add a feature along the main direction of the residual if the bound gains by it."""
+    if state.room == 0:
+        return False
+    scores = main_scores(state, rng)
+    for sign in (1.0, -1.0):
+        column = high_scores(sign * scores)
+        if not column.any() or column.all():
+            continue
+        trial = _changed(state, with_column(state.rows, column, scores))
+        trial.features = _with_feature(state, trial.rows)
+        if _try(state, trial):
+            return True
+    return False
+
+
+def _with_feature(state: State, rows: Rows) -> FeaturePosterior:
+    """The features and one more, that of the last column of ``rows``, at its best given the others.
+
+    Features that are updated one after the other would else begin beside one of any size.
+    """
+    found = state.backend.tally(state.data, rows)
+    return state.features.grown(found, state.hyper["sigma_x"], state.hyper["sigma_a"])
+
+
+def with_column(rows: Rows, column: np.ndarray, scores: np.ndarray) -> Rows:
+    """The rows with one more feature; amounts, where they have any, in proportion to the scores."""
+    nu = np.column_stack([rows.nu, column.astype(rows.nu.dtype)])
+    if rows.slab is None:
+        return Rows(nu)
+    size = float(np.sqrt(np.mean(scores[column] ** 2))) or 1.0
+    first = scores / size
+    new = first, first**2 + 1e-4, np.zeros(len(column))
+    return Rows(
+        nu,
+        rows.slab,
+        tuple(np.column_stack(pair) for pair in zip(rows.amounts, new, strict=True)),
+    )
+
+
+def main_scores(state: State, rng: np.random.Generator) -> np.ndarray:
+    """The rows' scores on the main direction of X − E[W]E[A], by power iteration."""
+    v, phi = np.asarray(rng.standard_normal(state.data.d)), state.features.phi
+    for _ in range(POWER):
+        v = np.asarray(v / (np.linalg.norm(v) or 1.0))
+        scores, v = state.backend.residual_scores(state.data, state.rows, phi, v)
+    return scores
+
+
+def high_scores(scores: np.ndarray) -> np.ndarray:
+    """The rows above the best split of the scores into two groups (least squares)."""
+    order = np.argsort(scores)
+    values = scores[order]
+    n = len(values)
+    if n < 2:
+        return np.zeros(n, bool)
+    sums, at = np.cumsum(values)[:-1], np.arange(1, n)
+    total = values.sum()
+    between = sums**2 / at + (total - sums) ** 2 / (n - at)
+    high = np.zeros(n, bool)
+    high[order[int(np.argmax(between)) + 1 :]] = True
+    return high
+
+
+def _cosines(products: np.ndarray) -> np.ndarray:
+    """Cosines of the angles between vectors, from their products with each other."""
+    length = np.sqrt(np.diagonal(products))
+    length = np.where(length > 0.0, length, 1.0)
+    return np.asarray(products / np.outer(length, length))
+
+
+def _changed(state: State, rows: Rows) -> State:
+    """A state to try things on, with rows of its own."""
+    return replace(state, rows=rows, hyper=dict(state.hyper))
+
+
+def _try(state: State, trial: State) -> bool:
+    """Iterate from a change, and keep it if it ends higher; give up where it cannot, even if it
+    gained ``PACE`` times as much in each iteration to come as in the last."""
+    last = iterate(trial, passes=0)
+    for left in reversed(range(TRIAL)):
+        gained = iterate(trial) - last
+        last = trial.bound
+        if last + PACE * left * gained < state.bound:
+            return False
+    if trial.bound <= state.bound:
+        return False
+    _become(state, trial)
+    return True
+
+
+def _become(state: State, other: State) -> None:
+    state.__dict__.update(other.__dict__)

@@ -1,0 +1,1 @@
+"""What a particle filter keeps: weighted particles and their ancestors."""

@@ -1,0 +1,161 @@
+"""Best-first search with a queue that may be bounded (Rai and Daumé III 2011, figure 1)."""
+
+from __future__ import annotations
+
+import heapq
+from bisect import insort
+from typing import Any
+
+import numpy as np
+
+from thali.engines.search.candidates import Candidate, Problem
+
+
+class Queue:
+    """Candidates, the best first out; of at most ``width``, the worst are dropped.
+
+    ``lost`` is the highest score of all that were dropped or never let in.
+    """
+
+    def __init__(self, width: int | None) -> None:
+        self.width = width
+        self.items: list[tuple[float, int, Candidate]] = []
+        self.enqueued = self.dequeued = 0
+        self.lost = -np.inf
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def put(self, candidate: Candidate) -> None:
+        """Let a candidate in; ties go to the one that came later, which is further on."""
+        self.enqueued += 1
+        if self.width is None:
+            heapq.heappush(self.items, (-candidate.score, -self.enqueued, candidate))
+            return
+        insort(self.items, (-candidate.score, -self.enqueued, candidate))
+        if len(self.items) > self.width:
+            self.lost = max(self.lost, -self.items.pop()[0])
+
+    def take(self) -> Candidate:
+        """The best candidate."""
+        self.dequeued += 1
+        item = heapq.heappop(self.items) if self.width is None else self.items.pop(0)
+        return item[2]
+
+    @property
+    def best(self) -> float:
+        """The highest score in the queue."""
+        return -self.items[0][0] if self.items else -np.inf
+
+
+class BestFirst:
+    """One search: ``advance`` takes candidates from the queue until one of them is whole."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        heuristic: Any,
+        *,
+        width: int | None,
+        expansion: str = "auto",
+        most_new: int = -1,
+        floor: float = -np.inf,
+    ) -> None:
+        self.problem, self.heuristic = problem, heuristic
+        self.width, self.expansion, self.most_new, self.floor = width, expansion, most_new, floor
+        self.queue = Queue(width)
+        self.queue.put(problem.root())
+        self.answer: Candidate | None = None
+        self.last: Candidate = self.queue.items[0][2]  # taken from the queue
+
+    def advance(self, most: int) -> bool:
+        """Take up to ``most`` candidates; whether the search is over."""
+        for _ in range(most):
+            if self.answer is not None or not self.queue:
+                break
+            candidate = self.last = self.queue.take()
+            if candidate.rows == self.problem.n:
+                self.answer = candidate
+                break
+            self.expand(candidate)
+        return self.answer is not None or not self.queue
+
+    def expand(self, candidate: Candidate) -> None:
+        """Let the best of a candidate's successors into the queue."""
+        rows = candidate.rows + 1
+        every = self.expansion == "all" or (self.expansion == "auto" and candidate.k <= EVERY)
+        if every and candidate.k > LARGEST:
+            raise ValueError(
+                f"BeamSearch: expansion='all' looks at all 2^{candidate.k} rows that may follow a "
+                f"candidate of {candidate.k} features, too many; use expansion='auto' or 'within'."
+            )
+        flat = None if self.heuristic.depends else self.heuristic.future(rows)
+        children, lost = self.problem.expand(
+            candidate,
+            0.0 if flat is None else flat,
+            expansion="all" if every else "within",
+            width=self.width,
+            floor=self.floor if flat is not None else -np.inf,
+            most_new=self.most_new,
+        )
+        self.queue.lost = max(self.queue.lost, lost)
+        if flat is None:
+            for child, future in zip(
+                children, self.heuristic.futures(self.problem, children), strict=True
+            ):
+                child.score += future
+        for child in children:
+            self.queue.put(child)
+
+    def hurry(self) -> None:
+        """Go on with the candidate that has the most rows alone, and no queue to speak of."""
+        queue = self.queue
+        furthest = max(queue.items, key=lambda item: (item[2].rows, -item[0]), default=None)
+        if furthest is None or self.answer is not None:
+            return
+        self.queue = Queue(1)
+        self.queue.enqueued, self.queue.dequeued = queue.enqueued, queue.dequeued
+        others = (-item[0] for item in queue.items if item is not furthest)
+        self.queue.lost = max(queue.lost, *others, -np.inf)
+        self.queue.items = [furthest]
+        self.width, self.floor = 1, -np.inf
+
+    @property
+    def bound(self) -> float:
+        """The highest score of all candidates that were not followed to their end."""
+        return max(self.queue.best, self.queue.lost)
+
+    # files
+
+    def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """The queue as arrays and plain values; each candidate by its rows."""
+        held = [item[2] for item in sorted(self.queue.items, key=lambda item: item[1])]
+        arrays = {f"queued{i}": np.packbits(c.matrix(), axis=0) for i, c in enumerate(held)}
+        numbers = {name: getattr(self.queue, name) for name in ("enqueued", "dequeued", "lost")}
+        return arrays, {
+            **numbers,
+            "candidates": [(c.rows, c.k, c.score, c.evidence) for c in held],
+            "floor": self.floor,
+        }
+
+    def from_arrays(self, arrays: dict[str, np.ndarray], numbers: dict[str, Any]) -> None:
+        """Go on with the queue that ``to_arrays`` saved."""
+        self.queue, self.floor = Queue(self.width), numbers["floor"]
+        for i, (rows, k, score, evidence) in enumerate(reversed(numbers["candidates"])):
+            packed = arrays[f"queued{len(numbers['candidates']) - 1 - i}"]
+            Z = np.unpackbits(packed, axis=0, count=rows).astype(bool).reshape(rows, k)
+            self.queue.put(self.problem.restored(Z, score, evidence))
+        for name in ("enqueued", "dequeued", "lost"):
+            setattr(self.queue, name, numbers[name])
+
+
+EVERY = 10  # features up to which every row is looked at, where that is left open
+LARGEST = 20  # features beyond which they cannot be
+
+
+def search(problem: Problem, heuristic: Any, **options: Any) -> BestFirst:
+    """A whole search at once."""
+    found = BestFirst(problem, heuristic, **options)
+    while not found.advance(1 << 20):
+        pass
+    return found

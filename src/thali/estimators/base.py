@@ -1,0 +1,264 @@
+"""What every estimator shares, whatever its latent structure: parameters, fitting, files, reports.
+
+data = validated X;  model = prior × likelihood;  fit = run(engine);  attributes ← fit
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from thali.data.matrix import Data, observed_means, row_names
+from thali.engines.base import takes_missing, takes_sparse
+from thali.estimators import parameters, validation
+from thali.model import Model
+from thali.results.fit import Fit
+from thali.run.checkpoints import seed_of
+from thali.run.choices import check_engine, choose_engine
+from thali.run.loop import run
+from thali.settings import positive_number
+from thali.structures.base import Structure
+
+if TYPE_CHECKING:
+    from thali.report import Verdict
+
+LARGEST_DRIFT = 1e-6  # relative; a fit that saw more says so
+
+
+class LatentModel(BaseEstimator):  # type: ignore[misc]
+    """Prior × likelihood, an engine, and what they find.
+
+    A subclass names its ``structure``, has an ``__init__`` as scikit-learn wants it, and shows what
+    is particular to the structure in ``_show``.
+    """
+
+    structure: ClassVar[Structure[Any]]
+
+    prior: Any
+    likelihood: Any
+    engine: Any
+    center: Any
+    random_state: Any
+    progress: Any
+
+    fit_: Fit
+    mean_: np.ndarray
+    seed_: int
+    row_names_: list[str] | None
+    n_features_in_: int
+
+    # parameters
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters by name; ``deep`` also lists those of prior, likelihood and engine."""
+        return parameters.nested(self, super().get_params(deep=False), deep)
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; ``prior__alpha=2.0`` replaces the prior by one with that alpha."""
+        plain, changes = parameters.parted(self, params)
+        super().set_params(**plain)
+        for owner, settings in changes.items():
+            setattr(self, owner, parameters.changed(self, owner, settings))
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = tags.input_tags.sparse = False
+        with suppress(TypeError, ValueError, AttributeError):  # no such parts: fit will say so
+            model = parameters.model_of(self)
+            engine = choose_engine(self.engine, model)
+            tags.input_tags.allow_nan = takes_missing(engine, model)
+            tags.input_tags.sparse = takes_sparse(engine, model) and not self.center
+        return tags
+
+    # fitting
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        checkpoint: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+        time_budget: float | None = None,
+    ) -> Self:
+        """Fit to X (rows are observations). ``y`` is ignored.
+
+        NaN, None, pandas' NA and masked entries are missing: only what was observed is fitted. A
+        sparse matrix, array or data frame of SciPy or pandas is fitted as it is by engines with
+        ``sparse = True``, and never made dense; entries that it leaves out are zeros. X is never
+        changed. An array of float64 in C order that is not centered and larger than 100 MB is kept
+        as it is, not copied: if you change it afterwards, fit to ``X.copy()``. So is a memory map
+        of any size that is only read (``np.load(path, mmap_mode="r")``) by engines with
+        ``blocks = True``.
+
+        ``checkpoint`` names a file written every few seconds; ``resume=True`` goes on from it and
+        ends with the same draws as a run never stopped, with its seed unless ``random_state`` is
+        a number. Without ``resume``, a checkpoint that lies there is moved aside. ``time_budget``
+        stops after so many seconds; Ctrl-C stops at once; both keep what was computed. A fit that
+        fails leaves an earlier one as it was.
+        """
+        with self._undo_on_failure():
+            return self._fit(X, checkpoint, resume, time_budget)
+
+    def _fit(
+        self,
+        X: Any,
+        checkpoint: str | os.PathLike[str] | None,
+        resume: bool,
+        time_budget: float | None,
+    ) -> Self:
+        if not isinstance(self.center, bool | np.bool_):
+            raise TypeError(f"center must be True or False, not {self.center!r}.")
+        progress = validation.checked_progress(self.progress)
+        if time_budget is not None:
+            time_budget = positive_number("fit", "time_budget", time_budget)
+        names = row_names(X)
+        model = self._model()
+        engine = choose_engine(self.engine, model)
+        copy = bool(self.center) or validation.to_copy(X, engine)
+        X = validation.validated(self, X, reset=True, copy=copy)
+        mean = observed_means(X) if self.center else np.zeros(X.shape[1])
+        data = Data.of(np.subtract(X, mean, out=X) if self.center else X)
+        check_engine(engine, model, data)
+        model = model.resolve(data)
+        seed = self._seed(checkpoint if resume else None)
+        fit = run(
+            seed,
+            model,
+            engine,
+            data,
+            progress=progress,
+            checkpoint=checkpoint,
+            resume=resume,
+            time_budget=time_budget,
+        )
+        warn_of_drift(fit)
+        self._forget()
+        self.mean_, self.row_names_ = mean, names
+        return self._show(fit)
+
+    def _model(self) -> Model:
+        """Prior × likelihood, if they speak of what this estimator finds."""
+        model = parameters.model_of(self)
+        if model.structure != self.structure:
+            raise ValueError(
+                f"{type(self).__name__} finds {self.structure.name}, but "
+                f"{type(model.prior).__name__} is a prior on {model.structure.name}."
+            )
+        return model
+
+    @contextmanager
+    def _undo_on_failure(self) -> Iterator[None]:
+        """Undo every change to this estimator if what is done to it fails."""
+        before = dict(self.__dict__)
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+    def _seed(self, to_resume: str | os.PathLike[str] | None) -> int:
+        """The given seed, or that of the run to be resumed, or a new one."""
+        given = isinstance(self.random_state, int | np.integer)
+        if to_resume is None or given or not Path(to_resume).is_file():
+            return validation.seed_from(self.random_state)
+        return seed_of(to_resume)
+
+    def _forget(self) -> None:
+        """Take away what an earlier fit found; the columns' names and number are new already."""
+        for name in [name for name in self.__dict__ if name.endswith("_")]:
+            if name not in ("n_features_in_", "feature_names_in_"):
+                del self.__dict__[name]
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "fit_" in self.__dict__
+
+    def _show(self, fit: Fit) -> Self:
+        """What every fit says, as attributes; a subclass adds what its structure has to say."""
+        self.fit_, self.seed_ = fit, fit.seed
+        self.prior_, self.likelihood_ = fit.model.prior, fit.model.likelihood
+        self.engine_ = fit.engine
+        self.X_ = fit.data.X + self.mean_ if self.center else fit.data.X
+        if not fit.data.sparse:
+            self.X_ = self.X_.view()
+            self.X_.flags.writeable = False  # it may be the array that was given
+        for name, value in fit.mean_hyper().items():
+            setattr(self, f"{name.replace('.', '_')}_", value)
+        self.history_ = fit.history()
+        self.burn_in_ = min(fit.burn_in, self.history_["n_components"].shape[1])
+        self.starts_, self.stopped_ = list(fit.starts), fit.stopped
+        self.seconds_, self.drift_ = fit.seconds, fit.drift
+        self.weights_ = fit.weights()
+        for name, value in fit.attributes().items():
+            setattr(self, name, value)
+        return self
+
+    # what the fit says
+
+    @cached_property
+    def posterior_(self) -> Any:
+        """ArviZ inference data of the label-free scalars, chain × draw.
+
+        Only draws of chains have one; weighted draws are refused.
+        """
+        check_is_fitted(self)
+        return self.fit_.to_arviz()
+
+    @cached_property
+    def diagnostics_(self) -> dict[str, dict[str, float]]:
+        """R-hat and bulk effective sample size of each label-free scalar (NaN where undefined)."""
+        check_is_fitted(self)
+        return self.fit_.diagnostics()
+
+    # convergence, pictures and files: doors to what lies above, opened only when called
+
+    def convergence(self) -> Verdict:
+        """Whether the chains came to agree, in plain words: ``level``, ``headline`` and ``advice``.
+
+        >>> import thali
+        >>> X = thali.datasets.images(n=30, random_state=0).X
+        >>> engine = thali.CollapsedGibbs(sweeps=20, chains=1)
+        >>> thali.LatentFeatures(engine=engine, random_state=0).fit(X).convergence().headline
+        'One chain cannot vouch for itself.'
+        """
+        from thali.report import verdict
+
+        check_is_fitted(self)
+        return verdict(self)
+
+    def report(self, path: str | os.PathLike[str], **options: Any) -> Path:
+        """Write a self-contained HTML report and return its path."""
+        from thali.report import write_report
+
+        check_is_fitted(self)
+        return write_report(self, path, **options)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save to one file that ``thali.load`` opens: arrays and JSON, no pickle."""
+        from thali.estimators.saving import save
+
+        check_is_fitted(self)
+        save(self, path)
+
+
+def warn_of_drift(fit: Fit) -> None:
+    """Say so where rounding errors grew."""
+    if fit.drift > LARGEST_DRIFT:
+        warnings.warn(
+            f"Rounding errors grew to {fit.drift:.1e} of the maintained quantities before "
+            "they were made afresh: the data are far from zero, or sigma_x is far below "
+            "their scale. Center the data (center=True), or let the scales be inferred.",
+            RuntimeWarning,
+            stacklevel=4,
+        )

@@ -1,0 +1,125 @@
+"""Saving and loading fitted models: settings as JSON by class name, everything else as arrays.
+
+Only registered classes are ever made from a file, so that opening a stranger's model runs no code
+of theirs.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from thali import storage
+from thali.data import Data
+from thali.estimators.base import LatentModel
+from thali.model import Model
+from thali.registry import ESTIMATORS, known_classes
+from thali.results.fit import fit_from_arrays
+
+SPARSE = ("data", "indices", "indptr", "shape")  # the parts of a csr_array
+
+
+def save(model: LatentModel, path: str | os.PathLike[str]) -> None:
+    """Write a fitted model, its data and its draws to one file."""
+    arrays, record = model.fit_.to_arrays()
+    arrays |= {**data_arrays(model.fit_.data), "mean": model.mean_}
+    params = {name: to_json(value) for name, value in model.get_params(deep=False).items()}
+    meta = {
+        "estimator": type(model).__name__,
+        "params": params,
+        "fitted": {
+            name: to_json(getattr(model, f"{name}_")) for name in ("prior", "likelihood", "engine")
+        },
+        "fit": record,
+        "seed": model.seed_,
+        "row_names": model.row_names_,
+        "column_names": [str(c) for c in model.feature_names_in_]
+        if hasattr(model, "feature_names_in_")
+        else None,
+    }
+    storage.write(path, "model", arrays, meta)
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Open a model that ``save`` wrote.
+
+    >>> import tempfile, pathlib, thali
+    >>> X = thali.datasets.images(n=20, random_state=0).X
+    >>> engine = thali.CollapsedGibbs(sweeps=10, chains=1)
+    >>> model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "m.thali"
+    >>> model.save(path)
+    >>> bool((thali.load(path).Z_ == model.Z_).all())
+    True
+    """
+    arrays, meta = storage.read(path, "model")
+    try:
+        estimator = ESTIMATORS[meta["estimator"]]
+        model: LatentModel = estimator(**{k: from_json(v) for k, v in meta["params"].items()})
+        fitted = {name: from_json(value) for name, value in meta["fitted"].items()}
+        data = data_from(arrays)
+        model.mean_ = arrays["mean"]
+        model.n_features_in_ = data.d
+        model.row_names_ = meta["row_names"]
+        if meta["column_names"] is not None:
+            model.feature_names_in_ = np.array(meta["column_names"], dtype=object)
+        parts = Model(fitted["prior"], fitted["likelihood"])
+        fit = fit_from_arrays(arrays, meta["fit"], parts, data, fitted["engine"], meta["seed"])
+        return model._show(fit)
+    except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
+        raise ValueError(
+            f"{path} is damaged: its contents do not fit together ({error})."
+        ) from None
+
+
+def data_arrays(data: Data) -> dict[str, np.ndarray]:
+    """X as it is, or the parts of a sparse one."""
+    if not data.sparse:
+        return {"X": data.X}
+    parts = {f"X_{name}": getattr(data.X, name) for name in SPARSE}
+    return {name: np.asarray(part) for name, part in parts.items()}
+
+
+def data_from(arrays: dict[str, np.ndarray]) -> Data:
+    """The data that ``data_arrays`` wrote."""
+    if "X_indptr" not in arrays:
+        return Data.of(arrays["X"])
+    *parts, shape = (arrays[f"X_{name}"] for name in SPARSE)
+    return Data.of(csr_array(tuple(parts), shape=tuple(shape)))
+
+
+def to_json(value: Any) -> Any:
+    """Settings as {"class": …, fields}, numbers and text as they are, others by description."""
+    if known_classes().get(type(value).__name__) is type(value):
+        fields = {name: to_json(own) for name, own in value.get_params().items()}
+        return {"class": type(value).__name__, **fields}
+    if isinstance(value, np.bool_ | np.integer | np.floating):
+        return value.item()
+    if isinstance(value, np.ndarray) and value.ndim == 2:
+        return {"class": "matrix", "rows": value.astype(int).tolist()}
+    if isinstance(value, str | int | float | bool) or value is None:
+        return value
+    if hasattr(value, "Z_"):  # another fitted model, of which a start needs only Z
+        return to_json(np.asarray(value.Z_))
+    if isinstance(value, np.random.Generator | np.random.RandomState):
+        return None  # cannot be written; the seed that was drawn from it is saved
+    raise TypeError(
+        f"A model with {type(value).__name__} cannot be saved: a file can name only priors, "
+        "likelihoods and engines that are registered (thali.registry)."
+    )
+
+
+def from_json(value: Any) -> Any:
+    """What ``to_json`` wrote; classes by name, of those that are registered only."""
+    if not isinstance(value, dict):
+        return value
+    name = value["class"]
+    if name == "matrix":
+        return np.array(value["rows"], bool)
+    known = known_classes()
+    if name not in known:
+        raise ValueError(f"no part is called {name!r}; import the module that defines it first")
+    return known[name](**{k: from_json(v) for k, v in value.items() if k != "class"})

@@ -1,0 +1,88 @@
+"""What an estimator accepts: X as array, table or sparse matrix; seeds; ``progress``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_random_state, validate_data
+
+from thali.data.checks import as_matrix, as_sparse, check_table, refuse_same_names, unmasked
+from thali.data.sparse import is_sparse
+from thali.run.choices import check_sparse
+
+LARGE = 1e8  # bytes of X, beyond which it is not copied
+
+
+def validated(estimator: Any, X: Any, *, reset: bool, copy: bool = False) -> Any:
+    """X as float64 in C order, or a sparse matrix; names of columns are kept, or compared."""
+    if is_sparse(X):
+        return validated_sparse(estimator, X, reset)
+    check_table(X)
+    if hasattr(X, "columns") and not len(X.columns):
+        raise ValueError("X is empty: the data frame has no columns.")
+    X = validate_data(
+        estimator,
+        unmasked(X),
+        reset=reset,
+        dtype=np.float64,
+        order="C",
+        copy=copy,
+        ensure_all_finite=False,
+    )
+    return as_matrix(X)
+
+
+def validated_sparse(estimator: Any, X: Any, reset: bool) -> Any:
+    """A ``csr_array`` of its own; names of columns are kept, or compared, as of any table."""
+    refuse_same_names(X)
+    array = as_sparse(X)
+    if estimator.center:
+        raise ValueError(
+            "X is a sparse matrix, which center=True would make dense: use center=False, or "
+            "make it dense first with X.toarray() if it fits in memory."
+        )
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    return array
+
+
+def centered(estimator: Any, X: Any) -> Any:
+    """New rows less the means of the training data; sparse ones, where these are none."""
+    X = validated(estimator, X, reset=False)
+    if not is_sparse(X):
+        return X - estimator.mean_
+    check_sparse(estimator.engine_, estimator.fit_.model, X)
+    return X
+
+
+def to_copy(X: Any, engine: Any) -> bool:
+    """Whether X is to be copied: always, but where it is large and can be used as it is, or is a
+    memory map that is only read.
+
+    Kernels are compiled for arrays that can be written to; an engine that reads X by blocks gives
+    none of it to a kernel, and takes any array.
+    """
+    if not isinstance(X, np.ndarray) or not (X.flags.writeable or getattr(engine, "blocks", False)):
+        return True
+    mapped = isinstance(X, np.memmap) and not X.flags.writeable
+    return not (mapped or X.nbytes > LARGE)
+
+
+def seed_from(random_state: Any) -> int:
+    """One whole number that fixes the run: the given int, or one drawn from the given source."""
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31))
+    if isinstance(random_state, int | np.integer) and random_state >= 0:
+        return int(random_state)
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1)[0])
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def checked_progress(progress: Any) -> bool | str:
+    """``progress`` as a run takes it, or one sentence."""
+    if isinstance(progress, bool | np.bool_):
+        return bool(progress)
+    if isinstance(progress, str) and progress == "auto":
+        return progress
+    raise ValueError(f"progress must be 'auto', True or False, not {progress!r}.")

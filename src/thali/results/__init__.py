@@ -1,0 +1,1 @@
+"""What a run found, and functions of it: posterior, point estimate, prediction, imputation."""

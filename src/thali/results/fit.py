@@ -1,0 +1,355 @@
+"""What a run returns: a frozen ``Fit``, one class for each kind of result.
+
+    Draws           chains of equally weighted draws of the posterior
+    WeightedDraws   weighted draws, and an estimate of the evidence
+    VariationalFit  an approximating distribution, its parameters, and draws of it
+    PointFit        one value that a search found, and what is known of it
+
+Functions of a fit (point estimate, prediction, imputation, report) take the kind they can use; no
+string tells the kinds apart.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from thali.data import Data
+from thali.engines.base import BoundOptimizer, Engine, Sampler, Search, WeightedSampler
+from thali.hyperparameters import from_scalars
+from thali.model import Model
+from thali.results.diagnostics import import_arviz, rhat_and_ess
+from thali.results.trace import (
+    ChainTrace,
+    Recorded,
+    chain_arrays,
+    chain_from_arrays,
+    with_prefix,
+)
+from thali.structures.base import evenly_spaced
+
+ARRAYS = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Fit(ABC):
+    """All chains of a run, what was run, and how it ended.
+
+    ``extra`` holds the arrays that only one kind of result has.
+    """
+
+    model: Model  # every "auto" resolved
+    data: Data
+    engine: Engine
+    seed: int
+    chains: tuple[ChainTrace, ...]
+    burn_in: int
+    starts: tuple[str, ...] = ()
+    stopped: str = "finished"
+    seconds: float = 0.0
+    sweeps: int = 0  # planned for each chain
+    extra: Mapping[str, np.ndarray] | None = None
+
+    ends_early: ClassVar[bool] = False  # whether chains end when they will
+
+    # the record
+
+    @property
+    def names(self) -> list[str]:
+        """The scalars that were recorded: components, the engine's measure, hyperparameters."""
+        return self.chains[0].names
+
+    @property
+    def drift(self) -> float:
+        """The largest relative error that refreshing found in the maintained arrays."""
+        return max(chain.drift for chain in self.chains)
+
+    def history(self) -> ARRAYS:
+        """Every scalar of every step: name → (chains, steps), cut to the shortest chain.
+
+        Where chains end when they will, shorter ones are shown staying where they ended.
+        """
+        lengths = [len(chain.scalars) for chain in self.chains]
+        steps = max(lengths) if self.ends_early else min(lengths)
+        table = np.array(
+            [
+                chain.scalars[:steps] + chain.scalars[-1:] * (steps - len(chain.scalars))
+                for chain in self.chains
+            ]
+        )
+        table = table.reshape(len(self.chains), steps, len(self.names))
+        return {name: table[:, :, i] for i, name in enumerate(self.names)}
+
+    def kept(self) -> ARRAYS:
+        """The scalars of the kept draws: name → (chains, draws), cut to the shortest chain."""
+        chains = [chain for chain in self.chains if chain.kept]  # of restarts only the best has any
+        draws = min(len(chain.kept_at) for chain in chains)
+        table = np.array([chain.kept_scalars()[:draws] for chain in chains]).reshape(
+            len(chains), draws, len(self.names)
+        )
+        return {name: table[:, :, i] for i, name in enumerate(self.names)}
+
+    def after_burn_in(self, name: str) -> np.ndarray:
+        """One scalar of the draws, (chains, draws)."""
+        return self.kept()[name]
+
+    # draws
+
+    def __len__(self) -> int:
+        return sum(len(chain.kept) for chain in self.chains)
+
+    def draws(self) -> Iterator[Recorded]:
+        """Every kept draw, chain after chain."""
+        for chain in self.chains:
+            for i in range(len(chain.kept)):
+                yield self._recorded(chain, i)
+
+    def pick(self, indices: Iterable[int]) -> list[Recorded]:
+        """Some of ``draws()`` by position."""
+        flat = [(chain, i) for chain in self.chains for i in range(len(chain.kept))]
+        return [self._recorded(*flat[index]) for index in indices]
+
+    def _recorded(self, chain: ChainTrace, i: int) -> Recorded:
+        scalars = dict(zip(chain.names, chain.scalars_of(i), strict=True))
+        packed, parameters = chain.kept[i]
+        return Recorded(self.model.structure.unpack(packed, self.data.n), scalars, parameters)
+
+    def weights(self) -> np.ndarray:
+        """The weight of every kept draw, in the order of ``draws()``; they sum to one."""
+        return np.full(len(self), 1.0 / len(self))
+
+    def representatives(self, most: int) -> np.ndarray:
+        """Positions of at most ``most`` draws that stand for all with equal weight."""
+        return evenly_spaced(len(self), most)
+
+    def log_joints(self) -> np.ndarray:
+        """The log joint of every kept draw, in the order of ``draws()``."""
+        return np.array([row[1] for chain in self.chains for row in chain.kept_scalars()])
+
+    def best(self) -> int:
+        """The position of the draw with the highest log joint."""
+        return int(np.argmax(self.log_joints()))
+
+    def hyper_of(self, scalars: Mapping[str, float]) -> dict[str, Any]:
+        """The hyperparameters among the scalars of a draw."""
+        return from_scalars({name: scalars[name] for name in self.names[2:]})
+
+    def mean_hyper(self) -> dict[str, Any]:
+        """The posterior mean of each hyperparameter over all kept draws, by weight."""
+        table = np.array([row for chain in self.chains for row in chain.kept_scalars()])
+        middle = table[0] + self.weights() @ (table - table[0])  # exact for a fixed number
+        return self.hyper_of(dict(zip(self.names, middle.tolist(), strict=True)))
+
+    # what people ask of it
+
+    @abstractmethod
+    def attributes(self) -> dict[str, Any]:
+        """What an estimator shows of this kind of result alone, by name."""
+
+    @abstractmethod
+    def to_arviz(self) -> Any:
+        """The kept scalars as ArviZ inference data, dims chain × draw, or a refusal."""
+
+    @abstractmethod
+    def diagnostics(self) -> dict[str, dict[str, float]]:
+        """R-hat and effective sample size of each scalar, or a refusal."""
+
+    # files
+
+    def to_arrays(self) -> tuple[ARRAYS, dict[str, Any]]:
+        """The record as arrays and JSON-able values."""
+        structure, n = self.model.structure, self.data.n
+        arrays = {f"extra_{name}": value for name, value in (self.extra or {}).items()}
+        for c, chain in enumerate(self.chains):
+            own = chain_arrays(structure, chain, n, len(chain.scalars), len(chain.kept))
+            own |= {"weights": np.array(chain.weights), "population": np.array(chain.population)}
+            arrays |= {f"chain{c}_{name}": value for name, value in own.items()}
+        meta = {
+            "result": type(self).__name__,
+            "burn_in": self.burn_in,
+            "starts": list(self.starts),
+            "stopped": self.stopped,
+            "seconds": self.seconds,
+            "sweeps": self.sweeps,
+            "names": self.names,
+            "drift": [chain.drift for chain in self.chains],
+            "log_evidence": [chain.log_evidence for chain in self.chains],
+        }
+        return arrays, meta
+
+
+class Draws(Fit):
+    """Chains of draws with equal weights."""
+
+    def attributes(self) -> dict[str, Any]:
+        return {}
+
+    def after_burn_in(self, name: str) -> np.ndarray:
+        """Every sweep after burn-in, kept or not; all, where a run stopped before its end."""
+        values = self.history()[name]
+        after = values[:, min(self.burn_in, values.shape[1]) :]
+        return after if np.isfinite(after).any() else values
+
+    def to_arviz(self) -> Any:
+        kept = self.kept()
+        kept["n_components"] = kept["n_components"].astype(int)
+        return import_arviz().from_dict(posterior=kept)
+
+    def diagnostics(self) -> dict[str, dict[str, float]]:
+        return {name: rhat_and_ess(values) for name, values in self.kept().items()}
+
+
+class WeightedDraws(Fit):
+    """Draws with weights, and an estimate of log P(X)."""
+
+    @property
+    def log_evidence(self) -> float:
+        """The logarithm of the mean of the chains' estimates of P(X)."""
+        each = np.array([chain.log_evidence for chain in self.chains])
+        return float(np.logaddexp.reduce(each) - np.log(len(each)))
+
+    def weights(self) -> np.ndarray:
+        return np.concatenate([chain.weights for chain in self.chains]) / len(self.chains)
+
+    def representatives(self, most: int) -> np.ndarray:
+        """At evenly spaced shares of the weight; a draw of much weight stands for several."""
+        shares = (np.arange(most) + 0.5) / most
+        return np.minimum(np.searchsorted(np.cumsum(self.weights()), shares), len(self) - 1)
+
+    def attributes(self) -> dict[str, Any]:
+        return {"log_evidence_": self.log_evidence}
+
+    def to_arviz(self) -> Any:
+        raise ValueError(
+            "This result is weighted, not draws of a chain; it has no ArviZ posterior. "
+            "draws() yields its draws with their weights."
+        )
+
+    def diagnostics(self) -> dict[str, dict[str, float]]:
+        """No R-hat; the effective size is that of the weights, 1/Σw²."""
+        ess = float(1.0 / np.square(self.weights()).sum())
+        return {name: {"rhat": float("nan"), "ess": ess} for name in self.names}
+
+
+class VariationalFit(Fit):
+    """An approximating distribution q, optimized, and draws of it."""
+
+    ends_early = True
+
+    @property
+    def params(self) -> ARRAYS:
+        """The parameters of q, and what a stream left behind."""
+        return dict(self.extra or {})
+
+    def attributes(self) -> dict[str, Any]:
+        params = self.params
+        hidden = ("bound", "stream")  # what is kept besides the parameters of q
+        return {
+            "elbo_": float(self.history()["elbo"][:, -1].max()),
+            "variational_params_": {
+                k: v for k, v in params.items() if k.split("_")[0] not in hidden
+            },
+            "n_rows_seen_": int(params.get("stream_seen", self.data.n)),
+            "elbos_": {k: float(v) for k, v in with_prefix(params, "bound_").items()},
+        }
+
+    def best(self) -> int:
+        raise ValueError(
+            "This result is variational: it has no best draw. Its answer is Z_, with "
+            "assignment_probabilities_, and log_joint_ is the log joint there."
+        )
+
+    def to_arviz(self) -> Any:
+        raise ValueError(
+            "This result is variational, not draws of a chain; it has no ArviZ posterior. "
+            "draws() yields its draws with their weights."
+        )
+
+    def diagnostics(self) -> dict[str, dict[str, float]]:
+        raise ValueError(
+            "This result is variational: a distribution that was optimized, not draws of a chain. "
+            "It has no R-hat and no effective sample size; elbo_ and history_ tell how it went."
+        )
+
+
+class PointFit(Fit):
+    """One value that a search found, and what is known of it."""
+
+    ends_early = True
+
+    def attributes(self) -> dict[str, Any]:
+        known = self.extra or {}
+        return {
+            "proven_optimal_": bool(known["proven"]),
+            "log_joint_upper_bound_": float(known["bound"]),
+            "n_enqueued_": int(known["enqueued"]),
+            "n_dequeued_": int(known["dequeued"]),
+        }
+
+    def to_arviz(self) -> Any:
+        raise ValueError(
+            "This result is one matrix that a search found, not draws of a chain; it has no "
+            "ArviZ posterior. CollapsedGibbs(init=this model) draws from there."
+        )
+
+    def diagnostics(self) -> dict[str, dict[str, float]]:
+        raise ValueError(
+            "This result is one matrix that a search found, not draws of a chain. It has no "
+            "R-hat and no effective sample size; proven_optimal_ and log_joint_upper_bound_ tell "
+            "how good it is, and CollapsedGibbs(init=this model) draws from there."
+        )
+
+
+FITS: dict[type, type[Fit]] = {  # by what an engine is
+    Sampler: Draws,
+    WeightedSampler: WeightedDraws,
+    BoundOptimizer: VariationalFit,
+    Search: PointFit,
+}
+
+
+def fit_class(engine: Engine) -> type[Fit]:
+    """The kind of result that an engine leads to."""
+    return next(cls for kind, cls in FITS.items() if isinstance(engine, kind))
+
+
+def fit_from_arrays(
+    arrays: Mapping[str, np.ndarray],
+    meta: Mapping[str, Any],
+    model: Model,
+    data: Data,
+    engine: Engine,
+    seed: int,
+) -> Fit:
+    """The fit that ``to_arrays`` saved."""
+    cls = next(cls for cls in FITS.values() if cls.__name__ == meta["result"])
+    chains = []
+    for c, (drift, evidence) in enumerate(zip(meta["drift"], meta["log_evidence"], strict=True)):
+        own = with_prefix(arrays, f"chain{c}_")
+        chain = chain_from_arrays(model.structure, own, meta["names"], drift)
+        chain.weights = own["weights"].tolist()
+        chain.population = [tuple(row) for row in own["population"].tolist()]
+        chain.log_evidence = evidence
+        chains.append(chain)
+    return cls(
+        model,
+        data,
+        engine,
+        seed,
+        tuple(chains),
+        meta["burn_in"],
+        tuple(meta["starts"]),
+        meta["stopped"],
+        meta["seconds"],
+        meta["sweeps"],
+        with_prefix(arrays, "extra_"),
+    )
+
+
+def burned(burn_in: int, chains: Sequence[ChainTrace]) -> int:
+    """Steps before the first draw that was kept, at most ``burn_in``."""
+    return min([burn_in, *(chain.kept_at[0] for chain in chains if chain.kept_at)])

@@ -1,0 +1,59 @@
+r"""The law of each missing entry given what was observed: a mixture over the draws.
+
+Where A is integrated out an entry is x_nd ~ N(z_n E[a_d], σ_x²(1 + z_n M_d z_nᵀ)) given a draw's Z
+and scales; where parameters are kept its law is that given Z and the parameters. Of the mixture
+
+    E = mean of means,  Var = mean of variances + variance of means,
+
+and quantiles are those of the mixture too. Nothing is drawn: the same fit gives the same numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from thali.likelihoods.entries import EntryDistribution
+from thali.results.fit import Fit
+from thali.structures.base import evenly_spaced
+
+DRAWS = 400  # evenly spaced draws that are averaged
+
+
+@dataclass(frozen=True)
+class MissingEntries:
+    """The law of each missing entry given each draw, (draws, entries)."""
+
+    given: EntryDistribution
+
+    def mean(self) -> np.ndarray:
+        """The posterior mean of each entry."""
+        return np.asarray(self.given.mean.mean(axis=0))
+
+    def std(self) -> np.ndarray:
+        """The posterior standard deviation of each entry, noise included."""
+        return np.sqrt(self.given.variance.mean(axis=0) + self.given.mean.var(axis=0))
+
+    def interval(self, mass: float) -> tuple[np.ndarray, np.ndarray]:
+        """The central interval that holds ``mass`` of each entry's law."""
+        if isinstance(mass, bool) or not 0.0 < mass < 1.0:
+            raise ValueError(f"interval must be a share between 0 and 1, such as 0.9; not {mass}.")
+        tail = 0.5 * (1.0 - mass)
+        return self.given.mixed_quantile(tail), self.given.mixed_quantile(1.0 - tail)
+
+
+def missing_entries_of(fit: Fit, most: int = DRAWS) -> MissingEntries:
+    """The distribution of the missing entries, in the order of ``data.where_missing``."""
+    data = fit.data
+    laws: list[EntryDistribution] = []
+    for Z, scalars, kept in fit.pick(evenly_spaced(len(fit), most)):
+        likelihood: Any = fit.model.likelihood_at(fit.hyper_of(scalars))
+        if kept:
+            axes = likelihood.axes
+            parameters = {name: np.moveaxis(kept[name], 0, axes[name]) for name in kept}
+            laws.append(likelihood.entries(Z, parameters, data.where_missing))
+        else:
+            laws.append(likelihood.missing_entries(data, Z))
+    return MissingEntries(type(laws[0]).stack(laws))

@@ -1,0 +1,161 @@
+r"""New rows given features that are kept: the probabilities of their bits, and their density.
+
+    log p(x) = log Σ_z p(x | z, parameters) Π_k π_k^{z_k} (1−π_k)^{1−z_k}
+
+with π_k = m_k/(N+1) or the like from the prior's tables, summed over all 2^K rows of bits up to
+``SUMMED`` features. Beyond, the density is refused; there, and where a row's amounts cannot be
+integrated out, the probabilities are shares of Gibbs sweeps that begin under more noise. Each copy
+of a row may stay in the mode where the noise fell: for nonnegative features much alike the shares
+are off by more than 0.1 on average in one small problem of twenty (and by 0.13 at most).
+
+A row has features among those that are kept; new ones of its own are left out. Its answer is the
+same in whatever company it comes: each row is sampled by itself, from the same random numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import logsumexp
+
+from thali.data import Data
+from thali.data.sparse import row_squares
+from thali.likelihoods.base import GibbsState
+from thali.model import Model
+
+SUMMED = 14  # features up to which bits are summed over
+COPIES = 8  # of a row, sampled side by side
+SWEEPS = 25  # over the bits of each copy that count, and as many before them that do not
+HEAT = 8.0  # of σ_x at the first sweep, 1 at the first that counts
+BLOCK = 4e6  # entries of a table of densities
+
+Parameters = dict[str, np.ndarray]
+
+
+def probabilities(
+    model: Model, hyper: dict[str, Any], parameters: Parameters, odds: np.ndarray, new: Data
+) -> np.ndarray:
+    """P(z_k = 1 | x) of new rows, (n, K); their prior log odds are ``odds``."""
+    new, parameters = in_span(new, parameters)
+    fixed: Any = model.at(hyper).likelihood
+    if len(odds) <= SUMMED and fixed.sums_amounts:
+        return summed(fixed, parameters, odds, new)[0]
+    return sampled(model, hyper, parameters, odds, new)
+
+
+def log_densities(
+    model: Model, hyper: dict[str, Any], parameters: Parameters, odds: np.ndarray, new: Data
+) -> np.ndarray:
+    """log p(x) of new rows, (n,)."""
+    fixed: Any = model.at(hyper).likelihood
+    if not fixed.sums_amounts:
+        raise ValueError(
+            f"score(X) is not known for {fixed!r}, as the amounts of a new row cannot be "
+            "integrated out; hold out entries with thali.evaluation.holdout, fit to the rest, "
+            "and use score(holdout)."
+        )
+    if len(odds) > SUMMED:
+        raise ValueError(
+            f"score(X) sums over all rows of bits, which is done up to {SUMMED} features, and a "
+            f"draw has {len(odds)}; hold out entries with thali.evaluation.holdout, fit to the "
+            "rest, and use score(holdout)."
+        )
+    within, parameters = in_span(new, parameters)
+    logs = summed(fixed, parameters, odds, within)[1]
+    if not new.sparse:
+        return logs
+    # what a row has outside the span of the features is noise, whatever its bits
+    outside = row_squares(new.X) - np.square(within.X).sum(axis=1)
+    dimensions, variance = new.d - within.d, fixed.sigma_x**2
+    return logs - 0.5 * (dimensions * np.log(2.0 * np.pi * variance) + outside / variance)
+
+
+def in_span(new: Data, parameters: Parameters) -> tuple[Data, Parameters]:
+    """A sparse X and its features A as their coordinates in the span of A, at most K columns.
+
+    Given Aᵀ = QR, XQ and AQ have the same products XAᵀ and AAᵀ, which are all that bits depend on
+    under ``TakesSparse``. A dense X stays as it is.
+    """
+    if not new.sparse:
+        return new, parameters
+    A = parameters["A"]
+    Q = np.linalg.qr(A.T)[0] if len(A) else np.zeros((A.shape[1], 1))
+    return Data(np.asarray(new.X @ Q)), {"A": np.ascontiguousarray(A @ Q)}
+
+
+def summed(
+    likelihood: Any, parameters: Parameters, odds: np.ndarray, new: Data
+) -> tuple[np.ndarray, np.ndarray]:
+    """P(z_k = 1 | x) (n, K) and log p(x) (n,), by the sum over all rows of bits."""
+    bits = all_rows(len(odds))
+    marginals, logs = np.empty((new.n, len(odds))), np.empty(new.n)
+    block = max(1, int(BLOCK / (len(bits) * new.d)))
+    for first in range(0, new.n, block):
+        part = slice(first, first + block)
+        joint = log_joints(likelihood, parameters, odds, new.rows(part), bits)
+        logs[part] = logsumexp(joint, axis=1)
+        marginals[part] = np.exp(joint - logs[part, None]) @ bits
+    return marginals, logs
+
+
+def all_rows(k: int) -> np.ndarray:
+    """All rows of k bits, (2^k, k)."""
+    return (np.arange(2**k)[:, None] >> np.arange(k)) & 1
+
+
+def log_joints(
+    likelihood: Any, parameters: Parameters, odds: np.ndarray, new: Data, bits: np.ndarray
+) -> np.ndarray:
+    """log p(x, z) of new rows under each row z of ``bits``, (n, B)."""
+    joint = np.tile(bits @ odds - np.logaddexp(0.0, odds).sum(), (new.n, 1))
+    block = max(1, int(BLOCK / (new.n * new.d)))
+    for first in range(0, len(bits), block):
+        part = slice(first, first + block)
+        joint[:, part] += likelihood.log_rows(new, bits[part], parameters)
+    return joint
+
+
+def sampled(
+    model: Model, hyper: dict[str, Any], parameters: Parameters, odds: np.ndarray, new: Data
+) -> np.ndarray:
+    """Shares of Gibbs sweeps in which each bit is on, the features' parameters held fixed."""
+    pi = 1.0 / (1.0 + np.exp(-odds))
+    axes: dict[str, int] = model.likelihood.axes  # type: ignore[attr-defined]
+    found = np.empty((new.n, len(odds)))
+    for i, (x, seen) in enumerate(zip(new.X, new.seen, strict=True)):
+        if not seen.any():
+            found[i] = pi
+            continue
+        shown = {  # of parameters with a row for each feature, the columns that the row shows
+            name: np.ascontiguousarray(value[:, seen])
+            for name, value in parameters.items()
+            if axes[name] == 0
+        }
+        found[i] = share_of_sweeps(model, x[seen], shown, hyper, pi)
+    return found
+
+
+def share_of_sweeps(
+    model: Model, x: np.ndarray, parameters: Parameters, hyper: dict[str, Any], pi: np.ndarray
+) -> np.ndarray:
+    """How often each bit of a complete row is on, their prior probabilities being π."""
+    from thali.kernels.bit_prior import BitPrior
+
+    likelihood: Any = model.likelihood
+    rng, k = np.random.default_rng(0), len(pi)
+    copies = Data(np.tile(x, (COPIES, 1)))
+    values = dict(model.likelihood_values(hyper))
+    own = likelihood.new_parameters(rng, copies, k, values)  # those of each row are the copies' own
+    bits = (rng.random((COPIES, k)) < pi).astype(np.uint8)  # apart, so as to find more modes
+    place = GibbsState(copies, bits, {**own, **parameters}, values)
+    total = np.zeros(k)
+    counts = np.full(k, 2 * COPIES + 2, np.int64)  # in use whatever the copies do
+    for i in range(2 * SWEEPS):
+        if "sigma_x" in values:  # at first more noise, under which copies go from mode to mode
+            heat = HEAT ** max(0.0, 1.0 - i / SWEEPS)
+            place.hyper = {**values, "sigma_x": heat * values["sigma_x"]}
+        likelihood.update_bits(rng, place, BitPrior(np.zeros(0), counts, pi))
+        if i >= SWEEPS:
+            total += place.bits.mean(axis=0)
+    return total / SWEEPS

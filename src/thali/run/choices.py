@@ -1,0 +1,48 @@
+"""Which engine runs a model: one that was given or named, or "auto"; and whether it can."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from thali.data import Data
+from thali.engines import base
+from thali.engines.base import check_capabilities, check_missing, missing_capabilities
+from thali.model import Model
+from thali.registry import ENGINES
+from thali.settings import refuse_class
+
+AUTO = "auto"
+
+
+def choose_engine(engine: Any, model: Model | None = None) -> Any:
+    """The engine itself or by name; "auto" is the first that can run the model.
+
+    First by the rank that engines declare: ``CollapsedGibbs``, or ``UncollapsedGibbs`` where the
+    model's parameters cannot be integrated out. Where no engine can, the first refuses in words.
+    """
+    if not isinstance(engine, str) or engine.lower() != AUTO:
+        return ENGINES.make(engine, besides=(AUTO,))
+    ranked = [e for e in ENGINES.values() if getattr(e, "auto_rank", None) is not None]
+    ranked.sort(key=lambda e: e.auto_rank)
+    able = [e for e in ranked if model is None or not missing_capabilities(e, model)]
+    return (able or ranked)[0]()
+
+
+def check_engine(engine: Any, model: Model, data: Data | None = None) -> None:
+    """Refuse an object that is no engine, and a combination that is not valid (for the data)."""
+    refuse_class("engine", engine)
+    if not hasattr(engine, "step"):
+        raise TypeError(
+            f"engine={engine!r} is not an engine: use one of thali's, such as "
+            "thali.CollapsedGibbs(), or a name such as 'collapsed_gibbs'."
+        )
+    check_capabilities(engine, model, tuple(ENGINES.values()))
+    if data is not None and data.sparse:
+        check_sparse(engine, model, data.X)
+    elif data is not None:
+        check_missing(engine, model, data, tuple(ENGINES.values()))
+
+
+def check_sparse(engine: Any, model: Model, X: Any) -> None:
+    """Refuse a sparse X that engine or likelihood cannot work from."""
+    base.check_sparse(engine, model, X, tuple(ENGINES.values()))

@@ -1,0 +1,91 @@
+"""Progress of a run on the terminal: sweep, K, log joint, and R-hat of the chains so far.
+
+Nothing is shown when the output is not a terminal (or a notebook), nor for the first half second.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+PATIENCE = 0.5  # seconds before anything is shown
+RHAT_EVERY = 2.0  # seconds between computations of R-hat
+
+
+class Progress:
+    """A bar that ``update`` moves; ``with`` it, and it cleans up after itself."""
+
+    def __init__(self, show: bool | str) -> None:
+        self.show = show
+        self.began = time.monotonic()
+        self.bar: Any = None
+        self.task: Any = None
+        self.rhat = float("nan")
+        self.rhat_at = self.began
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+    def say(self, what: str) -> None:
+        """Show a phase without numbers (such as the race of starts)."""
+        if self._visible():
+            self.bar.update(self.task, description=what)
+
+    def update(self, chains: list[Any], total: int, unit: str = "sweep") -> None:
+        """Move the bar to where the chains are, of ``total`` steps between them."""
+        if not self._visible() or not all(chain.scalars for chain in chains):
+            return
+        last = [chain.scalars[-1] for chain in chains]
+        counts = sorted({int(row[0]) for row in last})
+        text = f"K {counts[0]}" if len(counts) == 1 else f"K {counts[0]}–{counts[-1]}"
+        text += f"  log joint {max(row[1] for row in last):,.1f}"
+        text += self._rhat_text(chains)
+        steps = sum(len(chain.scalars) for chain in chains)
+        self.bar.update(
+            self.task,
+            completed=steps,
+            total=total,
+            description=f"{unit} {steps // len(chains)}  {text}",
+        )
+
+    def _rhat_text(self, chains: list[Any]) -> str:
+        now = time.monotonic()
+        steps = min(len(chain.scalars) for chain in chains)
+        if now - self.rhat_at > RHAT_EVERY and len(chains) > 1 and steps >= 8:
+            from thali.results.diagnostics import summarize
+
+            values = np.array([[row[1] for row in c.scalars[steps // 2 : steps]] for c in chains])
+            self.rhat = summarize("rhat", values) if np.ptp(values) > 0 else float("nan")
+            self.rhat_at = time.monotonic()
+        return "" if np.isnan(self.rhat) else f"  R-hat {self.rhat:.2f}"
+
+    def _visible(self) -> bool:
+        if self.bar is not None:
+            return True
+        if self.show is False or time.monotonic() - self.began < PATIENCE:
+            return False
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        console = Console(stderr=True, force_terminal=True if self.show is True else None)
+        if self.show == "auto" and not (console.is_terminal or console.is_jupyter):
+            self.show = False
+            return False
+        self.bar = Bar(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+        )
+        self.bar.start()
+        self.task = self.bar.add_task("starting", total=None)
+        return True

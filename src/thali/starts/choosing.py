@@ -1,0 +1,134 @@
+"""Where the chains of a run begin: the starts that an engine asks for, raced if it says so.
+
+A start is made, walked from and judged by the engine itself, several side by side; what is done
+before the chains begin is seeded apart from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from thali.data import Data
+from thali.model import Model
+from thali.registry import STARTS
+from thali.starts import (
+    Finish,
+    Start,
+    contenders,
+    different,
+    given_start,
+    perturb,
+    rank,
+    suitable,
+)
+
+SEARCH = 1e9  # multiply-adds up to which the search before a chain may be longer than the chain
+
+
+class Starting:
+    """Finds a start for each chain; ``side_by_side(jobs, what)`` runs jobs in threads."""
+
+    def __init__(
+        self,
+        engine: Any,
+        model: Model,
+        data: Data,
+        stopped: Callable[[], bool],
+        side_by_side: Callable[[Sequence[Callable[[], Any]], str], list[Any]],
+    ) -> None:
+        self.given, self.engine = engine, engine.planned(data, 0)
+        self.model, self.data = model, data
+        self.filled = model.likelihood.guess(data)  # starts look at complete data
+        self.stopped, self.side_by_side = stopped, side_by_side
+
+    def starts(self, sequence: np.random.SeedSequence) -> list[Start]:
+        """A start for each chain, as the engine's ``init`` says."""
+        init, chains = self.engine.init, self.engine.chains
+        if not isinstance(init, str):
+            return [given_start(init, self.model, self.filled)] * chains
+        init = suitable(init, self.model, self.engine.races)
+        names = contenders(self.model.likelihood) if init == "race" else [init] * chains
+        generators = [np.random.default_rng(s) for s in sequence.spawn(len(names))]
+        self.filled.singular_values  # noqa: B018 computed once, before threads need it
+        self.filled.squares  # noqa: B018
+        if init == "empty" and getattr(self.engine, "anneal", 0) == 0:
+            return [STARTS[init](generators[0], self.model, self.filled)] * chains
+        starts = self._begin(names, generators)
+        if init != "race":
+            return starts
+        return self._race(starts, generators, sequence)
+
+    def _begin(self, names: Sequence[str], generators: list[np.random.Generator]) -> list[Start]:
+        """The named starts; one that knows nothing of the data is annealed if the engine asks."""
+        filled = self.filled  # where chains end is judged on what was observed
+
+        def make(name: str, rng: np.random.Generator) -> Start:
+            start = STARTS[name](rng, self.model, filled)
+            if STARTS[name].blind and getattr(self.engine, "anneal", 0) > 0:
+                return self.engine.annealed(rng, self.model, filled, start, self.stopped)  # type: ignore[no-any-return]
+            return start
+
+        jobs = [partial(make, *pair) for pair in zip(names, generators, strict=True)]
+        return self.side_by_side(jobs, "finding starts")
+
+    def _race(
+        self,
+        starts: list[Start],
+        generators: list[np.random.Generator],
+        sequence: np.random.SeedSequence,
+    ) -> list[Start]:
+        """Short runs from every start, a search from the best of them, and a start per chain."""
+        entrants = self._heat(starts, generators)
+        kind = max(entrants, key=lambda entrant: entrant[0].level)[0].start.name
+        more = [np.random.default_rng(s) for s in sequence.spawn(self.engine.chains - 1)]
+        entrants += self._heat(self._begin([kind] * len(more), more), more)
+        best = sorted(entrants, key=lambda entrant: -entrant[0].level)[: self.engine.chains]
+        if not self.engine.searches:
+            return different(
+                [finish for finish, _ in entrants], self.engine.chains, self.model.structure
+            )
+        capacity = self.model.at(self.model.start(self.data)).prior.tables(self.data.n).capacity  # type: ignore[attr-defined]
+        structure = self.model.structure
+        jobs = [
+            partial(perturb, rng, at, self._walk, self._search_sweeps(at), structure, capacity)
+            for at, rng in best
+        ]
+        finishes = self.side_by_side(jobs, "improving the best starts")
+        return rank(finishes, self.engine.chains)
+
+    def _heat(
+        self, starts: list[Start], generators: list[np.random.Generator]
+    ) -> list[tuple[Finish, np.random.Generator]]:
+        """A short run from each start, with the generator to go on with."""
+        short = max(5, min(60, self.given.racing_sweeps(self.data, 0) // 5))
+        jobs = [
+            partial(self._walk, rng, start, short)
+            for start, rng in zip(starts, generators, strict=True)
+        ]
+        finishes = self.side_by_side(jobs, "racing starts")
+        return list(zip(finishes, generators, strict=True))
+
+    def _search_sweeps(self, at: Finish) -> int:
+        """Sweeps of the search from ``at``: as many as a chain's, and more where they are cheap."""
+        k = self.model.structure.n_components(at.start.latent)
+        sweeps = self.given.racing_sweeps(self.data, k)
+        if self.data.observed is not None:  # sweeps that draw missing entries are not cheap
+            return sweeps
+        cheap = SEARCH / (self.data.n * (k + 1) * min(self.data.n, self.data.d))
+        return int(max(sweeps, min(5 * sweeps, cheap)))
+
+    def _walk(self, rng: np.random.Generator, start: Start, sweeps: int) -> Finish:
+        """A few sweeps from a start: where they end, and how high the later half of them was."""
+        state = self.engine.begin(rng, self.model, self.data, start)
+        logs: list[float] = []
+        hyper = start.hyper
+        while len(logs) < sweeps and not self.stopped():
+            info = self.engine.step(rng, self.model, self.data, state)
+            hyper = info.hyper
+            logs.append(self.engine.level(rng, self.model, self.data, state, info))
+        level = float(np.mean(logs[len(logs) // 2 :])) if logs else -np.inf
+        return Finish(Start(start.name, state.latent, hyper), level)

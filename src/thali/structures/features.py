@@ -1,0 +1,203 @@
+"""The latent structure: binary feature matrices up to the order of their columns.
+
+Two matrices with the same columns in another order describe the same features. Their
+equivalence class [Z] is what a prior gives a probability to; it is determined by the column sums
+m_k and the multiplicities K_h of equal columns (the histories h).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from thali.machine import refuse_beyond_memory
+from thali.structures.base import PointEstimate, Structure
+from thali.structures.feature_changes import change_columns
+from thali.structures.feature_estimate import point_estimate
+
+
+class FeatureTables(NamedTuple):
+    """All that a Gibbs kernel needs to know of a feature prior on n rows.
+
+    ``log_odds[m]`` is log P(z=1) − log P(z=0) when m ≥ 1 of the other n−1 rows have the dish.
+    j new dishes have weight exp(j·new_log_weight) / j! when ``capacity`` is −1, and
+    C(capacity − K, j) · exp(j·new_log_weight) when at most ``capacity`` dishes exist and the
+    other rows use K of them.
+    """
+
+    log_odds: np.ndarray
+    new_log_weight: float
+    capacity: int
+
+
+def potentials(tables: FeatureTables) -> np.ndarray:
+    """λ_m for m = 0 … n, with λ_0 = 0.
+
+    >>> from thali import IBP
+    >>> np.exp(potentials(IBP(alpha=2.0).tables(2))).round(6).tolist()
+    [1.0, 1.0, 1.0]
+    """
+    first = tables.new_log_weight
+    return np.concatenate([[0.0, first], first + np.cumsum(tables.log_odds[1:])])
+
+
+class NextRow(NamedTuple):
+    """The law of the next row given those before, for one or for many values of hyperparameters.
+
+    A dish taken m times before is taken with odds (m + offset)/(rest − m); new dishes have the
+    weights of ``FeatureTables``. Each is a number, or an array over particles.
+    """
+
+    offset: Any
+    rest: Any
+    new_log_weight: Any
+    capacity: int
+
+
+class FeatureCounts(NamedTuple):
+    """The sufficient statistics of [Z] for an exchangeable prior: n, m_k and K_h."""
+
+    n: int
+    column_sums: np.ndarray
+    multiplicities: np.ndarray
+
+
+def as_binary_matrix(Z: Any, *, n: int | None = None) -> np.ndarray:
+    """Return Z as a C-ordered boolean matrix, or say what is wrong with it.
+
+    >>> as_binary_matrix([[1, 0], [0, 1]]).dtype
+    dtype('bool')
+    """
+    if hasattr(Z, "toarray"):
+        raise TypeError("Z is a sparse matrix where a dense one is needed: give Z.toarray().")
+    array = np.asarray(Z)
+    if array.ndim != 2:
+        raise ValueError(
+            f"Z must be a matrix (rows x features), not an array of {array.ndim} dimensions."
+        )
+    if n is not None and array.shape[0] != n:
+        raise ValueError(f"Z has {array.shape[0]} rows but the data have {n}.")
+    if array.dtype != bool:
+        if array.dtype.kind not in "iuf" or not np.isin(array, (0, 1)).all():
+            raise ValueError("Z must contain only 0 and 1 (or False and True).")
+        array = array.astype(bool)
+    return np.ascontiguousarray(array)
+
+
+def as_amounts(W: Any) -> np.ndarray:
+    """A matrix of finite numbers, or one sentence."""
+    W = np.asarray(W, float)
+    if W.ndim != 2 or not np.isfinite(W).all():
+        raise ValueError("Z must be a matrix (rows x features) of finite amounts.")
+    return W
+
+
+def left_order(Z: Any) -> np.ndarray:
+    """Return the left-ordered form: empty columns dropped, the rest by history, largest first.
+
+    >>> left_order([[0, 1, 0], [1, 1, 0]]).astype(int)
+    array([[1, 0],
+           [1, 1]])
+    """
+    Z = as_binary_matrix(Z)
+    Z = Z[:, Z.any(axis=0)]
+    histories = [column.tobytes() for column in np.packbits(Z, axis=0).T]  # first rows first
+    order = sorted(range(len(histories)), key=histories.__getitem__, reverse=True)
+    return np.ascontiguousarray(Z[:, order])
+
+
+def feature_counts(Z: Any) -> FeatureCounts:
+    """Count column sums and equal columns of Z, empty columns left out."""
+    Z = as_binary_matrix(Z)
+    Z = Z[:, Z.any(axis=0)]
+    packed = np.packbits(Z, axis=0).T
+    _, multiplicities = np.unique(packed, axis=0, return_counts=True)
+    if Z.shape[1] == 0:
+        multiplicities = np.zeros(0, np.int64)
+    return FeatureCounts(Z.shape[0], Z.sum(axis=0), multiplicities)
+
+
+def gram(Z: np.ndarray) -> np.ndarray:
+    """ZᵀZ of a binary matrix, exactly."""
+    # single precision counts exactly up to 2²⁴ rows and halves the work
+    real: np.ndarray = Z.astype("f4" if len(Z) < 2**24 else "f8")
+    return np.dot(real.T, real).astype(float)
+
+
+def counts_from_gram(n: int, gram: np.ndarray) -> FeatureCounts:
+    """The same from ZᵀZ alone: columns k and l are equal just when (ZᵀZ)_kl = m_k = m_l."""
+    sums = np.diagonal(gram)
+    if len(sums) == 0:
+        return FeatureCounts(n, sums, np.zeros(0, np.int64))
+    equal = (gram == sums[:, None]) & (gram == sums[None, :])
+    size = equal.sum(axis=1)
+    first = equal.argmax(axis=1) == np.arange(len(size))
+    return FeatureCounts(n, sums, size[first])
+
+
+class Features(Structure[np.ndarray]):
+    """Binary matrices Z (N, K): which rows have which features, up to the order of columns."""
+
+    name = "features"
+    component = "feature"
+
+    def n_components(self, latent: np.ndarray) -> int:
+        return latent.shape[1]
+
+    def empty(self, n: int) -> np.ndarray:
+        return np.zeros((n, 0), bool)
+
+    def canonical(self, latent: np.ndarray) -> np.ndarray:
+        return left_order(latent)
+
+    def counts(self, latent: np.ndarray) -> FeatureCounts:
+        return feature_counts(latent)
+
+    def check(self, owner: str, given: Any, n: int | None = None) -> np.ndarray:
+        try:
+            matrix = np.asarray(given)
+        except ValueError:
+            raise ValueError(f"{owner}: init is a list whose rows differ in length.") from None
+        if matrix.ndim != 2:
+            raise TypeError(
+                f"{owner}: init must be the name of a start, a 0/1 matrix with a row for each row "
+                f"of X, or a fitted model; not {type(given).__name__}."
+            )
+        if matrix.dtype == bool and n is None:
+            return matrix
+        refuse_beyond_memory("init", matrix.shape[0], matrix.shape[1], 1)
+        try:
+            return as_binary_matrix(matrix, n=n)
+        except ValueError as error:
+            raise ValueError(f"{owner}: init: {error}") from None
+
+    def pack(self, latent: np.ndarray) -> np.ndarray:
+        """Eight rows to a byte."""
+        return np.packbits(latent, axis=0)
+
+    def unpack(self, packed: np.ndarray, n: int) -> np.ndarray:
+        return np.unpackbits(packed, axis=0, count=n).astype(bool)
+
+    def join(self, packed: Sequence[np.ndarray], n: int) -> dict[str, np.ndarray]:
+        none = np.zeros((-(-n // 8), 0), np.uint8)
+        return {
+            "k": np.array([z.shape[1] for z in packed], np.int64),
+            "Z": np.concatenate([none, *packed], axis=1),
+        }
+
+    def split(self, arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        ends = np.cumsum(arrays["k"])
+        return [arrays["Z"][:, end - k : end] for end, k in zip(ends, arrays["k"], strict=True)]
+
+    def point_estimate(
+        self, draws: Sequence[np.ndarray], log_joints: np.ndarray
+    ) -> PointEstimate[np.ndarray]:
+        return point_estimate(draws, log_joints)
+
+    def changed(self, rng: np.random.Generator, latent: np.ndarray, capacity: int) -> np.ndarray:
+        return change_columns(rng, latent, capacity)
+
+
+FEATURES = Features()
