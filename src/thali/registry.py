@@ -96,6 +96,11 @@ def import_family(package: str, folder: Iterable[str]) -> None:
         import_module(f"{package}.{module.name}")
 
 
+def estimator_of(structure: object) -> Any:
+    """The estimator that shows values of a latent structure."""
+    return next(cls for cls in ESTIMATORS.values() if cls.structure == structure)
+
+
 def known_classes() -> dict[str, type[Settings]]:
     """Every registered class by the name of the class, which is how files name it."""
     tables = (PRIORS, LIKELIHOODS, ENGINES, HYPERPRIORS)

@@ -157,11 +157,11 @@ def fit(
     **options: Any,
 ) -> None:
     """Fit a model to a table and write what it found into a folder."""
-    import thali
     from thali.cli.console import describe_answer, describe_table, with_places
     from thali.cli.outputs import IMPUTED, claim_folder, missing_in
     from thali.data.tables import read_table
     from thali.model import Model
+    from thali.registry import estimator_of
 
     say = _silence if quiet else print
     given = parts.Given(_own_names(), options)
@@ -178,7 +178,7 @@ def fit(
     say(describe_table(data, table))
     if given.chosen_by_auto:
         say(f"engine: {type(engine).__name__} (chosen by auto)")
-    model = thali.LatentFeatures(
+    model = estimator_of(chosen.structure)(
         prior=chosen.prior,
         likelihood=chosen.likelihood,
         engine=engine,

@@ -49,7 +49,8 @@ def _place(table: tables.Table, i: np.intp, j: np.intp) -> str:
 def describe_answer(model: Any) -> str:
     """The answer in one line, and how far to trust it, in the words of the report, in another."""
     plural = "" if model.n_components_ == 1 else "s"
-    answer = f"{model.n_components_} feature{plural}, log joint {model.log_joint_:,.2f}."
+    found = f"{model.n_components_} {model.structure.component}{plural}"
+    answer = f"{found}, log joint {model.log_joint_:,.2f}."
     if isinstance(model.fit_, WeightedDraws):
         answer += f" Log evidence {model.log_evidence_:,.2f}."
     if isinstance(model.fit_, VariationalFit):

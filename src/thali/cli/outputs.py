@@ -28,6 +28,7 @@ import numpy as np
 
 from thali.data.sparse import count_missing
 from thali.results.fit import PointFit, VariationalFit
+from thali.structures.features import FEATURES
 
 __all__ = [
     "CHECKPOINT",
@@ -75,13 +76,15 @@ def write_outputs(model: Any, folder: Path, image_shape: tuple[int, int] | None 
     staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=_staging_parent(folder)))
     try:
         model.save(staging / "model.thali")
-        _write_features(model, staging / "features.csv")
-        _write_assignments(model, staging / "assignments.csv")
+        names = ["model.thali", "summary.json", "report.html"]
+        if model.structure == FEATURES:
+            _write_features(model, staging / "features.csv")
+            _write_assignments(model, staging / "assignments.csv")
+            names += ["features.csv", "assignments.csv"]
         (staging / "summary.json").write_text(
             json.dumps(summary_of(model), indent=2, allow_nan=False) + "\n", encoding="utf-8"
         )
         model.report(staging / "report.html", image_shape=image_shape)
-        names = list(FILES)
         if missing_in(model):
             _write_imputed(model, staging / IMPUTED)
             names.append(IMPUTED)

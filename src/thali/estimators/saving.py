@@ -19,6 +19,7 @@ from thali.model import Model
 from thali.registry import ESTIMATORS, known_classes
 from thali.results.fit import fit_from_arrays
 
+PLAIN: dict[str, Any] = {"array": np.array, "list": list, "tuple": tuple}
 SPARSE = ("data", "indices", "indptr", "shape")  # the parts of a csr_array
 
 
@@ -100,6 +101,9 @@ def to_json(value: Any) -> Any:
         return value.item()
     if isinstance(value, np.ndarray) and value.ndim == 2:
         return {"class": "matrix", "rows": value.astype(int).tolist()}
+    if isinstance(value, np.ndarray | tuple | list):
+        kind = "array" if isinstance(value, np.ndarray) else type(value).__name__
+        return {"class": kind, "values": [to_json(each) for each in value]}
     if isinstance(value, str | int | float | bool) or value is None:
         return value
     if hasattr(value, "Z_"):  # another fitted model, of which a start needs only Z
@@ -119,6 +123,8 @@ def from_json(value: Any) -> Any:
     name = value["class"]
     if name == "matrix":
         return np.array(value["rows"], bool)
+    if name in PLAIN:
+        return PLAIN[name]([from_json(each) for each in value["values"]])
     known = known_classes()
     if name not in known:
         raise ValueError(f"no part is called {name!r}; import the module that defines it first")

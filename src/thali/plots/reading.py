@@ -13,8 +13,6 @@ from thali.settings import Label
 if TYPE_CHECKING:
     from thali.estimators.latent_features import LatentFeatures
 
-COUNT = Label("K", "number of features")
-
 
 def labels_of(model: LatentFeatures) -> dict[str, Label]:
     """Symbols and words of the scalars that this model recorded, in the order of showing.
@@ -23,18 +21,28 @@ def labels_of(model: LatentFeatures) -> dict[str, Label]:
     engine's measure. One that nobody declares is shown under its own name, before the measure.
     """
     engine = model.engine_
-    declared = {"n_components": COUNT, **model.fit_.model.hyperparameters}
+    component = model.structure.component
+    count = Label("K", f"number of {component}s")
+    declared = {"n_components": count, **model.fit_.model.hyperparameters}
     recorded = [name for name in model.history_ if name != engine.measure]
-    others = {name: Label(name, "") for name in recorded if name not in declared}
+    others = {name: _own_label(name, declared) for name in recorded if name not in declared}
     known = {**declared, **others, engine.measure: engine.measure_label}
     return {name: label for name, label in known.items() if name in model.history_}
+
+
+def _own_label(name: str, declared: dict[str, Label]) -> Label:
+    """The label of one entry of an array, such as "scales[1]"; else the name itself."""
+    whole, bracket, place = name.partition("[")
+    if bracket and whole in declared:
+        return Label(f"{declared[whole].symbol}[{place}", declared[whole].words)
+    return Label(name, "")
 
 
 def check_fitted(model: LatentFeatures) -> None:
     """Say so in scikit-learn's words when there is nothing to draw yet."""
     from sklearn.utils.validation import check_is_fitted
 
-    check_is_fitted(model, "Z_")
+    check_is_fitted(model)
 
 
 def column_names(model: LatentFeatures) -> list[str] | None:

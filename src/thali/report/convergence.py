@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from thali.hyperparameters import Hyperprior
 from thali.plots.reading import kept, labels_of
 from thali.results.fit import PointFit, VariationalFit, WeightedDraws
 
@@ -88,8 +87,7 @@ def best_restart(model: LatentFeatures) -> int:
 
 def is_inferred(model: LatentFeatures, name: str) -> bool:
     """Whether a scalar is a hyperparameter with a law, not a number that the model fixes."""
-    parts = (model.prior_, model.likelihood_)
-    return any(isinstance(getattr(part, name, None), Hyperprior) for part in parts)
+    return name.partition("[")[0] in model.fit_.model.hyperpriors
 
 
 def _weighted_scalar(

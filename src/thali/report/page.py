@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -18,6 +19,22 @@ from .pictures import drawing
 
 if TYPE_CHECKING:
     from thali.estimators.latent_features import LatentFeatures
+
+Writer = Callable[..., Markup]
+
+
+ANY: dict[str, tuple[str, Writer]] = {
+    "summary": ("Summary", sections.summary),
+    "convergence": ("Convergence", sections.convergence),
+}
+OF_STRUCTURE: dict[str, dict[str, tuple[str, Writer]]] = {  # what only one structure has to show
+    "features": {
+        "features": ("Features", sections.features),
+        "assignments": ("Assignments", sections.assignments),
+        "reconstructions": ("Reconstructions", sections.reconstructions),
+        "reading": ("How to read this", words.reading),
+    }
+}
 
 
 def write_report(
@@ -59,20 +76,13 @@ def page(
     model: LatentFeatures, title: str | None = None, image_shape: tuple[int, int] | None = None
 ) -> str:
     """The whole page as text."""
-    shape = image_shape_of(model, image_shape)
-    parts = {
-        "summary": ("Summary", sections.summary),
-        "convergence": ("Convergence", sections.convergence),
-        "features": ("Features", sections.features),
-        "assignments": ("Assignments", sections.assignments),
-        "reconstructions": ("Reconstructions", sections.reconstructions),
-        "reading": ("How to read this", words.reading),
-    }
+    parts = {**ANY, **OF_STRUCTURE.get(model.structure.name, {})}
+    shape = image_shape_of(model, image_shape) if "features" in parts else None
     with drawing():
         body = join(write(model, id_, heading, shape) for id_, (heading, write) in parts.items())
     template = Template(_shipped("template.html"))
     return template.substitute(
-        title=esc(plain(title, 200) if title else "Latent features"),
+        title=esc(plain(title, 200) if title else f"Latent {model.structure.name}"),
         style=Markup(_shipped("style.css")),
         lede=esc(sections.lede(model)),
         nav=join(tag("a", heading, href=f"#{id_}") for id_, (heading, _) in parts.items()),

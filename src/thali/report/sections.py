@@ -20,6 +20,7 @@ from thali.plots.reading import (
     telling_rows,
 )
 from thali.results.fit import PointFit, VariationalFit, WeightedDraws
+from thali.structures.features import FEATURES
 
 from .convergence import Scalar, scalars, verdict
 from .fit import fit_of
@@ -46,8 +47,10 @@ STOPPED = {
 
 def lede(model: LatentFeatures) -> str:
     """What was found, in one sentence."""
-    n, k = model.Z_.shape
+    n, k, word = model.X_.shape[0], model.n_components_, model.structure.component
     data = f"{plural(n, 'row')} of {plural(_columns(model), 'number')}"
+    if model.structure != FEATURES:
+        return f"{plural(k, word)} found in {data}."
     if k == 0:
         return f"No latent feature was found in {data}: noise alone explains them best."
     per_row = float(np.asarray(model.assignment_probabilities_, dtype=float).sum(axis=1).mean())
@@ -59,13 +62,13 @@ def lede(model: LatentFeatures) -> str:
 
 def summary(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Markup:
     """Sizes, fit, and how the answer was made."""
-    n, k = model.Z_.shape
+    n, k, word = model.X_.shape[0], model.n_components_, model.structure.component
     missing = count_missing(model.X_) if getattr(model, "X_", None) is not None else 0
     tiles_ = facts(
         [
-            ("features" if k != 1 else "feature", f"{k:,}"),
+            (f"{word}s" if k != 1 else word, f"{k:,}"),
             ("rows" if n != 1 else "row", f"{n:,}"),
-            ("columns" if model.components_.shape[1] != 1 else "column", f"{_columns(model):,}"),
+            ("columns" if _columns(model) != 1 else "column", f"{_columns(model):,}"),
             ("log joint of the point estimate", number(model.log_joint_, 5)),
             *(
                 [("bound of the log evidence", number(model.elbo_, 5))]
@@ -111,7 +114,7 @@ def repr_of(setting: Any) -> str:
 
 
 def _columns(model: LatentFeatures) -> int:
-    return int(model.components_.shape[1])
+    return int(model.X_.shape[1])
 
 
 def convergence(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Markup:

@@ -15,6 +15,7 @@ import numpy as np
 from thali.likelihoods.base import Collapsed, GibbsState
 from thali.model import Model
 from thali.results.fit import Fit, PointFit, VariationalFit
+from thali.results.point_estimate import point_estimate
 from thali.results.trace import Recorded
 from thali.structures.base import PointEstimate
 from thali.structures.feature_estimate import match_columns
@@ -35,14 +36,14 @@ class Answer(NamedTuple):
 @singledispatch
 def answer(fit: Fit) -> Answer:
     """The estimate from the draws, and its parameters at the posterior mean of the rest."""
-    estimate, picked = estimated(fit)
+    estimate, picked = point_estimate(fit)
     return Answer(estimate, *answer_at(fit, estimate.latent, picked))
 
 
 @answer.register
 def _(fit: PointFit) -> Answer:
     """The value that was found, with the parameters that were found with it."""
-    estimate, picked = estimated(fit)
+    estimate, picked = point_estimate(fit)
     if isinstance(fit.model.likelihood, Collapsed):
         return Answer(estimate, *answer_at(fit, estimate.latent, picked))
     hyper = fit.mean_hyper()
@@ -70,15 +71,6 @@ def _(fit: VariationalFit) -> Answer:
         bits = np.ascontiguousarray(Z, np.uint8)
         log_joint = log_joint_at(fit.model, GibbsState(data, bits, parameters, own), hyper)
     return Answer(PointEstimate(Z, nu, loss), parameters, log_joint)
-
-
-def estimated(fit: Fit) -> tuple[PointEstimate[np.ndarray], list[Recorded]]:
-    """The point estimate, and the draws that it was made of."""
-    structure = fit.model.structure
-    most = structure.draws_to_use(fit.data.n, int(fit.kept()["n_components"].max()))
-    picked = fit.pick(fit.representatives(most))
-    log_joints = np.array([draw.scalars["log_joint"] for draw in picked])
-    return structure.point_estimate([draw.latent for draw in picked], log_joints), picked
 
 
 def answer_at(fit: Fit, Z: np.ndarray, recorded: Sequence[Recorded]) -> tuple[Parameters, float]:

@@ -14,7 +14,7 @@ import pytest
 
 import thali
 from thali.cli import run
-from thali.engines.base import Engine, Info
+from thali.engines.base import Info, Sampler
 from thali.likelihoods.base import Words
 from thali.priors.base import FeaturePrior
 from thali.registry import ENGINES, LIKELIHOODS, PRIORS, STARTS, Registry, import_family
@@ -77,12 +77,12 @@ class ToyGaussian(thali.LinearGaussian):
 
 @dataclass
 class ToyState:
-    Z: np.ndarray
+    latent: np.ndarray
     hyper: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class ToyEngine(Settings, Engine):
+class ToyEngine(Settings, Sampler):
     """Stays where it began."""
 
     sweeps: int = setting(10, help="Sweeps of the toy", minimum=1)
@@ -90,27 +90,28 @@ class ToyEngine(Settings, Engine):
     chains: int = setting(1, help="Chains of the toy", minimum=1)
     init: Any = setting("race", help="Where to begin")
 
-    thin: ClassVar[int] = 1
-    burned: ClassVar[int] = 0
     races: ClassVar[bool] = False
     measure_label: ClassVar[Label] = Label("toy joint", "how good the toy is")
 
     def __post_init__(self):
         check_settings(self)
 
-    @property
-    def kept(self):
+    def steps(self, data):
         return self.sweeps
 
+    def keeps(self, step):
+        return True
+
     def begin(self, rng, model, data, start):
-        return ToyState(start.Z, dict(start.hyper))
+        return ToyState(start.latent, dict(start.hyper))
 
     def step(self, rng, model, data, state):
         fixed = model.at(state.hyper)
-        return Info(state.Z.shape[1], fixed.log_joint(data.X, state.Z), dict(state.hyper), 0.0)
+        log_joint = fixed.log_joint(data.X, state.latent)
+        return Info(state.latent.shape[1], log_joint, dict(state.hyper), 0.0)
 
     def to_arrays(self, state):
-        return {"Z": state.Z}, {"hyper": state.hyper}
+        return {"Z": state.latent}, {"hyper": state.hyper}
 
     def from_arrays(self, model, data, arrays, numbers):
         return ToyState(arrays["Z"], numbers["hyper"])
