@@ -119,5 +119,5 @@ def from_json(value: Any) -> Any:
         return np.array(value["rows"], bool)
     known = known_classes()
     if name not in known:
-        raise ValueError(f"no part is called {name!r}; import the module that defines it first")
+        raise KeyError(f"no part is called {name!r}; import the module that defines it first")
     return known[name](**{k: from_json(v) for k, v in value.items() if k != "class"})
