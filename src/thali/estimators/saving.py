@@ -127,5 +127,5 @@ def from_json(value: Any) -> Any:
         return PLAIN[name]([from_json(each) for each in value["values"]])
     known = known_classes()
     if name not in known:
-        raise ValueError(f"no part is called {name!r}; import the module that defines it first")
+        raise KeyError(f"no part is called {name!r}; import the module that defines it first")
     return known[name](**{k: from_json(v) for k, v in value.items() if k != "class"})

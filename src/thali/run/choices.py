@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 from thali.data import Data
@@ -22,10 +23,22 @@ def choose_engine(engine: Any, model: Model | None = None) -> Any:
     """
     if not isinstance(engine, str) or engine.lower() != AUTO:
         return ENGINES.make(engine, besides=(AUTO,))
-    ranked = [e for e in ENGINES.values() if getattr(e, "auto_rank", None) is not None]
-    ranked.sort(key=lambda e: e.auto_rank)
-    able = [e for e in ranked if model is None or not missing_capabilities(e, model)]
-    return (able or ranked)[0]()
+    able = [
+        e
+        for e in engines()
+        if _rank(e) < inf and (model is None or not missing_capabilities(e, model))
+    ]
+    return (able or engines())[0]()
+
+
+def engines() -> tuple[Any, ...]:
+    """All engines, those that "auto" may choose first."""
+    return tuple(sorted(ENGINES.values(), key=_rank))
+
+
+def _rank(engine: Any) -> float:
+    rank = getattr(engine, "auto_rank", None)
+    return inf if rank is None else float(rank)
 
 
 def check_engine(engine: Any, model: Model, data: Data | None = None) -> None:
@@ -36,13 +49,13 @@ def check_engine(engine: Any, model: Model, data: Data | None = None) -> None:
             f"engine={engine!r} is not an engine: use one of thali's, such as "
             "thali.CollapsedGibbs(), or a name such as 'collapsed_gibbs'."
         )
-    check_capabilities(engine, model, tuple(ENGINES.values()))
+    check_capabilities(engine, model, engines())
     if data is not None and data.sparse:
         check_sparse(engine, model, data.X)
     elif data is not None:
-        check_missing(engine, model, data, tuple(ENGINES.values()))
+        check_missing(engine, model, data, engines())
 
 
 def check_sparse(engine: Any, model: Model, X: Any) -> None:
     """Refuse a sparse X that engine or likelihood cannot work from."""
-    base.check_sparse(engine, model, X, tuple(ENGINES.values()))
+    base.check_sparse(engine, model, X, engines())
