@@ -224,7 +224,8 @@ def test_the_log_joint_of_a_draw_is_its_density():
     prior, likelihood = thali.IBP(1.0), thali.NonnegativeLinearGaussian(0.3, 1.0)
     model = thali.LatentFeatures(prior, likelihood, engine, random_state=0).fit(data.X)
     for draw in model.draws():
-        density = likelihood.log_density(GibbsState(data, draw.Z, {"A": draw.A}, draw.hyper))
+        place = GibbsState(Data.of(data.X), draw.Z, {"A": draw.A}, draw.hyper)
+        density = likelihood.log_density(place)
         assert draw.log_joint == pytest.approx(density + prior.log_prob(draw.Z), rel=1e-10)
 
 
