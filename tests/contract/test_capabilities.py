@@ -16,6 +16,7 @@ from thali.registry import ENGINES, LIKELIHOODS, PRIORS
 from thali.results.fit import VariationalFit
 from thali.run.choices import check_engine
 from thali.settings import Settings
+from thali.structures.features import Features
 
 SMALL = {  # settings of a short run
     "particle_filter": {"n_particles": 30, "passes": 2},
@@ -104,8 +105,11 @@ def test_a_refusal_says_what_is_missing_and_what_would_work():
 
 
 def test_mismatched_structures_are_refused():
+    class Partitions(Features):
+        name = "partitions"
+
     class OfPartitions(FeatureLikelihood):
-        structure = "partitions"
+        structure = Partitions()
 
         def at(self, **numbers):
             return self

@@ -263,7 +263,7 @@ def test_the_number_of_threads_changes_nothing(X, monkeypatch):
 
 def stop_at(monkeypatch, step):
     """Let the filter's step number ``step`` ask the loop to stop, as Ctrl-C does."""
-    from thali.run.loop import loop as run
+    from thali.run import loop as run
 
     loops, taken = [], []
     begin, advance = run._Loop.begin, thali.ParticleFilter.step
@@ -352,4 +352,4 @@ def test_the_command_line_runs_a_filter(X, tmp_path, capsys):
     )
     assert thali_command(["show", str(out / "model.thali")]) == 0
     assert thali_command(["fit", str(path), *options, "--sweeps", "3", "--out", str(out)]) == 2
-    assert "ParticleFilter has no setting 'sweeps'" in capsys.readouterr().err
+    assert "--sweeps belongs to --engine" in capsys.readouterr().err
