@@ -12,7 +12,8 @@ import pytest
 
 import thali
 from thali.engines import chain_settings
-from thali.registry import ENGINES, LIKELIHOODS, PRIORS
+from thali.registry import ENGINES, ESTIMATORS, LIKELIHOODS, PRIORS, STARTS
+from thali.run import loop
 from thali.starts import start_names
 
 ROOT = Path(__file__).parents[2]
@@ -34,6 +35,9 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     Where they leave the number of sweeps open there are few: that they run is what is asked here.
     """
     monkeypatch.setattr(chain_settings, "MOST", chain_settings.FEWEST)
+    monkeypatch.setattr(loop, "CHECKPOINT_EVERY", 0.0)  # few sweeps are over before the first
+    for registry in (PRIORS, LIKELIHOODS, ENGINES, ESTIMATORS, STARTS):  # parts stay on their page
+        monkeypatch.setattr(registry, "_classes", dict(registry._classes))
     monkeypatch.chdir(tmp_path)  # examples write their files here
     reader = ModuleType("reader")
     monkeypatch.setitem(sys.modules, "reader", reader)  # dataclasses ask for their module
