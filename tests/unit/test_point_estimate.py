@@ -35,10 +35,10 @@ def test_estimate_has_no_more_expected_loss_than_the_best_draw(seed):
         draws.append(draw)
     estimate = point_estimate(draws, rng.random(25))
     losses = [np.mean([loss_by_hand(d, other) for other in draws]) for d in draws]
-    mine = np.mean([loss_by_hand(estimate.Z, other) for other in draws])
+    mine = np.mean([loss_by_hand(estimate.latent, other) for other in draws])
     assert mine <= min(losses)
     assert np.isclose(mine, estimate.loss)
-    assert loss_by_hand(estimate.Z, truth) == 0
+    assert loss_by_hand(estimate.latent, truth) == 0
 
 
 def test_probabilities_are_shares_of_matched_draws():
@@ -52,5 +52,5 @@ def test_probabilities_are_shares_of_matched_draws():
 def test_draws_without_features():
     empty = np.zeros((3, 0), bool)
     one = np.ones((3, 1), bool)
-    assert point_estimate([empty, empty, one], np.zeros(3)).Z.shape == (3, 0)
-    assert point_estimate([empty, one, one], np.zeros(3)).Z.shape == (3, 1)
+    assert point_estimate([empty, empty, one], np.zeros(3)).latent.shape == (3, 0)
+    assert point_estimate([empty, one, one], np.zeros(3)).latent.shape == (3, 1)

@@ -4,7 +4,7 @@ r"""Mean-field variational inference (Doshi-Velez, Miller, Van Gael and Teh 2009
 
 maximizes a lower bound of log P(X) by coordinate ascent. An iteration is a local step over blocks
 of rows (ν given the rest), the statistics it leaves, and a global step on these (τ, α, q(A), σ's):
-see ``thali/variational``. A prior with a finite number of features gives the finite method, the
+see ``engines/ascent``. A prior with a finite number of features gives the finite method, the
 Indian buffet process the infinite one, its sticks cut off at ``truncation``.
 
 No step lowers the bound. It has many local maxima, so that where it begins matters: starts are
