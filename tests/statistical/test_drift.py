@@ -107,9 +107,12 @@ def test_without_refreshing_the_check_fails(monkeypatch, seed):
     install_kernel(monkeypatch, mutate(KERNEL, NEVER_REFRESHED))
     monkeypatch.setattr(collapsed_gibbs, "SUMS_AFRESH", 10**9)
     # moves on columns leave S to be made afresh, which is what this mutant does not do
-    chain = Chain(nearly_equal_columns(np.random.default_rng(seed)), seed, moves=0)
-    chain.run(1000)
-    assert max(chain.errors().values()) > TOLERANCE
+    worst = []
+    for own in range(seed, seed + 5):  # how fast errors grow depends on data and machine
+        chain = Chain(nearly_equal_columns(np.random.default_rng(own)), own, moves=0)
+        chain.run(1000)
+        worst.append(max(chain.errors().values()))
+    assert np.median(worst) > TOLERANCE
 
 
 def test_refreshing_at_every_row_changes_no_draw(monkeypatch, seed):
@@ -137,10 +140,11 @@ def test_log_odds_of_a_row_that_left_are_right(sigma_x, rng):
 
     setting = nearly_equal_columns(rng, n=20, d=4, sigma_x=sigma_x)
     data = Data.of(setting.X)
+    model = Model(thali.IBP(alpha=1.0), thali.LinearGaussian(sigma_x, 1.0))
     candidates = np.array(list(product((0.0, 1.0), repeat=4)))
     for n in range(3):
         start = Start("planted", setting.Z, {"alpha": 1.0, "sigma_x": sigma_x, "sigma_a": 1.0})
-        rows = thali.CollapsedGibbs().begin(rng, None, data, start).rows
+        rows = thali.CollapsedGibbs().begin(rng, model, data, start).rows
         r = sigma_x**2
         kernel.refresh(rows, 4, r)
         b, s, h = (np.zeros(len(rows.m)) for _ in range(3))

@@ -1,7 +1,7 @@
 """What engines share that raise a lower bound of the evidence, restart by restart.
 
 An iteration is a local step over blocks of rows, the statistics it leaves, and a global step on
-these; where that gains no more, features are dropped, joined or born (``backends`` and this folder). The
+these; where that gains no more, features are dropped, joined or born (``moves.py``). The
 settings they share are ``truncation``, ``n_init``, ``tol``, ``max_iter``, ``init``.
 """
 
