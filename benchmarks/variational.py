@@ -182,7 +182,7 @@ def score_of_fit(model: thali.LatentFeatures, test: np.ndarray) -> float:
     """The bound of new rows' density that a stream's ``score`` is, of a fit."""
     from thali.estimators.streaming import mean_bound
 
-    return mean_bound(model._stream(), test, model.engine_.dtype)
+    return mean_bound(model.fit_, test)
 
 
 def faces(quick: bool) -> None:

@@ -6,7 +6,7 @@ import pytest
 import thali
 from thali.backends.block import Block
 from thali.data import Data
-from thali.estimators.streaming import row_bounds, rows_given_globals
+from thali.estimators.streaming import row_bounds, rows_given_globals, stream_of
 from thali.evaluation import match_features
 
 A = np.random.default_rng(5).standard_normal((4, 12))
@@ -78,7 +78,7 @@ def test_other_likelihoods(likelihood):
 
 def test_the_rows_parts_of_the_bound_add_up_to_it():
     model = streamed([rows(80, 0), rows(80, 1)])
-    stream = model._stream()
+    stream = stream_of(model.fit_)
     state = stream.state
     X = rows(30, 3)
     X[2, 4] = X[5] = np.nan
@@ -115,7 +115,7 @@ def test_a_fitted_model_goes_on_and_a_new_fit_begins_afresh():
 def test_what_is_refused():
     with pytest.raises(AttributeError) as refused:
         thali.LatentFeatures(engine="collapsed_gibbs").partial_fit(rows(10, 0))
-    assert "needs an engine that keeps a law" in str(refused.value.__cause__)
+    assert "needs an engine that keeps a distribution" in str(refused.value.__cause__)
     with pytest.raises(ValueError, match="total_samples must be at least 1"):
         streamed([rows(60, 0)], total_samples=0)
     with pytest.raises(ValueError, match="features"):
@@ -144,7 +144,7 @@ def test_a_piece_that_fails_leaves_the_model_as_it_was(monkeypatch):
     def fail(*_):
         raise MemoryError("no room")
 
-    monkeypatch.setattr(thali.LatentFeatures, "_answer", fail)
+    monkeypatch.setattr("thali.estimators.latent_features.answer", fail)
     with pytest.raises(MemoryError, match="no room"):
         model.partial_fit(rows(60, 2))
     monkeypatch.undo()
