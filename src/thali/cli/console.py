@@ -14,6 +14,7 @@ from thali.data import tables
 from thali.data.sparse import count_missing, is_sparse
 from thali.evaluation import match_features
 from thali.results.fit import PointFit, VariationalFit, WeightedDraws
+from thali.structures.features import FEATURES
 
 __all__ = ["describe_answer", "describe_table", "print_matching", "print_summary", "with_places"]
 
@@ -88,7 +89,7 @@ def print_summary(model: Any) -> None:
     _print(_facts(model))
     if not model.fit_.ends_early:
         _print(_diagnostics(model))
-    if model.n_components_:
+    if model.n_components_ and model.structure == FEATURES:
         _print(_frequencies(model))
     print(_verdict(model))
 
@@ -104,12 +105,12 @@ def _right(table: Table, first: int) -> None:
 
 
 def _facts(model: Any) -> Table:
-    n, k = model.Z_.shape
+    n, k = model.X_.shape[0], model.n_components_
     summary = summary_of(model)
     gaps = f", {summary['missing']} entries missing" if summary["missing"] else ""
     facts = {
         "data": f"{n} rows x {model.n_features_in_} columns{gaps}",
-        "features": str(k),
+        f"{model.structure.component}s": str(k),
         "log joint": f"{model.log_joint_:,.2f}",
         **({"bound": f"{model.elbo_:,.2f}"} if isinstance(model.fit_, VariationalFit) else {}),
         **({"queue": _queue(model)} if isinstance(model.fit_, PointFit) else {}),
@@ -132,8 +133,9 @@ def _queue(model: Any) -> str:
 def _diagnostics(model: Any) -> Table:
     table = Table("", "posterior mean", "R-hat", "effective draws")
     _right(table, 1)
+    means = model.fit_.means()
     for name, values in model.diagnostics_.items():
-        mean = model._trace.means()[name]
+        mean = means[name]
         table.add_row(name, *(f"{x:,.4g}" for x in (mean, values["rhat"], values["ess"])))
     return table
 

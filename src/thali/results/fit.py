@@ -138,11 +138,15 @@ class Fit(ABC):
         """The hyperparameters among the scalars of a draw."""
         return from_scalars({name: scalars[name] for name in self.names[2:]})
 
-    def mean_hyper(self) -> dict[str, Any]:
-        """The posterior mean of each hyperparameter over all kept draws, by weight."""
+    def means(self) -> dict[str, float]:
+        """The posterior mean of each scalar over all kept draws, by weight."""
         table = np.array([row for chain in self.chains for row in chain.kept_scalars()])
         middle = table[0] + self.weights() @ (table - table[0])  # exact for a fixed number
-        return self.hyper_of(dict(zip(self.names, middle.tolist(), strict=True)))
+        return dict(zip(self.names, middle.tolist(), strict=True))
+
+    def mean_hyper(self) -> dict[str, Any]:
+        """The posterior mean of each hyperparameter over all kept draws, by weight."""
+        return self.hyper_of(self.means())
 
     # what people ask of it
 
