@@ -178,7 +178,10 @@ def compare(before: dict[str, np.ndarray], after: dict[str, np.ndarray], only: s
             wrong.setdefault(case, []).append(what)
     for case, names in wrong.items():
         print(f"{case}: {', '.join(names[:6])}{f' and {len(names) - 6} more' * (len(names) > 6)}")
-    print(f"{len(wanted)} values of {len({n.split(' : ')[0] for n in wanted})} fits compared; ", end="")
+    print(
+        f"{len(wanted)} values of {len({n.split(' : ')[0] for n in wanted})} fits compared; ",
+        end="",
+    )
     print(f"{len(wrong)} fits differ")
     return len(wrong)
 

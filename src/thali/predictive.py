@@ -1,7 +1,8 @@
 """New rows given a fitted Z: the probabilities of their bits, and their predictive density.
 
-With A integrated out both come from sums over the row's bits and its own new dishes; for other
-likelihoods they are given the draw's parameters (``rows_given_features``).
+With A integrated out both come from sums over the row's bits and its own new features; for other
+likelihoods they are given the draw's parameters (``rows_given_features``). A prior with row
+potentials θ says nothing of a row beyond the n that it is a law of, and is refused.
 
 Entries may be missing (NaN) in the new rows, which then count with what they show, and in the
 training data, where each column has the S and μ of the rows that were observed there. Either may be
@@ -24,6 +25,7 @@ from thali.machine import cores
 from thali.missing import patterns
 from thali.model import Model
 from thali.sparse import is_sparse, row_squares
+from thali.structures import FeatureTables
 
 SCORE_DRAWS = 50  # draws averaged by ``score``, evenly spaced
 NO_DIMENSION = 1e-300  # of a row of which nothing was observed; a divisor, so not quite 0
@@ -42,7 +44,7 @@ def probabilities(
     fixed.likelihood.check_data(Data(X))
     if isinstance(fixed.likelihood, GaussianRows):
         return rows(fixed, data, Z, X)[0]
-    odds = fixed.prior.tables(data.n + 1).log_odds[Z.sum(axis=0)]  # type: ignore[attr-defined]
+    odds = tables_of_new(fixed, data.n).log_odds[Z.sum(axis=0)]
     return rows_given_features.probabilities(model, hyper, parameters, odds, X)
 
 
@@ -59,24 +61,38 @@ def log_densities(
     fixed.likelihood.check_data(Data(X))
     if isinstance(fixed.likelihood, GaussianRows):
         return rows(fixed, data, Z, X)[1]
-    odds = fixed.prior.tables(data.n + 1).log_odds[Z.sum(axis=0)]  # type: ignore[attr-defined]
+    odds = tables_of_new(fixed, data.n).log_odds[Z.sum(axis=0)]
     return rows_given_features.log_densities(model, hyper, parameters, odds, X)
+
+
+def tables_of_new(model: Model, n: int) -> FeatureTables:
+    """The prior's tables of a new row beside n others, or a sentence if it has none."""
+    tables: FeatureTables = model.prior.tables(n + 1)  # type: ignore[attr-defined]
+    if len(tables.row_potentials):
+        raise ValueError(
+            f"New rows cannot be predicted under {type(model.prior).__name__}: it gives weight to "
+            "the number of features of each row, and such a law of n rows is not that of the "
+            "first n of n + 1. Fit to the old rows and the new ones together; entries of the new "
+            "ones may be missing (NaN)."
+        )
+    return tables
 
 
 def rows(model: Model, data: Data, Z: np.ndarray, X: Any) -> tuple[np.ndarray, np.ndarray]:
     """P(z_k = 1 | x) (n, K) and log p(x) (n,) for new rows X, hyperparameters given as numbers.
 
-    The prior of a new row among N+1 comes from the same tables as the sampler's; new dishes of
+    The prior of a new row among N+1 comes from the same tables as the sampler's; new features of
     the row's own are summed out.
     """
-    from thali.kernels.collapsed_rows import Law
+    from thali.kernels.gaussian_row import Scales
+    from thali.kernels.new_features import MOST_NEW, NewFeatures
 
-    tables = model.prior.tables(data.n + 1)  # type: ignore[attr-defined]
+    tables = tables_of_new(model, data.n)
     sigma_x, sigma_a = model.likelihood.sigma_x, model.likelihood.sigma_a  # type: ignore[attr-defined]
     odds = np.ascontiguousarray(tables.log_odds[Z.sum(axis=0)])
     free = -1 if tables.capacity < 0 else tables.capacity - Z.shape[1]
-    law = Law(tables.log_odds, tables.new_log_weight, tables.capacity, sigma_x, sigma_a, 0.0)
-    known = (odds, (sigma_x / sigma_a) ** 2, free, law)
+    new = NewFeatures(tables.new_log_weight, free, tables.row_potentials, 0, MOST_NEW)
+    known = (odds, (sigma_x / sigma_a) ** 2, new, Scales(sigma_x, sigma_a, 0.0))
     if is_sparse(X):
         marginals, logs = _sparse_rows(model, data, Z, X, known)
         seen: Any = float(X.shape[1])
@@ -86,7 +102,7 @@ def rows(model: Model, data: Data, Z: np.ndarray, X: Any) -> tuple[np.ndarray, n
         marginals, logs = np.zeros((len(X), Z.shape[1])), np.zeros(len(X))
         fill = _fill_complete if data.mask is None else _fill_masked
         fill(model, data, Z, X, mask, known, marginals, logs)
-    # the constants: ∏(1 − π_k), the law of new dishes' total, and (2πσ_x²)^{−D/2}
+    # the constants: ∏(1 − π_k), the law of new features' total, and (2πσ_x²)^{−D/2}
     weight = np.exp(tables.new_log_weight)
     none_new = weight if free < 0 else free * np.log1p(weight)
     constant = -np.logaddexp(0.0, odds).sum() - none_new
@@ -133,15 +149,15 @@ def _alike(
     """The bits' probabilities and log densities of rows that show the same columns."""
     from thali.kernels.row_posterior import row_posteriors
 
-    odds, r, free, law = known
+    odds, r, new, scales = known
     B, G = np.ascontiguousarray(X @ mu.T), np.ascontiguousarray(mu @ mu.T)
     S = np.ascontiguousarray(S)
-    local = law._replace(dimensions=max(float(X.shape[1]), NO_DIMENSION))
+    local = scales._replace(dimensions=max(float(X.shape[1]), NO_DIMENSION))
     found, densities = np.zeros(B.shape), np.zeros(len(B))
 
     def fill(block: slice) -> None:
         row_posteriors(
-            B[block], squares[block], S, G, odds, r, free, local, found[block], densities[block]
+            B[block], squares[block], S, G, odds, r, new, local, found[block], densities[block]
         )
 
     _in_blocks(fill, len(B))
@@ -162,7 +178,7 @@ def _fill_masked(
     from thali.kernels.masked_columns import inverses
     from thali.kernels.masked_row_posterior import masked_row_posteriors
 
-    odds, r, free, law = known
+    odds, r, new, scales = known
     real = Z.astype(float)
     of_column, start, missing = data.patterns
     S = inverses(np.ascontiguousarray(Z, np.uint8), real.T @ real, start, missing, r)
@@ -171,7 +187,7 @@ def _fill_masked(
 
     def fill(block: slice) -> None:
         masked_row_posteriors(
-            X[block], mask[block], mu, S, of_column, odds, r, free, law,
+            X[block], mask[block], mu, S, of_column, odds, r, new, scales,
             marginals[block], logs[block],
         )  # fmt: skip
 

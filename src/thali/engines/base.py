@@ -67,6 +67,11 @@ class Engine:
     measure: ClassVar[str] = "log_joint"  # what a step tells of how good the place is
     races: ClassVar[bool] = True  # whether starts can be raced by short runs of it
 
+    @property
+    def settings_need(self) -> dict[str, tuple[type, ...]]:
+        """What some settings need of the prior besides, by setting."""
+        return {}
+
     def steps(self, data: Data) -> int:
         """How many steps the loop makes in each chain."""
         return self.sweeps  # type: ignore[attr-defined,no-any-return]
@@ -124,6 +129,13 @@ def missing_capabilities(engine: type[Engine] | Engine, model: Model) -> list[st
             f"{need.__name__}, which {type(part).__name__} does not have"
             for need in needs
             if not isinstance(part, need)
+        ]
+    if isinstance(engine, Engine):
+        lacks += [
+            f"{need.__name__} for {setting}, which {type(model.prior).__name__} does not have"
+            for setting, needs in engine.settings_need.items()
+            for need in needs
+            if not isinstance(model.prior, need)
         ]
     return lacks
 

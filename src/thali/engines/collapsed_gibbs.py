@@ -1,7 +1,7 @@
 r"""Collapsed Gibbs sampling of Z, with A integrated out (Griffiths and Ghahramani 2005).
 
 A step is a few attempts at a change of whole columns (``kernels.column_moves``), one sweep over
-all bits and all rows' own dishes, O(N(K² + KD)), then the hyperparameters: α given [Z] (conjugate
+all bits and all rows' own features, O(N(K² + KD)), then the hyperparameters: α given [Z] (conjugate
 for the IBP), and σ_x, σ_a given Z, each evaluation of whose density costs O(K) through the
 eigenvalues of ZᵀZ.
 
@@ -32,7 +32,7 @@ from thali.model import Model
 from thali.priors.base import PredictsRow
 from thali.settings import whole_number
 from thali.starts import Start
-from thali.structures import FeatureTables, counts_from_gram, potentials
+from thali.structures import FeatureTables, counts_from_gram, potentials, with_row_sums
 
 SUMS_AFRESH = 64  # sweeps after which T = ZᵀX is summed again from the data
 ANNEALED = ("prior", "empty", "race")  # starts that know nothing of the data, or try such
@@ -132,6 +132,7 @@ class CollapsedGibbs(ChainSettings, Engine):
         state.n_features = k = int(report.n_features)
         state.sweep += 1
         counts = counts_from_gram(data.n, state.rows.C[:k, :k])
+        counts = with_row_sums(counts, tables, state.rows.Z[:, :k])
         model.prior.resample(rng, hyper, counts)
         evidence = scales_without_features(
             rng,
@@ -160,15 +161,12 @@ class CollapsedGibbs(ChainSettings, Engine):
         """Attempts at changes of whole columns; S and G are left to the sweep to make afresh."""
         from thali.kernels import column_moves as kernel
 
-        law = kernel.ColumnLaw(
-            *column_tables(tables, data.n),
-            tables.capacity,
-            state.hyper["sigma_x"],
-            state.hyper["sigma_a"],
-            float(data.d),
+        prior = kernel.ColumnPrior(
+            *column_tables(tables, data.n), tables.capacity, tables.row_potentials
         )
+        scales = scales_of(state.hyper, data)
         state.rows, state.n_features, _ = kernel.column_moves(
-            rng, state.X, state.rows, state.n_features, law, self.moves, kernel.SHARES
+            rng, state.X, state.rows, state.n_features, prior, scales, self.moves, kernel.SHARES
         )
 
     def _sweep(self, rng: np.random.Generator, data: Data, state: State, tables: Any) -> Any:
@@ -176,24 +174,19 @@ class CollapsedGibbs(ChainSettings, Engine):
         from thali.kernels import collapsed_rows as kernel
 
         hyper, k = state.hyper, state.n_features
-        law = kernel.Law(
-            tables.log_odds,
-            tables.new_log_weight,
-            tables.capacity,
-            hyper["sigma_x"],
-            hyper["sigma_a"],
-            float(data.d),
-        )
+        scales = scales_of(hyper, data)
         every = max(256, 8 * k)
         if data.mask is not None:
             from thali.kernels.masked_rows import masked_sweep
 
-            state.rows, report = masked_sweep(rng, state.X, data.mask, state.rows, k, law, every)
+            state.rows, report = masked_sweep(
+                rng, state.X, data.mask, state.rows, k, tables, scales, every
+            )
         else:
             if state.sweep and state.sweep % SUMS_AFRESH == 0:
                 state.rows.T[:k] = state.rows.Z[:, :k].T.astype(float) @ state.X
             state.rows, report = kernel.sweep(
-                rng, state.X, state.squares, state.rows, k, law, every, False
+                rng, state.X, state.squares, state.rows, k, tables, scales, every, False
             )
         if report.refused >= 0 and tables.new_log_weight > np.log(0.1 * kernel.MOST_NEW):
             raise ValueError(
@@ -247,6 +240,13 @@ class CollapsedGibbs(ChainSettings, Engine):
             None if masked else data.squares,
             MaskedColumns(data.X, data.patterns) if masked else None,
         )
+
+
+def scales_of(hyper: dict[str, float], data: Data) -> Any:
+    """The likelihood's numbers as kernels read them."""
+    from thali.kernels.gaussian_row import Scales
+
+    return Scales(hyper["sigma_x"], hyper["sigma_a"], float(data.d))
 
 
 def column_tables(tables: FeatureTables, n: int) -> tuple[np.ndarray, np.ndarray, float]:

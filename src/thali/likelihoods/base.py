@@ -141,7 +141,7 @@ class GibbsUpdates(Conditional):
     def update_own(
         self, rng: np.random.Generator, place: Place, tables: FeatureTables, work: Any
     ) -> None:
-        """Draw anew the dishes that only one row has, and their parameters.
+        """Draw anew the features that only one row has, and their parameters.
 
         Given the same entries as ``update_bits``. Missing entries are drawn after it, given these
         parameters too.
@@ -150,7 +150,7 @@ class GibbsUpdates(Conditional):
     def update_matrix(
         self, rng: np.random.Generator, place: Place, bits: Any, tables: FeatureTables
     ) -> None:
-        """Bits, then own dishes; a likelihood may do both in one call."""
+        """Bits, then own features; a likelihood may do both in one call."""
         self.update_own(rng, place, tables, self.update_bits(rng, place, bits))
 
     @abstractmethod

@@ -96,7 +96,8 @@ def own_causes(
     """Give each row a cause of its own where that is better; rows do not touch each other's."""
     likelihood: Any = model.likelihood
     prior: Any = model.prior
-    X, (_, weight, capacity) = data.binary, prior.tables(data.n)
+    X, tables = data.binary, prior.tables(data.n)
+    weight, capacity = tables.new_log_weight, tables.capacity
     table, on, off = likelihood.count_law(Z.shape[1] + 1)
     C = np.rint(Z.astype(float) @ Y.astype(float)).astype(np.int64)
     active = on - off + table[C + 1, X] - table[C, X]
