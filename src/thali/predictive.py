@@ -91,7 +91,7 @@ def rows(model: Model, data: Data, Z: np.ndarray, X: Any) -> tuple[np.ndarray, n
     sigma_x, sigma_a = model.likelihood.sigma_x, model.likelihood.sigma_a  # type: ignore[attr-defined]
     odds = np.ascontiguousarray(tables.log_odds[Z.sum(axis=0)])
     free = -1 if tables.capacity < 0 else tables.capacity - Z.shape[1]
-    new = NewFeatures(tables.new_log_weight, free, tables.row_potentials, 0, MOST_NEW)
+    new = NewFeatures(tables.new_log_weight, free, -1, MOST_NEW)
     known = (odds, (sigma_x / sigma_a) ** 2, new, Scales(sigma_x, sigma_a, 0.0))
     if is_sparse(X):
         marginals, logs = _sparse_rows(model, data, Z, X, known)

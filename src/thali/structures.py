@@ -159,7 +159,10 @@ def gram(Z: np.ndarray) -> np.ndarray:
 
 
 def counts_from_gram(n: int, gram: np.ndarray) -> FeatureCounts:
-    """The same but for row sums from ZᵀZ alone: columns k and l are equal just when (ZᵀZ)_kl = m_k = m_l."""
+    """The same but for row sums, from ZᵀZ alone.
+
+    Columns k and l are equal just when (ZᵀZ)_kl = m_k = m_l.
+    """
     sums = np.diagonal(gram)
     if len(sums) == 0:
         return FeatureCounts(n, sums, np.zeros(0, np.int64))

@@ -31,7 +31,7 @@ def ibp_mutant(changes, folder, alpha):
     return mutate("thali.priors.ibp", changes, folder).IBP(alpha=law)
 
 
-@pytest.mark.parametrize("name", ["SINGLETONS_AS_BITS", "AT_MOST_ONE_NEW_DISH"])
+@pytest.mark.parametrize("name", ["SINGLETONS_AS_BITS", "AT_MOST_ONE_NEW"])
 def test_enumeration_and_geweke_catch_a_broken_kernel(name, folder, monkeypatch, seed):
     install_kernel(monkeypatch, mutate(KERNEL, getattr(mutants, name), folder))
     assert alarms(test_enumeration.check(TIGHT, seed, sweeps=2000))

@@ -31,7 +31,7 @@ class BitPrior(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def prior_log_odds(prior, k, z):
-    """log P(z_k=1) − log P(z_k=0) given the other rows and θ = 0, or NaN for a row's own feature."""
+    """log P(z_k=1) − log P(z_k=0) given the other rows, but for θ; NaN for a row's own feature."""
     others = prior.m[k] - z
     if prior.pi.shape[0] == 0:
         return prior.log_odds[others] if others > 0 else np.nan

@@ -36,7 +36,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from thali.kernels.gaussian_row import gaussian_row
+from thali.kernels.gaussian_row import gaussian_row_at
 from thali.kernels.maintained_rows import (
     dot,
     dot_bits,
@@ -204,6 +204,7 @@ def sweep(rng, X, squares, rows, k, tables, scales, refresh_every, climb):
     theta = tables.row_potentials
     has_theta = theta.shape[0] > 0
     F = 0  # features of the row, where θ asks for them
+    others = -1
     flips = 0
     refreshes = 1
     drift = 0.0
@@ -271,12 +272,12 @@ def sweep(rng, X, squares, rows, k, tables, scales, refresh_every, climb):
         free = -1 if tables.capacity < 0 else tables.capacity - (k - own)
         rho = max(x2 - 2.0 * c + g, 0.0)
         V_shared = 1.0 + q - own / r
-        weights = NewFeatures(tables.new_log_weight, free, theta, F - own, MOST_NEW)
-        row = gaussian_row(rho, max(V_shared, 1.0), r, scales)  # 1 at least, but for rounding
-        if climb:
-            new = likeliest(weights, row)
-        else:
-            new = draw(rng, weights, row)
+        if has_theta:
+            others = F - own
+        weights = NewFeatures(tables.new_log_weight, free, others, MOST_NEW)
+        V_shared = max(V_shared, 1.0)  # it is, but for rounding
+        row = gaussian_row_at(rho, V_shared, r, half_d, precision)
+        new = likeliest(weights, theta, row) if climb else draw(rng, weights, theta, row)
         if stays and new == own:  # nothing changed, and S and G were never touched
             for i in range(k):
                 rows.m[i] += z[i]

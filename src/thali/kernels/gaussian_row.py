@@ -35,6 +35,7 @@ class GaussianRow(NamedTuple):
     r: float
     half_d: float
     precision: float  # 1/2σ_x²
+    best_V: float  # V*
     fall: float  # 0: the bound of the density does not fall with j
 
 
@@ -47,8 +48,15 @@ def log_row_density(rho, V, half_d, precision):
 @njit(cache=True, nogil=True)
 def gaussian_row(rho, V, r, scales):
     """The factor of a row with these ρ and V."""
-    precision = 0.5 / (scales.sigma_x * scales.sigma_x)
-    return GaussianRow(rho, V, r, 0.5 * scales.dimensions, precision, 0.0)
+    return gaussian_row_at(
+        rho, V, r, 0.5 * scales.dimensions, 0.5 / (scales.sigma_x * scales.sigma_x)
+    )
+
+
+@njit(cache=True, nogil=True)
+def gaussian_row_at(rho, V, r, half_d, precision):
+    """The same from D/2 and 1/2σ_x²."""
+    return GaussianRow(rho, V, r, half_d, precision, rho * precision / half_d, 0.0)
 
 
 @njit(cache=True, nogil=True)
@@ -60,8 +68,7 @@ def density_with(row, j):
 @njit(cache=True, nogil=True)
 def highest_with(row, j):
     """The largest of it over j and more new features, or a little more."""
-    best_V = row.rho * row.precision / row.half_d
-    V = max(row.V + j / row.r, best_V)
+    V = max(row.V + j / row.r, row.best_V)
     return log_row_density(row.rho, V, row.half_d, row.precision)
 
 

@@ -123,10 +123,10 @@ def count_own_features(rng, rho, has, others, dimensions, used, tables, scales):
     own = np.zeros(len(rho), np.int64)
     for n in range(len(rho)):
         free = -1 if tables.capacity < 0 else tables.capacity - (used - has[n])
-        F = others[n] if theta.shape[0] else 0
+        F = others[n] if theta.shape[0] else -1
         seen = Scales(scales.sigma_x, scales.sigma_a, dimensions[n])
-        weights = NewFeatures(tables.new_log_weight, free, theta, F, MOST_NEW)
-        own[n] = draw(rng, weights, gaussian_row(rho[n], 1.0, r2, seen))
+        weights = NewFeatures(tables.new_log_weight, free, F, MOST_NEW)
+        own[n] = draw(rng, weights, theta, gaussian_row(rho[n], 1.0, r2, seen))
         used += own[n] - has[n]
     return own
 

@@ -5,8 +5,8 @@ Column d has its own S_d = (Z_oᵀZ_o + rI)⁻¹, shared by the columns g that m
     p(x) = Σ_z P(z) Σ_j P(j) ∏_g ∏_{d∈g} N(x_d; zμ_d, σ_x²(1 + z S_g zᵀ + j/r))
 
 over the columns that were observed in the new row. As in ``row_posterior`` a mode is found by
-single flips, and the 2^w rows over the w = min(K, 10) least certain features are summed in Gray-code
-order: exact for K ≤ 10, a lower bound beyond. A candidate costs O(D).
+single flips, and the 2^w rows over the w = min(K, 10) least certain features are summed in
+Gray-code order: exact for K ≤ 10, a lower bound beyond. A candidate costs O(D).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 
 from thali.kernels.new_features import factor_of, log_sum
-from thali.kernels.row_posterior import ENUMERATED, count_held
+from thali.kernels.row_posterior import ENUMERATED, NO_POTENTIALS, count_held
 
 NEGLIGIBLE = 50.0  # nats below the best so far, where 2^10 terms together are below rounding
 
@@ -79,7 +79,7 @@ def log_mass(rho, V, dims, r, new, scales, floor):
     all_weights = weight if new.free < 0 else new.free * np.log1p(weight)
     if highest_with(row, 0) + all_weights < floor:
         return -np.inf
-    return log_sum(new, row)
+    return log_sum(new, NO_POTENTIALS, row)
 
 
 @njit(cache=True, nogil=True)

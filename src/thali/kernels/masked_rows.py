@@ -5,8 +5,8 @@ reason to keep its bits as they are, since they were drawn given those bits, and
 little was observed would hardly move. So bits and missing entries of a row are drawn together,
 given all other rows: with o the row's observed columns and D_o their number,
 
-    x_o | z ~ N(zμ_o, σ_x²(1 + z S zᵀ) I)                     the bits and the number of new features
-    x_m | z ~ N(zμ_m, σ_x²(1 + z S zᵀ) I)                     then its missing entries
+    x_o | z ~ N(zμ_o, σ_x²(1 + z S zᵀ) I)                    the bits and the number of new features
+    x_m | z ~ N(zμ_m, σ_x²(1 + z S zᵀ) I)                    then its missing entries
 
 where S and μ = S T of the other rows are as in ``collapsed_rows``, and G_o = μ_oμ_oᵀ is had from
 G = μμᵀ by taking the missing columns away, or from μ_o where fewer columns were observed than not.
@@ -221,10 +221,10 @@ def masked_sweep(rng, X, mask, rows, k, tables, scales, refresh_every):
         q, rho, changed = draw_bits(rng, rows, n, x, x2, k, b, G, s, h, tables, part)
         flips += changed
         free = -1 if tables.capacity < 0 else tables.capacity - (k - own)
-        F = count_on(z, k) - own if theta.shape[0] else 0
-        weights = NewFeatures(tables.new_log_weight, free, theta, F, MOST_NEW)
+        others = count_on(z, k) - own if theta.shape[0] else -1
+        weights = NewFeatures(tables.new_log_weight, free, others, MOST_NEW)
         row = gaussian_row(rho, max(1.0 + q - own / r, 1.0), r, part)
-        new = draw(rng, weights, row)
+        new = draw(rng, weights, theta, row)
         if new > MOST_NEW:
             return rows, Report(k, flips, refreshes, drift, n)
         flips += abs(new - own)

@@ -3,8 +3,9 @@ r"""How many features a row has to itself: the weight of j of them, and sums and
     w_0 = 1,   w_{j+1}/w_j = e^{λ_1 + θ_{F+j+1} − θ_{F+j}} / (j + 1),   times free − j if free ≥ 0,
 
 F being the number of the row's other features, and the weight of j is w_j f(j), with f(j) what they
-do to the density of the row, their parameters integrated out. A model says what f is by a
-NamedTuple of its numbers, its *factor*, and by overloads for that type of
+do to the density of the row, their parameters integrated out. θ goes beside the other numbers, as
+an array within a NamedTuple costs more to pass than all that is done here. A model says what f is
+by a NamedTuple of its numbers, its *factor*, and by overloads for that type of
 
     log_factor(factor, j)    log f(j)
     log_peak(factor, j)      a bound: log f(j + i) ≤ log_peak(factor, j) + i·factor.fall
@@ -32,8 +33,7 @@ class NewFeatures(NamedTuple):
 
     log_weight: float  # λ_1
     free: int  # how many there may be, −1 for any number
-    theta: np.ndarray  # θ_0, θ_1, …; empty where θ = 0
-    others: int  # F, the row's other features
+    others: int  # F, the row's other features, or −1 where θ = 0 and they do not matter
     most: int  # sums go no further than the number after this one
 
 
@@ -62,17 +62,17 @@ def _register(generic: Any, kind: type, specific: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def log_step(new, j):
+def log_step(new, theta, j):
     """log w_{j+1} − log w_j."""
     room = 1.0 if new.free < 0 else float(new.free - j)
     step = new.log_weight + np.log(room / (j + 1.0))
-    if new.theta.shape[0]:
-        step += row_step(new.theta, new.others + j)
+    if new.others >= 0:
+        step += row_step(theta, new.others + j)
     return step
 
 
 @njit(cache=True, nogil=True)
-def sum_up(new, factor, u):
+def sum_up(new, theta, factor, u):
     """Σ_j w_j f(j) as e^top · total, and the last j in it; 0 where a draw by u is surely 0."""
     top = log_factor(factor, 0)
     total = 1.0
@@ -80,14 +80,14 @@ def sum_up(new, factor, u):
     weight = np.exp(new.log_weight + factor.fall)
     j = 0
     while j != new.free and j <= new.most:
-        log_w += log_step(new, j)
+        log_w += log_step(new, theta, j)
         # the tail of w from j+1 on is at most w_{j+1} / (1 − ratio), the ratio falling with j
         room = 1.0 if new.free < 0 else float(new.free - j)
         ratio = weight * room / (j + 2.0)
         if ratio < 1.0:
             highest = log_w + log_peak(factor, j + 1)
-            if new.theta.shape[0]:
-                highest += most_ahead(new.theta, new.others + j + 1)
+            if new.others >= 0:
+                highest += most_ahead(theta, new.others + j + 1)
             tail = np.exp(highest - top) / (1.0 - ratio)
             if j == 0 and u * (total + tail) < total:
                 break
@@ -104,7 +104,7 @@ def sum_up(new, factor, u):
 
 
 @njit(cache=True, nogil=True)
-def invert(u, top, total, largest, new, factor):
+def invert(u, top, total, largest, new, theta, factor):
     """The j at which the sum passes u of the whole."""
     if largest == 0:
         return 0
@@ -112,7 +112,7 @@ def invert(u, top, total, largest, new, factor):
     log_w = 0.0
     for j in range(largest + 1):
         if j > 0:
-            log_w += log_step(new, j - 1)
+            log_w += log_step(new, theta, j - 1)
         remaining -= np.exp(log_w + log_factor(factor, j) - top)
         if remaining < 0.0:
             return j
@@ -120,34 +120,34 @@ def invert(u, top, total, largest, new, factor):
 
 
 @njit(cache=True, nogil=True)
-def draw(rng, new, factor):
+def draw(rng, new, theta, factor):
     """j from w_j f(j) over its sum; more than ``new.most`` where there is no summing on."""
     u = rng.random()
-    top, total, largest = sum_up(new, factor, u)
-    return invert(u, top, total, largest, new, factor)
+    top, total, largest = sum_up(new, theta, factor, u)
+    return invert(u, top, total, largest, new, theta, factor)
 
 
 @njit(cache=True, nogil=True)
-def log_sum(new, factor):
+def log_sum(new, theta, factor):
     """log Σ_j w_j f(j)."""
-    top, total, _ = sum_up(new, factor, np.inf)
+    top, total, _ = sum_up(new, theta, factor, np.inf)
     return top + np.log(total)
 
 
 @njit(cache=True, nogil=True)
-def likeliest(new, factor):
+def likeliest(new, theta, factor):
     """The j with the largest w_j f(j), f having a bound that does not fall (factor.fall = 0)."""
     best = log_factor(factor, 0)
     which = 0
     log_w = 0.0
     j = 0
     while j <= new.most and j != new.free:
-        step = log_step(new, j)
+        step = log_step(new, theta, j)
         log_w += step
         highest = log_w + log_peak(factor, j + 1)
-        if new.theta.shape[0]:
-            step -= row_step(new.theta, new.others + j)
-            highest += most_ahead(new.theta, new.others + j + 1)
+        if new.others >= 0:
+            step -= row_step(theta, new.others + j)
+            highest += most_ahead(theta, new.others + j + 1)
         j += 1
         if step < 0.0 and highest <= best:  # but for θ, steps fall with j
             break

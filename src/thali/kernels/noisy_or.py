@@ -148,7 +148,7 @@ def gains(rates, most):
 
 @njit(cache=True, nogil=True)
 def active_trials(Y):
-    """The trials in which each feature is active: those of feature k are trials[at[k]:at[k + 1]]."""
+    """The trials in which each feature is active: those of k are trials[at[k]:at[k + 1]]."""
     k, t = Y.shape
     at = np.zeros(k + 1, np.int64)
     trials = np.empty(Y.size, np.int32)
@@ -297,9 +297,9 @@ factor_of(RowTally, row_with, most_with)
 
 
 @njit(cache=True, nogil=True)
-def draw_own_number(rng, off, on, new, rates):
+def draw_own_number(rng, off, on, new, theta, rates):
     """Draw j, the number of features that only this node has, their y summed out."""
-    return draw(rng, new, RowTally(off, on, rates, off * rates.log_idle))
+    return draw(rng, new, theta, RowTally(off, on, rates, off * rates.log_idle))
 
 
 @njit(cache=True, nogil=True)
@@ -307,8 +307,8 @@ def count_own_features(rng, E, has, Z, tables, rates):
     """Draw for each node the number of features of its own, their y summed out: (N,).
 
     E has the codes of the shared features alone, and Z their bits; ``has`` is how many of its own
-    each node has now. None of them touches another node, so the draws are independent but for a finite prior's
-    room.
+    each node has now. None of them touches another node, so the draws are independent but for a
+    finite prior's room.
     """
     shared = Z.shape[1]
     theta = tables.row_potentials
@@ -326,9 +326,9 @@ def count_own_features(rng, E, has, Z, tables, rates):
                 off += counts[a, 2 * c]
                 on[c] += counts[a, 2 * c + 1]
         free = -1 if tables.capacity < 0 else tables.capacity - (used - has[i])
-        F = count_on(Z[i], shared) if theta.shape[0] else 0
-        new = NewFeatures(tables.new_log_weight, free, theta, F, ANY_NUMBER)
-        own[i] = draw_own_number(rng, off, on, new, rates)
+        F = count_on(Z[i], shared) if theta.shape[0] else -1
+        new = NewFeatures(tables.new_log_weight, free, F, ANY_NUMBER)
+        own[i] = draw_own_number(rng, off, on, new, theta, rates)
         used += own[i] - has[i]
     return own
 

@@ -10,8 +10,8 @@ row's residual, what one more does to its density is known in closed form,
     M(e) = ∏_d ∫₀^∞ N(e_d; a, σ_x²) p(a) da / N(e_d; 0, σ_x²) = ∏_d (τ/σ_a) 2Φ(t_d) e^{t_d²/2},
     τ² = σ_x²σ_a²/(σ_x² + σ_a²),  t_d = e_d τ/σ_x²,
 
-and so is the law of that feature, a_d | e ~ TN(τ t_d, τ²). Own features are an unordered set: weight
-w_j (``new_features``) times the density. A birth puts a feature drawn from that law in one of j+1
+and so is the law of that feature, a_d | e ~ TN(τ t_d, τ²). Own features are an unordered set, of
+weight w_j (``new_features``) times the density. A birth puts a feature drawn from that law in one of j+1
 places, a death takes one of j+1 features: p(a) and its proposal cancel, and
 
     birth j → j+1 is accepted with probability min(1, ρ),  ρ = M(e) w_{j+1}/w_j
@@ -137,13 +137,13 @@ def own_features(rng, E, Z, m, A, others, tables, capacity, scales, steps):
                 own[j] = k
                 j += 1
         free = -1 if capacity < 0 else capacity - (used - j)
-        F = others[n] if theta.shape[0] else 0
-        new = NewFeatures(tables.new_log_weight, free, theta, F, MOST_NEW)
+        F = others[n] if theta.shape[0] else -1
+        new = NewFeatures(tables.new_log_weight, free, F, MOST_NEW)
         for _ in range(steps):
             birth = rng.random() < 0.5
             log_u = math.log(1.0 - rng.random())
             if birth:
-                weight = log_step(new, j)
+                weight = log_step(new, theta, j)
                 if log_u >= weight + most_gain(e, scales) or log_u >= weight + log_gain(e, scales):
                     continue
                 if size == features.shape[0]:
@@ -161,7 +161,7 @@ def own_features(rng, E, Z, m, A, others, tables, capacity, scales, steps):
                 at = int(rng.random() * j)
                 proposal[:] = e
                 proposal += features[own[at]]
-                if log_u < -(log_step(new, j - 1) + log_gain(proposal, scales)):
+                if log_u < -(log_step(new, theta, j - 1) + log_gain(proposal, scales)):
                     e[:] = proposal
                     stays[own[at]] = False
                     own[at] = own[j - 1]

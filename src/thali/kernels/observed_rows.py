@@ -9,8 +9,8 @@ there. R and the diagonals of G_o are products of whole matrices, made before; G
 only of rows in which something may turn, from G by taking the missing columns away, or from A_o
 where fewer columns were observed than not: K²·min(D_o, D − D_o).
 
-A birth or a death of a nonnegative own feature looks at the observed columns alone, and a feature is
-drawn from its prior in the others.
+A birth or a death of a nonnegative own feature looks at the observed columns alone, and the
+feature is drawn from its prior in the others.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ import numpy as np
 from numba import njit
 
 from thali.kernels.collapsed_rows import RISKY
-from thali.kernels.gaussian_row import GaussianRow, log_row_density
+from thali.kernels.gaussian_row import gaussian_row_at, log_row_density
 from thali.kernels.maintained_rows import (
     Rows,
     dot,
@@ -45,6 +45,7 @@ LEAST = 1e-4  # of the probability with which a bit is proposed
 WIDEST = float(np.log(1.0 / LEAST - 1.0))
 TIE = 1e-9  # gains closer than this are equal columns, of which the first is taken
 LOST_DIGITS = 3e4  # Σ V² of rows that came, before S and G are made afresh
+NO_POTENTIALS = np.zeros(0)  # a prior with θ has no law of the next row
 NEGLIGIBLE = -36.0  # log of a share that rounding loses
 
 
@@ -95,7 +96,6 @@ def propose(particles, laws, x, x2, uniforms, informed, proposals, first, last):
     """Fill the proposals of particles ``first`` to ``last`` for the row x, with their weights."""
     cap = particles.m.shape[1]
     work = np.zeros((3, cap))
-    no_theta = np.zeros(0)
     for p in range(first, last):
         k = particles.k[p]
         S, G, b = particles.S[p], particles.G[p], proposals.b[p]
@@ -109,7 +109,7 @@ def propose(particles, laws, x, x2, uniforms, informed, proposals, first, last):
             (sigma_x / laws.sigma_a[p]) ** 2,
             0.5 * laws.dimensions,
             0.5 / (sigma_x * sigma_x),
-            NewFeatures(log_w, free, no_theta, 0, MOST_NEW),
+            NewFeatures(log_w, free, -1, MOST_NEW),
         )
         m, z, u = particles.m[p], proposals.z[p], uniforms[p]
         z[k:] = 0
@@ -210,7 +210,7 @@ def log_with_or_without_new(rho, V, row):
     none = log_row_density(rho, V, row.half_d, row.precision)
     if row.new.free == 0:
         return none
-    one = log_step(row.new, 0)
+    one = log_step(row.new, NO_POTENTIALS, 0)
     one += log_row_density(rho, V + 1.0 / row.r, row.half_d, row.precision)
     if one < none + NEGLIGIBLE:
         return none
@@ -233,7 +233,7 @@ def prior_new_features(u, row):
     below = np.exp(log_p)
     j = 0
     while u >= below and j <= MOST_NEW and j != row.new.free:
-        log_p += log_step(row.new, j)
+        log_p += log_step(row.new, NO_POTENTIALS, j)
         below += np.exp(log_p)
         j += 1
     return j
@@ -242,9 +242,9 @@ def prior_new_features(u, row):
 @njit(cache=True, nogil=True)
 def conditional_new_features(u, rho, V, row):
     """j from P(j) N(x; zμ, σ_x²(V + j/r) I), and the log of its sum over all j."""
-    factor = GaussianRow(rho, V, row.r, row.half_d, row.precision, 0.0)
-    top, total, largest = sum_up(row.new, factor, np.inf)
-    new = invert(u, top, total, largest, row.new, factor)
+    factor = gaussian_row_at(rho, V, row.r, row.half_d, row.precision)
+    top, total, largest = sum_up(row.new, NO_POTENTIALS, factor, np.inf)
+    new = invert(u, top, total, largest, row.new, NO_POTENTIALS, factor)
     return new, log_no_new_feature(row) + top + np.log(total)
 
 

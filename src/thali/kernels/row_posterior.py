@@ -17,13 +17,14 @@ from thali.kernels.gaussian_row import gaussian_row
 from thali.kernels.new_features import log_sum
 
 ENUMERATED = 10
+NO_POTENTIALS = np.zeros(0)  # a prior with θ says nothing of new rows
 
 
 @njit(cache=True, nogil=True)
 def log_weight(z_odds, q, c, g, x2, r, new, scales):
     """log [P(z) Σ_j w_j N(x | z, j)] up to constants; z_odds = Σ_k z_k log odds_k."""
     rho = max(x2 - 2.0 * c + g, 0.0)
-    return z_odds + log_sum(new, gaussian_row(rho, 1.0 + q, r, scales))
+    return z_odds + log_sum(new, NO_POTENTIALS, gaussian_row(rho, 1.0 + q, r, scales))
 
 
 @njit(cache=True, nogil=True)

@@ -218,7 +218,7 @@ def log_gain(s, V, rho, scales, laplace, bins, total):
 
 
 @njit(cache=True, nogil=True)
-def walk_own(rng, own, j, rho, new, scales, laplace, bins):
+def walk_own(rng, own, j, rho, new, theta, scales, laplace, bins):
     """Births and deaths of one row's own features, then a change of each; the new number of them.
 
     ``own[:j]`` holds |s|. A birth from j is accepted with the ratio
@@ -235,7 +235,7 @@ def walk_own(rng, own, j, rho, new, scales, laplace, bins):
                 continue
             total = fill_bins(V, rho, scales, laplace, bins)
             s = propose_weight(rng, bins, total)
-            ratio = log_step(new, j) - log_residual(V, rho, scales)
+            ratio = log_step(new, theta, j) - log_residual(V, rho, scales)
             ratio += log_gain(s, V, rho, scales, laplace, bins, total)
             if math.log(1.0 - rng.random()) < ratio:
                 own[j] = s
@@ -245,7 +245,7 @@ def walk_own(rng, own, j, rho, new, scales, laplace, bins):
             s = own[i]
             V = max(V - s * s, 0.0)
             total = fill_bins(V, rho, scales, laplace, bins)
-            ratio = log_step(new, j - 1) - log_residual(V, rho, scales)
+            ratio = log_step(new, theta, j - 1) - log_residual(V, rho, scales)
             ratio += log_gain(s, V, rho, scales, laplace, bins, total)
             if math.log(1.0 - rng.random()) < -ratio:
                 own[i] = own[j - 1]
@@ -305,10 +305,10 @@ def move_own_features(rng, rho, dimensions, Z, S, m, others, tables, scales, lap
                 own[has] = abs(S[n, i])
                 has += 1
         free = -1 if tables.capacity < 0 else tables.capacity - (used - has)
-        F = others[n] if theta.shape[0] else 0
-        new = NewFeatures(tables.new_log_weight, free, theta, F, MOST_NEW)
+        F = others[n] if theta.shape[0] else -1
+        new = NewFeatures(tables.new_log_weight, free, F, MOST_NEW)
         seen = Scales(scales.sigma_x, scales.sigma_a, dimensions[n])
-        now = walk_own(rng, own, has, rho[n], new, seen, laplace, bins)
+        now = walk_own(rng, own, has, rho[n], new, theta, seen, laplace, bins)
         used += now - has
         counts[n] = now
         if held + now > weights.shape[0]:
