@@ -5,8 +5,8 @@ equivalence class [Z] is what a prior gives a probability to. Every exchangeable
 
     log P([Z]) = Σ_k λ_{m_k} + Σ_n θ_{F_n} − Σ_h log K_h! + const
 
-with m_k the column sums, F_n the row sums (θ = 0 in most priors) and K_h the multiplicities of equal
-columns (the histories h).
+with m_k the column sums, F_n the row sums (θ = 0 in most priors) and K_h the multiplicities of
+equal columns (the histories h).
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-
 
 NO_POTENTIALS = np.zeros(0)
 NO_COUNTS = np.zeros(0, np.int64)

@@ -11,8 +11,8 @@ row's residual, what one more does to its density is known in closed form,
     τ² = σ_x²σ_a²/(σ_x² + σ_a²),  t_d = e_d τ/σ_x²,
 
 and so is the law of that feature, a_d | e ~ TN(τ t_d, τ²). Own features are an unordered set, of
-weight w_j (``new_features``) times the density. A birth puts a feature drawn from that law in one of j+1
-places, a death takes one of j+1 features: p(a) and its proposal cancel, and
+weight w_j (``new_features``) times the density. A birth puts a feature drawn from that law in one
+of j+1 places, a death takes one of j+1 features: p(a) and its proposal cancel, and
 
     birth j → j+1 is accepted with probability min(1, ρ),  ρ = M(e) w_{j+1}/w_j
 

@@ -14,8 +14,8 @@ b = μ x, K² for the rank-one change, and O(1) a bit.
                    weight  P(z)/q(z) · Σ_j P(j) N(x; zμ, σ_x²(V + j/r) I)
 
 The scan is any proposal whose probability q(z) is known, so its approximations (later bits held,
-one new feature at most while old ones are weighed) cost weight and not correctness. No bit is proposed
-with a probability below ``LEAST``.
+one new feature at most while old ones are weighed) cost weight and not correctness. No bit is
+proposed with a probability below ``LEAST``.
 
 All randomness comes in as uniform numbers, K + 1 a particle, so that a particle's draw depends
 neither on its neighbours nor on threads. Nothing is shared between particles.
