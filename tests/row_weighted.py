@@ -56,11 +56,14 @@ class RowWeighted(PredictsRow):
         pass
 
     # as the oracles see it
+    @property
+    def kind(self):
+        return "finite" if self.n_features else "ibp"
+
     def log_classes(self, counts, n):
         """log P([Z]) of each class, up to a constant, and a stand-in for E[α | Z]."""
         sums = (counts @ oracles.histories(n)).astype(int)
         rows = np.array(self.theta)[np.minimum(sums, len(self.theta) - 1)].sum(axis=1)
-        kind = "finite" if self.n_features else "ibp"
-        spec = oracles.PriorSpec(kind, self.weight, n_features=self.n_features)
+        spec = oracles.PriorSpec(self.kind, self.weight, n_features=self.n_features)
         log_p, alpha = spec.log_classes(counts, n)
         return log_p + rows, alpha

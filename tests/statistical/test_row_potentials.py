@@ -102,7 +102,11 @@ def walk(name, seed, sweeps, prior=None, gaps=False, burn_in=100):
     X = np.array(X, float)
     if gaps:
         X = np.column_stack([X, np.full(len(X), np.nan)])
-    model, data, rng = Model(prior or own, likelihood), Data(X), np.random.default_rng(seed)
+    model, data, rng = (
+        Model(prior or own, likelihood),
+        Data.validate(X),
+        np.random.default_rng(seed),
+    )
     start = Start("empty", np.zeros((len(X), 0), bool), model.start(data))
     state = engine.begin(rng, model, data, start)
     K, gram = np.zeros(sweeps), np.zeros((sweeps, len(X), len(X)))

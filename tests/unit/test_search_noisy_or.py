@@ -10,7 +10,7 @@ import pytest
 
 import thali
 from thali.data import Data
-from thali.kernels import climb_causes
+from thali.kernels import climb_kept
 from thali.model import Model
 from thali.search.best_first import search
 from thali.search.heuristics import heuristic
@@ -223,7 +223,7 @@ def test_a_pass_gains_what_it_says(prior, rates, seed):
         Y = (rng.random((3, 8)) < 0.5).astype(np.uint8)
         before = oracles.noisy_or_joint(X, Z, Y, **rates) + of.log_prob(Z)
         law = thali.NoisyOr(**rates).count_law(4)
-        gain = climb_causes.climb(X, Z, Y, *law, potentials(tables), tables.capacity)
+        gain = climb_kept.climb(X, Z, Y, *law, potentials(tables), tables.capacity)
         used = Z.any(axis=0)
         after = oracles.noisy_or_joint(X, Z[:, used], Y[used], **rates) + of.log_prob(Z[:, used])
         assert gain == pytest.approx(after - before, abs=1e-9)

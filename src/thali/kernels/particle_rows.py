@@ -61,8 +61,8 @@ class Particles(NamedTuple):
     lost: np.ndarray  # (P,) Σ V² since S and G were made afresh
 
 
-class RowLaws(NamedTuple):
-    """Each particle's law of the next row: the prior's and the likelihood's numbers."""
+class RowNumbers(NamedTuple):
+    """What each particle says of the next row: the numbers of its prior and of its likelihood."""
 
     offset: np.ndarray  # (P,) odds of an old feature are (m + offset)/(rest − m)
     rest: np.ndarray  # (P,)
@@ -92,7 +92,7 @@ class RowScales(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def propose(particles, laws, x, x2, uniforms, informed, proposals, first, last):
+def propose(particles, numbers, x, x2, uniforms, informed, proposals, first, last):
     """Fill the proposals of particles ``first`` to ``last`` for the row x, with their weights."""
     cap = particles.m.shape[1]
     work = np.zeros((3, cap))
@@ -102,12 +102,12 @@ def propose(particles, laws, x, x2, uniforms, informed, proposals, first, last):
         dot_rows(particles.T[p], x, k, work[0])
         for i in range(k):
             b[i] = dot(S[i], work[0], k)
-        sigma_x = laws.sigma_x[p]
-        log_w = laws.new_log_weight[p]
-        free = -1 if laws.capacity < 0 else laws.capacity - k
+        sigma_x = numbers.sigma_x[p]
+        log_w = numbers.new_log_weight[p]
+        free = -1 if numbers.capacity < 0 else numbers.capacity - k
         row = RowScales(
-            (sigma_x / laws.sigma_a[p]) ** 2,
-            0.5 * laws.dimensions,
+            (sigma_x / numbers.sigma_a[p]) ** 2,
+            0.5 * numbers.dimensions,
             0.5 / (sigma_x * sigma_x),
             NewFeatures(log_w, free, -1, MOST_NEW),
         )
@@ -115,11 +115,11 @@ def propose(particles, laws, x, x2, uniforms, informed, proposals, first, last):
         z[k:] = 0
         if informed:
             new, weight = from_conditional(
-                m, S, G, b, x2, k, laws.offset[p], laws.rest[p], row, u, z, work
+                m, S, G, b, x2, k, numbers.offset[p], numbers.rest[p], row, u, z, work
             )
         else:
             new, weight = from_prior(
-                m, S, G, b, x2, k, laws.offset[p], laws.rest[p], row, u, z, work
+                m, S, G, b, x2, k, numbers.offset[p], numbers.rest[p], row, u, z, work
             )
         proposals.new[p] = new
         weight -= row.half_d * np.log(2.0 * np.pi * sigma_x * sigma_x)
@@ -249,7 +249,7 @@ def conditional_new_features(u, rho, V, row):
 
 
 @njit(cache=True, nogil=True)
-def extend(particles, laws, x, x2, proposals, first, last):
+def extend(particles, numbers, x, x2, proposals, first, last):
     """Let the proposed rows join; returns the largest relative error that refreshing found."""
     cap = particles.m.shape[1]
     s = np.zeros(cap)
@@ -260,7 +260,7 @@ def extend(particles, laws, x, x2, proposals, first, last):
         if proposals.log_weight[p] == -np.inf:
             continue  # it will not survive
         S, G, z, b = particles.S[p], particles.G[p], proposals.z[p], proposals.b[p]
-        r = (laws.sigma_x[p] / laws.sigma_a[p]) ** 2
+        r = (numbers.sigma_x[p] / numbers.sigma_a[p]) ** 2
         times_bits(S, z, k, s)
         times_bits(G, z, k, h)
         V_old = 1.0 + dot_bits(z, s, k)
