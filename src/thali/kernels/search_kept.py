@@ -215,7 +215,7 @@ def base_of(bits, row, tied):
 @njit(cache=True, nogil=True)
 def every_row(k, lists, groups, fits, row, found, whole):
     """Keep the best of all 2^K rows and their new features; returns their number, and a bound of
-    the scores of all others. With ``whole``, −1 where there is too little room for all above the floor.
+    the scores of all others. With ``whole``, −1 where there is no room for all above the floor.
     """
     bits = np.zeros(k, np.uint8)
     scores = np.zeros(row.most_new + 1)

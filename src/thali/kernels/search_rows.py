@@ -253,7 +253,7 @@ def out_of_order(z, same, k, i):
 @njit(cache=True, nogil=True)
 def every_row(S, G, b, x2, k, row, found, whole):
     """Keep the best of all 2^K rows and their new features; returns their number, and a bound of
-    the scores of all others. With ``whole``, −1 where there is too little room for all above the floor.
+    the scores of all others. With ``whole``, −1 where there is no room for all above the floor.
     """
     z = np.zeros(k, np.uint8)
     s = np.zeros(k)  # Σ_{l>i} S_il z_l
