@@ -137,6 +137,17 @@ def test_engines_that_cannot_honour_row_potentials_refuse(engine):
         check_engine(engine, model)
 
 
+def test_an_engine_that_reads_the_odds_alone_refuses():
+    model = thali.LatentFeatures(
+        RowWeighted(),
+        thali.NonnegativeLinearGaussian(0.5, 1.0),
+        thali.MaximizationExpectation(init="empty"),
+        progress=False,
+    )
+    with pytest.raises(ValueError, match="MaximizationExpectation cannot run RowWeighted, which"):
+        model.fit(data_of(None))
+
+
 def test_only_the_slice_step_needs_frequencies():
     model = Model(RowWeighted(), thali.LinearGaussian(0.5, 1.0))
     check_engine(thali.UncollapsedGibbs(), model)
