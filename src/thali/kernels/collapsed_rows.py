@@ -201,6 +201,7 @@ def sweep(rng, X, squares, rows, k, tables, scales, refresh_every, climb):
     r = (scales.sigma_x / scales.sigma_a) ** 2
     half_d = 0.5 * scales.dimensions
     precision = 0.5 / (scales.sigma_x * scales.sigma_x)
+    log_odds = tables.log_odds
     theta = tables.row_potentials
     has_theta = theta.shape[0] > 0
     F = 0  # features of the row, where θ asks for them
@@ -247,7 +248,7 @@ def sweep(rng, X, squares, rows, k, tables, scales, refresh_every, climb):
             log_ratio = (
                 -half_d * np.log(V_new / V_old)
                 - precision * ((x2 - 2.0 * c_new + g_new) / V_new - (x2 - 2.0 * c + g) / V_old)
-                + sign * tables.log_odds[int(m)]
+                + sign * log_odds[int(m)]
             )
             if has_theta:
                 log_ratio += sign * row_step(theta, F - z[i])

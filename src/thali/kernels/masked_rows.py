@@ -108,6 +108,7 @@ def draw_bits(rng, rows, n, x, x2, k, b, G, s, h, tables, scales):
     """The row's shared bits, one by one; fills s = S z and h = G z; returns zSz, ρ and flips."""
     half_d = 0.5 * scales.dimensions
     precision = 0.5 / (scales.sigma_x * scales.sigma_x)
+    log_odds = tables.log_odds
     theta = tables.row_potentials
     has_theta = theta.shape[0] > 0
     z = rows.Z[n]
@@ -130,7 +131,7 @@ def draw_bits(rng, rows, n, x, x2, k, b, G, s, h, tables, scales):
             -half_d * np.log((1.0 + q_new) / (1.0 + q))
             - precision
             * ((x2 - 2.0 * c_new + g_new) / (1.0 + q_new) - (x2 - 2.0 * c + g) / (1.0 + q))
-            + sign * tables.log_odds[int(m)]
+            + sign * log_odds[int(m)]
         )
         if has_theta:
             log_ratio += sign * row_step(theta, F - z[i])

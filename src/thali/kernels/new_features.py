@@ -106,8 +106,6 @@ def sum_up(new, theta, factor, u):
 @njit(cache=True, nogil=True)
 def invert(u, top, total, largest, new, theta, factor):
     """The j at which the sum passes u of the whole."""
-    if largest == 0:
-        return 0
     remaining = u * total
     log_w = 0.0
     for j in range(largest + 1):
@@ -124,6 +122,8 @@ def draw(rng, new, theta, factor):
     """j from w_j f(j) over its sum; more than ``new.most`` where there is no summing on."""
     u = rng.random()
     top, total, largest = sum_up(new, theta, factor, u)
+    if largest == 0:
+        return 0
     return invert(u, top, total, largest, new, theta, factor)
 
 
