@@ -95,7 +95,7 @@ def populations(model, data, engine, runs, seed):
 
 def features_of(population, names, n):
     """K, every entry of ZZᵀ, and the hyperparameters of each particle: name -> (P,)."""
-    Z = [np.unpackbits(z, axis=0, count=n).astype(float) for z in population.Z]
+    Z = [np.unpackbits(z, axis=0, count=n).astype(float) for z in population.packed]
     gram = np.array([z @ z.T for z in Z])
     found = {f"E[ZZ']_{i}{j}": gram[:, i, j] for i in range(n) for j in range(i, n)}
     found["K"] = population.scalars[:, 0]

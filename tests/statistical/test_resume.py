@@ -101,7 +101,7 @@ def test_killed_and_resumed_is_never_killed(program, kills, tmp_path, seed):
     assert died >= 1, "no kill came before the end; the test compared nothing"
     with np.load(whole) as a, np.load(resumed) as b:
         assert sorted(a.files) == sorted(b.files)
-        assert a["history_n_features"].shape == (3, SWEEPS)
+        assert a["history_n_components"].shape == (3, SWEEPS)
         assert len(a["K"]) == 3 * 1000
         for name in a.files:
             np.testing.assert_array_equal(a[name], b[name], err_msg=name)

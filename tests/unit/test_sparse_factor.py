@@ -362,4 +362,7 @@ def test_the_command_line(tmp_path, capsys):
     assert "UncollapsedGibbs (chosen by auto)" in capsys.readouterr().out
     assert thali.load(out / "model.thali").likelihood_.slab == "gaussian"
     assert command([*words[:2], "--slab", "gaussian", "--out", str(out)]) == 2
-    assert "--slab: linear-gaussian has no such setting" in capsys.readouterr().err
+    assert (
+        "--slab belongs to --likelihood sparse-factor; linear-gaussian has no such"
+        in capsys.readouterr().err
+    )

@@ -35,6 +35,7 @@ def save(model: LatentModel, path: str | os.PathLike[str]) -> None:
             name: to_json(getattr(model, f"{name}_")) for name in ("prior", "likelihood", "engine")
         },
         "fit": record,
+        "shape": list(model.fit_.data.X.shape),
         "seed": model.seed_,
         "row_names": model.row_names_,
         "column_names": [str(c) for c in model.feature_names_in_]
@@ -62,6 +63,8 @@ def load(path: str | os.PathLike[str]) -> Any:
         model: LatentModel = estimator(**{k: from_json(v) for k, v in meta["params"].items()})
         fitted = {name: from_json(value) for name, value in meta["fitted"].items()}
         data = data_from(arrays)
+        if list(data.X.shape) != meta["shape"]:
+            raise ValueError(f"X is {data.X.shape}, not {tuple(meta['shape'])}")
         model.mean_ = arrays["mean"]
         model.n_features_in_ = data.d
         model.row_names_ = meta["row_names"]
