@@ -59,7 +59,7 @@ def test_gaussian_engines_run_on_latent_entries_alone(engine, gaps, rng):
         assert before is None or (X != before).all()
         before = X
         if isinstance(engine, thali.CollapsedGibbs):
-            sums = state.Z.T.astype(float) @ X
+            sums = state.latent.T.astype(float) @ X
             np.testing.assert_allclose(state.rows.T[: state.n_components], sums, atol=1e-9)
     again = engine.from_arrays(model, data, *engine.to_arrays(state))
     infos = [engine.step(np.random.default_rng(1), model, data, at) for at in (state, again)]
