@@ -11,9 +11,10 @@ that they are compiled once whatever X is.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from thali.data import Data
 from thali.data.sparse import is_sparse, size_of
@@ -29,7 +30,7 @@ class Block(NamedTuple):
     ([9.0], [[4.0, 2.0]])
     """
 
-    X: Any
+    X: np.ndarray | csr_array
     mask: np.ndarray | None
     squares: np.ndarray
 

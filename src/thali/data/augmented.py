@@ -1,4 +1,4 @@
-"""Complete data in the place of those that were given.
+"""Complete data that replace those that were given.
 
 A sampler that completes its data holds both as one: ``X`` has no gap, and is what kernels of
 complete data read; ``given`` are the data as they were observed, of which answers are told. Where X
@@ -15,7 +15,7 @@ from thali.data.matrix import Data
 
 @dataclass(frozen=True)
 class Augmented(Data):
-    """Complete ``X`` in the place of the data ``source``.
+    """Complete ``X`` that replaces the data ``source``.
 
     >>> import numpy as np
     >>> gaps = Data.of([[1.0, np.nan]])

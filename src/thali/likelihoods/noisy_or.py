@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from thali.data import Data
+from thali.data import Data, Table
 from thali.hyperparameters import (
     Beta,
     Hyperprior,
@@ -43,7 +43,6 @@ from thali.likelihoods.base import (
     GibbsUpdates,
     Masked,
     Parameters,
-    Table,
     Words,
 )
 from thali.likelihoods.entries import BinaryEntries

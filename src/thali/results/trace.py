@@ -15,7 +15,7 @@ import numpy as np
 
 from thali.engines.base import Info, Population
 from thali.hyperparameters import as_scalars
-from thali.structures.base import Structure
+from thali.structures.base import AnyStructure
 
 Parameters = dict[str, np.ndarray]
 
@@ -104,7 +104,7 @@ class ChainTrace:
 
 
 def chain_arrays(
-    structure: Structure[Any], chain: ChainTrace, n: int, steps: int, draws: int
+    structure: AnyStructure, chain: ChainTrace, n: int, steps: int, draws: int
 ) -> dict[str, np.ndarray]:
     """The first ``steps`` records and ``draws`` kept values of a chain as arrays."""
     scalars = np.array(chain.scalars[:steps], float).reshape(steps, len(chain.names))
@@ -113,7 +113,7 @@ def chain_arrays(
 
 
 def draw_arrays(
-    structure: Structure[Any], draws: Sequence[tuple[int, Kept]], n: int
+    structure: AnyStructure, draws: Sequence[tuple[int, Kept]], n: int
 ) -> dict[str, np.ndarray]:
     """Draws with their steps as arrays, parameters one component after the other."""
     kept = [draw for _, draw in draws]
@@ -128,7 +128,7 @@ def draw_arrays(
 
 
 def chain_from_arrays(
-    structure: Structure[Any], arrays: Mapping[str, np.ndarray], names: Sequence[str], drift: float
+    structure: AnyStructure, arrays: Mapping[str, np.ndarray], names: Sequence[str], drift: float
 ) -> ChainTrace:
     """The chain that ``chain_arrays`` saved."""
     draws = draws_from_arrays(structure, arrays)
@@ -142,7 +142,7 @@ def chain_from_arrays(
 
 
 def draws_from_arrays(
-    structure: Structure[Any], arrays: Mapping[str, np.ndarray]
+    structure: AnyStructure, arrays: Mapping[str, np.ndarray]
 ) -> list[tuple[int, Kept]]:
     """The draws that ``draw_arrays`` saved."""
     packed = structure.split(with_prefix(arrays, "kept_"))

@@ -12,15 +12,16 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from thali import storage
 from thali.data import Data
-from thali.engines.base import Engine
+from thali.engines.base import AnyEngine
 from thali.machine import cores
 from thali.model import Model
 from thali.results.fit import Fit, burned, fit_class
@@ -28,6 +29,11 @@ from thali.run.checkpoints import Chain, fingerprint, read, tell_of_fresh_start,
 from thali.run.conclude import conclude, kept
 from thali.run.progress import Progress
 from thali.starts.choosing import Starting
+
+if TYPE_CHECKING:
+    from threadpoolctl import threadpool_limits
+
+Result = TypeVar("Result")
 
 SLICE = 0.1  # seconds a thread stays with one chain before it turns to the one furthest behind
 CHECKPOINT_EVERY = 3.0  # seconds, or twenty times what writing takes if that is longer
@@ -37,7 +43,7 @@ LOOK = 50  # sweeps after which the number of features tells how many more, if t
 def run(
     seed: int,
     model: Model,
-    engine: Engine,
+    engine: AnyEngine,
     data: Data,
     *,
     progress: bool | str = "auto",
@@ -60,7 +66,7 @@ class _Loop:
         self,
         seed: int,
         model: Model,
-        engine: Engine,
+        engine: AnyEngine,
         data: Data,
         checkpoint: str | os.PathLike[str] | None,
         time_budget: float | None,
@@ -82,9 +88,6 @@ class _Loop:
         self.resting: set[int] = set()  # chains that no thread is at work on
         self.asked = False  # whether a checkpoint is being collected,
         self.wanted: set[int] = set()  # and the chains that have yet to answer
-        self.failure: BaseException | None = None
-        self.left = threading.Condition()
-        self.working = 0  # threads at work on chains
         self.until = 0  # the sweep to which chains are being driven
 
     # beginning
@@ -101,13 +104,9 @@ class _Loop:
         elif resume:
             raise ValueError("resume=True needs checkpoint=path, the file to resume from.")
         sequences = np.random.SeedSequence(self.seed).spawn(self.engine.chains + 1)
-        starts = Starting(
-            self.given,
-            self.model,
-            self.data,
-            self.stop.is_set,
-            lambda jobs, what: self._in_threads(jobs, bar, what),
-        ).starts(sequences[-1])
+        in_threads = partial(self._in_threads, bar)
+        starting = Starting(self.given, self.model, self.data, self.stop.is_set, in_threads)
+        starts = starting.starts(sequences[-1])
         self.starts = [start.name for start in starts]
         for index, start in enumerate(starts):
             rng = np.random.default_rng(sequences[index])
@@ -116,7 +115,9 @@ class _Loop:
         if self.stop.is_set():  # a race cut short is not what a run never stopped would begin from
             self.checkpoint = None
 
-    def _in_threads(self, jobs: Sequence[Callable[[], Any]], bar: Progress, what: str) -> list[Any]:
+    def _in_threads(
+        self, bar: Progress, jobs: Sequence[Callable[[], Result]], what: str
+    ) -> list[Result]:
         """Run jobs side by side, results in order; a stop lets each end at its next step."""
         with ThreadPoolExecutor(max(1, min(len(jobs), cores()))) as pool:
             futures = [pool.submit(job) for job in jobs]
@@ -153,45 +154,32 @@ class _Loop:
         self.waiting = [chain for chain in self.chains if not self._done(chain)]
         self.resting = {chain.index for chain in self.chains}
         next_save = time.monotonic() + min(1.0, CHECKPOINT_EVERY)
-        try:
-            for _ in range(min(len(self.waiting), cores())):
-                self._hire()
-            while self.working > 0:
-                self._wait()
-                bar.update(
-                    [chain.trace for chain in self.chains],
-                    self.engine.steps(self.data) * self.engine.chains,
-                    self.engine.unit,
-                )
-                if time.monotonic() > self.deadline:
-                    self._halt("time budget")
-                if self.checkpoint is not None and time.monotonic() > next_save:
-                    next_save = self._save_when_ready(next_save)
-        except KeyboardInterrupt:
-            self._halt("interrupted")
-        except BaseException:
-            self.stop.set()
-            raise
-        finally:
-            while self.working > 0:
-                self._wait()
-        if self.failure is not None:
-            raise self.failure
+        threads = max(1, min(len(self.waiting), cores()))
+        workers: list[Future[None]] = []
+        with ThreadPoolExecutor(threads) as pool:  # on leaving, it waits until all have stopped
+            try:
+                workers += [pool.submit(self._work) for _ in range(threads)]
+                while wait(workers, timeout=0.02).not_done:
+                    bar.update(
+                        [chain.trace for chain in self.chains],
+                        self.engine.steps(self.data) * self.engine.chains,
+                        self.engine.unit,
+                    )
+                    if time.monotonic() > self.deadline:
+                        self._halt("time budget")
+                    if self.checkpoint is not None and time.monotonic() > next_save:
+                        next_save = self._save_when_ready(next_save)
+            except KeyboardInterrupt:
+                self._halt("interrupted")
+            except BaseException:
+                self.stop.set()
+                raise
+        for worker in workers:
+            worker.result()  # a failure in a thread is raised here
         if self.checkpoint is not None and self.stopped != "finished":
             for chain in self.chains:
                 chain.snapshot(self.engine)
             self._save()
-
-    def _hire(self) -> None:
-        """Start a thread; one whose start is interrupted is not waited for."""
-        with self.left:
-            self.working += 1
-        try:
-            threading.Thread(target=self._work, daemon=True).start()
-        except BaseException:
-            with self.left:
-                self.working -= 1
-            raise
 
     def _work(self) -> None:
         """A thread's life: take the chain furthest behind, work on it for a while, put it back."""
@@ -211,20 +199,9 @@ class _Loop:
                         self.wanted.discard(chain.index)
                     if not self._done(chain):
                         self.waiting.append(chain)
-        except BaseException as error:
-            self.failure = error
+        except BaseException:
             self.stop.set()
-        finally:
-            with self.left:
-                self.working -= 1
-                self.left.notify()
-
-    def _wait(self) -> None:
-        """Wait a little, or until a thread leaves. (Ctrl-C inside ``Thread.join`` makes Python,
-        before 3.13, take the thread for dead while it is still at work.)"""
-        with self.left:
-            if self.working > 0:
-                self.left.wait(0.02)
+            raise
 
     def _advance(self, chain: Chain) -> None:
         engine, until = self.engine, time.monotonic() + SLICE
@@ -267,15 +244,12 @@ class _Loop:
 
     def _save(self) -> None:
         assert self.checkpoint is not None
-        write(
-            self.checkpoint,
-            self.fingerprint,
-            self.chains,
-            self.model.structure,
-            self.data.n,
-            self.starts,
-            self._seconds(),
-        )
+        whole = {
+            "fingerprint": self.fingerprint,
+            "starts": self.starts,
+            "seconds": self._seconds(),
+        }
+        write(self.checkpoint, self.chains, self.model.structure, self.data.n, whole)
 
     # ending
 
@@ -296,19 +270,19 @@ class _Loop:
             engine,
             self.seed,
             chains,
-            burned(self.engine.burned, chains),
-            tuple(self.starts),
-            self.stopped,
-            self._seconds(),
-            self.engine.steps(self.data),
-            extra,
+            burn_in=burned(self.engine.burned, chains),
+            starts=tuple(self.starts),
+            stopped=self.stopped,
+            seconds=self._seconds(),
+            sweeps=self.engine.steps(self.data),
+            extra=extra,
         )
 
     def _seconds(self) -> float:
         return self.earlier + time.monotonic() - self.began
 
 
-def _one_blas_thread() -> Any:
+def _one_blas_thread() -> threadpool_limits:
     """Chains already fill the cores; BLAS threads of their own would only get in the way."""
     from threadpoolctl import threadpool_limits
 

@@ -25,9 +25,9 @@ from thali.starts.ica import (
 def columns_start(rng: np.random.Generator, model: Model, data: Data) -> Start:
     """Two means of each column (of the widest ones, where there are too many)."""
     hyper = noise_scale(model, data, model.start(data))
-    spread = sparse.spreads(data.X) if data.sparse else data.X.std(axis=0)
-    widest = np.argsort(-spread, kind="stable")[: largest_rank(model, data)]
-    widest = widest[spread[widest] > 0.0]
+    width = sparse.deviations(data.X) if data.sparse else data.X.std(axis=0)
+    widest = np.argsort(-width, kind="stable")[: largest_rank(model, data)]
+    widest = widest[width[widest] > 0.0]
     Z = np.zeros((data.n, 0), bool)
     if len(widest) and data.n >= 4:
         Z = split_columns(data, np.sort(widest))
