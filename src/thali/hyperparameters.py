@@ -254,11 +254,6 @@ def check_hyperparameter(owner: str, name: str, value: object, probability: bool
         raise ValueError(f"{owner}: {name} must lie between 0 and 1, not {value!r}.")
 
 
-def check_probability(owner: str, name: str, value: object) -> None:
-    """Refuse anything but a number between 0 and 1 or a beta distribution."""
-    check_hyperparameter(owner, name, value, probability=True)
-
-
 def as_number(owner: str, name: str, value: object) -> float:
     """Return a fixed hyperparameter, or say how to fix it."""
     if isinstance(value, Hyperprior):

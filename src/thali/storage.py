@@ -46,7 +46,9 @@ def write(
                     zipped.writestr(f"{name}.npy", buffer.getvalue())
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
+        mask = os.umask(0)  # which can be read only by setting it
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
@@ -61,13 +63,6 @@ def check_writable(path: Path) -> None:
         raise IsADirectoryError(f"Cannot write {path}: it is a folder; name a file in it.")
     if not os.access(path.parent, os.W_OK):
         raise PermissionError(f"Cannot write {path}: the folder {path.parent} is not writable.")
-
-
-def set_aside(path: Path) -> Path:
-    """Move a file out of the way of another, from a.thali to a.previous.thali; where it is now."""
-    earlier = path.with_name(f"{path.stem}.previous{path.suffix}")
-    os.replace(path, earlier)
-    return earlier
 
 
 def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -122,9 +117,3 @@ def _array_from_json(value: dict[str, Any]) -> object:
     if value.keys() == {"array", "dtype"}:
         return np.array(value["array"], value["dtype"])
     return value
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -124,7 +124,7 @@ def test_given_starts(seed):
     X = thali.datasets.images(n=20, random_state=0).X
     data, model = parts(X)
     Z = np.random.default_rng(seed).random((20, 3)) < 0.5
-    assert np.array_equal(given_start(Z, model, data).Z, Z)
+    assert np.array_equal(given_start(Z, model, data).latent, Z)
     with pytest.raises(ValueError, match="Z has 19 rows but the data have 20"):
         given_start(Z[1:], model, data)
     data, finite = parts(X, thali.BetaBernoulli(n_components=2))

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from thali.data import Data
-from thali.data.sparse import is_sparse, size_of
+from thali.data.sparse import is_sparse
 
 
 class Block(NamedTuple):
@@ -53,7 +53,7 @@ class Block(NamedTuple):
     @property
     def size(self) -> int:
         """N·D, whatever is missing."""
-        return size_of(self.X)
+        return self.n * self.d
 
     @property
     def masked(self) -> bool:

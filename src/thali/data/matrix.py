@@ -13,7 +13,7 @@ entries nor that reduction.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -190,6 +190,27 @@ class Data:
         for kind in range(len(kinds.start) - 1):
             rows = np.flatnonzero(kinds.of_column == kind)
             yield rows, seen[rows[0]]
+
+
+@dataclass(frozen=True)
+class Augmented(Data):
+    """Complete ``X``, of which kernels of complete data read, in place of the data ``source``.
+
+    A sampler that completes its data holds both as one; answers are told of ``given``. Where X was
+    observed and the likelihood is Gaussian, the two agree. A likelihood of other entries has latent
+    Gaussians in X wherever it needs them, and what was observed in ``given`` alone.
+
+    >>> gaps = Data.of([[1.0, np.nan]])
+    >>> drawn = Augmented(np.array([[1.0, 2.0]]), source=gaps)
+    >>> drawn.observed is None, drawn.given.observed.tolist()
+    (True, [[True, False]])
+    """
+
+    source: Data = field(kw_only=True)
+
+    @property
+    def given(self) -> Data:
+        return self.source
 
 
 def blocks(X: np.ndarray) -> Iterator[slice]:

@@ -32,7 +32,7 @@ from thali.hyperparameters import (
     Hyperprior,
     Values,
     as_number,
-    check_probability,
+    check_hyperparameter,
     slice_step_of_probability,
 )
 from thali.likelihoods.base import (
@@ -109,7 +109,7 @@ class NoisyOr(Settings, GibbsUpdates, EstimatesEvidence, CountedCauses, Masked):
 
     def __post_init__(self) -> None:
         for name in NAMES:
-            check_probability("NoisyOr", name, getattr(self, name))
+            check_hyperparameter("NoisyOr", name, getattr(self, name), probability=True)
 
     def at(self, **numbers: float) -> Self:
         return self.replace(**numbers)

@@ -90,7 +90,7 @@ def summed(
     likelihood: Masked, parameters: Parameters, odds: np.ndarray, new: Data
 ) -> tuple[np.ndarray, np.ndarray]:
     """P(z_k = 1 | x) (n, K) and log p(x) (n,), by the sum over all rows of bits."""
-    bits = all_rows(len(odds))
+    bits = (np.arange(2 ** len(odds))[:, None] >> np.arange(len(odds))) & 1  # all 2^K rows
     marginals, logs = np.empty((new.n, len(odds))), np.empty(new.n)
     block = max(1, int(BLOCK / (len(bits) * new.d)))
     for first in range(0, new.n, block):
@@ -99,11 +99,6 @@ def summed(
         logs[part] = logsumexp(joint, axis=1)
         marginals[part] = np.exp(joint - logs[part, None]) @ bits
     return marginals, logs
-
-
-def all_rows(k: int) -> np.ndarray:
-    """All rows of k bits, (2^k, k)."""
-    return (np.arange(2**k)[:, None] >> np.arange(k)) & 1
 
 
 def log_joints(

@@ -87,10 +87,6 @@ class ChainTrace:
         self.population = [tuple(row) for row in found.scalars.tolist()]
         self.log_evidence = found.log_evidence
 
-    def forget_population(self) -> None:
-        """Keep nothing but the record of the steps."""
-        self.kept_at, self.kept, self.weights, self.population = [], [], [], []
-
     def kept_scalars(self) -> list[tuple[float, ...]]:
         """The scalars of each kept draw."""
         return [self.scalars_of(i) for i in range(len(self.kept))]

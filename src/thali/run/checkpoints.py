@@ -10,7 +10,7 @@ import hashlib
 import os
 import warnings
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, SupportsIndex
@@ -31,8 +31,6 @@ from thali.results.trace import (
     with_prefix,
 )
 from thali.structures.base import AnyStructure
-
-__all__ = ["Chain", "fingerprint", "read", "seed_of", "tell_of_fresh_start", "write"]
 
 
 class Snapshot(NamedTuple):
@@ -56,12 +54,11 @@ class Chain:
     def snapshot(self, engine: AnyEngine) -> None:
         """Everything needed to go on from here."""
         arrays, numbers = engine.to_arrays(self.state)
-        steps, draws = len(self.trace.scalars), len(self.trace.kept)
         meta = {
             "numbers": numbers,
             "rng": self.rng.bit_generator.state,
-            "steps": steps,
-            "draws": draws,
+            "steps": len(self.trace.scalars),
+            "draws": len(self.trace.kept),
             "names": self.trace.names,
             "drift": self.trace.drift,
         }
@@ -81,11 +78,7 @@ def fingerprint(seed: int, model: Model, engine: AnyEngine, data: Data) -> dict[
 
 
 def write(
-    path: Path,
-    chains: Sequence[Chain],
-    structure: AnyStructure,
-    n: int,
-    whole: Mapping[str, object],
+    path: Path, chains: Sequence[Chain], structure: AnyStructure, n: int, whole: dict[str, object]
 ) -> None:
     """Write the snapshots of all chains, once all have one, with what is known of the ``whole``."""
     arrays: dict[str, np.ndarray] = {}
@@ -95,12 +88,9 @@ def write(
             return
         (state, meta, burning), i = chain.saved, chain.index
         trace = chain_arrays(structure, chain.trace, n, meta["steps"], meta["draws"])
-        for prefix, own in (
-            ("state", state),
-            ("chain", trace),
-            ("burning", draw_arrays(structure, burning, n)),
-        ):
-            arrays |= {f"{prefix}{i}_{name}": value for name, value in own.items()}
+        own = {"state": state, "chain": trace, "burning": draw_arrays(structure, burning, n)}
+        for prefix, found in own.items():
+            arrays |= {f"{prefix}{i}_{name}": value for name, value in found.items()}
         metas.append(meta)
     storage.write(path, "checkpoint", arrays, {**whole, "chains": metas})
 
@@ -120,11 +110,11 @@ def read(
     for index, saved in enumerate(meta["chains"]):
         rng = np.random.default_rng()
         rng.bit_generator.state = saved["rng"]
-        own = with_prefix(arrays, f"state{index}_")
+        own, recorded, burning = (
+            with_prefix(arrays, f"{part}{index}_") for part in ("state", "chain", "burning")
+        )
         state = engine.from_arrays(model, data, own, saved["numbers"])
-        own = with_prefix(arrays, f"chain{index}_")
-        trace = chain_from_arrays(model.structure, own, saved["names"], saved["drift"])
-        burning = with_prefix(arrays, f"burning{index}_")
+        trace = chain_from_arrays(model.structure, recorded, saved["names"], saved["drift"])
         trace.burning = deque(draws_from_arrays(model.structure, burning))
         chains.append(Chain(index, rng, state, trace))
     return chains, meta["starts"], meta["seconds"]
@@ -141,7 +131,8 @@ def tell_of_fresh_start(checkpoint: Path, resume: bool) -> None:
     if resume:
         said = f"There is no checkpoint {checkpoint} to resume from; starting afresh."
     elif checkpoint.exists():
-        earlier = storage.set_aside(checkpoint)
+        earlier = checkpoint.with_name(f"{checkpoint.stem}.previous{checkpoint.suffix}")
+        os.replace(checkpoint, earlier)
         said = (
             f"Starting afresh: the checkpoint that lay at {checkpoint} is kept as {earlier} "
             "(resume=True goes on from a checkpoint)."

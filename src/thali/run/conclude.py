@@ -59,7 +59,7 @@ def _(engine: Search, model: Model, data: Data, chains: Sequence[Chain]) -> Extr
     for chain in chains:
         chain.trace.keep_population(engine.population(chain.rng, model, data, chain.state))
     best, known = engine.together(model, [chain.state for chain in chains])
-    for i, chain in enumerate(chains):
-        if i != best:
-            chain.trace.forget_population()
+    for chain in (*chains[:best], *chains[best + 1 :]):  # nothing but the record of their steps
+        trace = chain.trace
+        trace.kept_at, trace.kept, trace.weights, trace.population = [], [], [], []
     return known

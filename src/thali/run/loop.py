@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -29,9 +29,6 @@ from thali.run.checkpoints import Chain, fingerprint, read, tell_of_fresh_start,
 from thali.run.conclude import conclude, kept
 from thali.run.progress import Progress
 from thali.starts.choosing import Starting
-
-if TYPE_CHECKING:
-    from threadpoolctl import threadpool_limits
 
 Result = TypeVar("Result")
 
@@ -52,8 +49,11 @@ def run(
     time_budget: float | None = None,
 ) -> Fit:
     """Run every chain of ``engine`` on ``model`` and ``data``, and return what was found."""
+    from threadpoolctl import threadpool_limits
+
     loop = _Loop(seed, model, engine, data, checkpoint, time_budget)
-    with Progress(progress) as bar, _one_blas_thread():
+    # chains already fill the cores; BLAS threads of their own would only get in the way
+    with Progress(progress) as bar, threadpool_limits(limits=1, user_api="blas"):
         loop.begin(bar, resume)
         loop.drive(bar)
     return loop.finish()
@@ -160,11 +160,8 @@ class _Loop:
             try:
                 workers += [pool.submit(self._work) for _ in range(threads)]
                 while wait(workers, timeout=0.02).not_done:
-                    bar.update(
-                        [chain.trace for chain in self.chains],
-                        self.engine.steps(self.data) * self.engine.chains,
-                        self.engine.unit,
-                    )
+                    total = self.engine.steps(self.data) * self.engine.chains
+                    bar.update([chain.trace for chain in self.chains], total, self.engine.unit)
                     if time.monotonic() > self.deadline:
                         self._halt("time budget")
                     if self.checkpoint is not None and time.monotonic() > next_save:
@@ -280,10 +277,3 @@ class _Loop:
 
     def _seconds(self) -> float:
         return self.earlier + time.monotonic() - self.began
-
-
-def _one_blas_thread() -> threadpool_limits:
-    """Chains already fill the cores; BLAS threads of their own would only get in the way."""
-    from threadpoolctl import threadpool_limits
-
-    return threadpool_limits(limits=1, user_api="blas")

@@ -72,9 +72,8 @@ def rank(finishes: Sequence[Finish], chains: int) -> list[Start]:
 
 def different(finishes: Sequence[Finish], count: int, structure: AnyStructure) -> list[Start]:
     """The best starts whose values differ, as equal ones lead some engines to equal ends."""
-    ranked = sorted(finishes, key=lambda finish: -finish.level)
     found: dict[bytes, Start] = {}
-    for finish in ranked:
+    for finish in sorted(finishes, key=lambda finish: -finish.level):
         key = structure.pack(structure.canonical(finish.start.latent)).tobytes()
         found.setdefault(key, finish.start)
     starts = list(found.values())
