@@ -64,11 +64,8 @@ class Model:
     @property
     def hyperparameters(self) -> dict[str, Label]:
         """Symbol and words of every hyperparameter, by its name in the table."""
-        return {
-            label: hyperparameters_of(getattr(self, part))[name]
-            for part in PARTS
-            for name, label in self.labels[part].items()
-        }
+        words = {part: hyperparameters_of(getattr(self, part)) for part in PARTS}
+        return {label: words[part][k] for part in PARTS for k, label in self.labels[part].items()}
 
     @property
     def hyperpriors(self) -> dict[str, Hyperprior]:

@@ -58,10 +58,11 @@ class Local:
             return as_they_are(block.part(piece), rows.part(piece))
 
         pieces = list(self._pieces(block, rows.k))
-        if not side_by_side or len(pieces) == 1:
-            return in_turn(rng, rows, pieces, Crew(improve, tally, map))
         with self._mapped() as mapped:
-            return in_rounds(rng, rows, pieces, given.level, Crew(improve, tally, mapped))
+            crew = Crew(improve, tally, mapped)
+            if side_by_side and len(pieces) > 1:
+                return in_rounds(rng, rows, pieces, given.level, crew)
+            return in_turn(rng, rows, pieces, crew)
 
     def tally(self, block: Block, rows: Rows) -> Statistics:
         return self._total(block, rows, as_they_are)

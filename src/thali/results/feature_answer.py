@@ -48,7 +48,7 @@ def _(fit: PointFit) -> Answer:
     if isinstance(fit.model.likelihood, Collapsed):
         return Answer(estimate, *answer_at(fit, estimate.latent, picked))
     hyper = fit.mean_hyper()
-    state = first_state(fit, estimate.latent, picked, hyper)
+    state, _ = first_state(fit, estimate.latent, picked, hyper)
     state.parameters = {name: value.astype(float) for name, value in state.parameters.items()}
     return Answer(estimate, state.parameters, log_joint_at(fit.model, state, hyper))
 
@@ -87,8 +87,7 @@ def answer_at(fit: Fit, Z: np.ndarray, recorded: Sequence[Recorded]) -> tuple[Pa
     if isinstance(fixed.likelihood, Collapsed):
         return {"A": fixed.likelihood.features(data, Z)}, fixed.log_joint(data, Z)
     likelihood = cast(GibbsUpdates, fixed.likelihood)
-    rng = np.random.default_rng(np.random.SeedSequence((fit.seed, 0)))
-    state = first_state(fit, Z, recorded, hyper, rng)
+    state, rng = first_state(fit, Z, recorded, hyper)
     state.data = likelihood.augment(rng, data, state.bits, state.parameters)
 
     def updates() -> Iterator[Parameters]:
@@ -105,20 +104,16 @@ def answer_at(fit: Fit, Z: np.ndarray, recorded: Sequence[Recorded]) -> tuple[Pa
 
 
 def first_state(
-    fit: Fit,
-    Z: np.ndarray,
-    recorded: Sequence[Recorded],
-    hyper: Values,
-    rng: np.random.Generator | None = None,
-) -> GibbsState:
+    fit: Fit, Z: np.ndarray, recorded: Sequence[Recorded], hyper: Values
+) -> tuple[GibbsState, np.random.Generator]:
     """Z with the parameters of the nearest draw, those of the prior where it has none."""
-    rng = np.random.default_rng(np.random.SeedSequence((fit.seed, 0))) if rng is None else rng
+    rng = np.random.default_rng(np.random.SeedSequence((fit.seed, 0)))
     likelihood = cast(GibbsUpdates, fit.model.likelihood_at(hyper))
     own = fit.model.likelihood_values(dict(hyper))
     otherwise = likelihood.new_parameters(rng, fit.data, Z.shape[1], own)
     parameters = nearest(recorded, Z, otherwise, likelihood.axes)
     bits = np.ascontiguousarray(Z, dtype=np.uint8)
-    return GibbsState(fit.data, bits, parameters, own)
+    return GibbsState(fit.data, bits, parameters, own), rng
 
 
 def log_joint_at(model: Model, state: GibbsState, hyper: Values) -> float:

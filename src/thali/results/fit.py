@@ -111,19 +111,19 @@ class Fit(ABC):
 
     def draws(self) -> Iterator[Recorded]:
         """Every kept draw, chain after chain."""
-        for chain in self.chains:
-            for i in range(len(chain.kept)):
-                yield self._recorded(chain, i)
+        return self._picked(range(len(self)))
 
     def pick(self, indices: Iterable[int]) -> list[Recorded]:
         """Some of ``draws()`` by position."""
-        flat = [(chain, i) for chain in self.chains for i in range(len(chain.kept))]
-        return [self._recorded(*flat[index]) for index in indices]
+        return list(self._picked(indices))
 
-    def _recorded(self, chain: ChainTrace, i: int) -> Recorded:
-        scalars = dict(zip(chain.names, chain.scalars_of(i), strict=True))
-        packed, parameters = chain.kept[i]
-        return Recorded(self.model.structure.unpack(packed, self.data.n), scalars, parameters)
+    def _picked(self, indices: Iterable[int]) -> Iterator[Recorded]:
+        flat = [(chain, i) for chain in self.chains for i in range(len(chain.kept))]
+        for chain, i in (flat[index] for index in indices):
+            scalars = dict(zip(chain.names, chain.scalars_of(i), strict=True))
+            packed, parameters = chain.kept[i]
+            latent = self.model.structure.unpack(packed, self.data.n)
+            yield Recorded(latent, scalars, parameters)
 
     def weights(self) -> np.ndarray:
         """The weight of every kept draw, in the order of ``draws()``; they sum to one."""

@@ -27,6 +27,7 @@ from thali.model import Model
 from thali.priors.base import PredictsRow
 from thali.results import prediction_given_features as rows_given_features
 from thali.results.fit import Fit
+from thali.results.trace import Recorded
 from thali.structures.features import FeatureTables
 
 if TYPE_CHECKING:
@@ -51,48 +52,39 @@ class Known(NamedTuple):
     odds: np.ndarray
     r: float
     free: int
-    law: Law
+    scales: Law
 
 
 def probabilities(
     fit: Fit, Z: np.ndarray, hyper: Values, parameters: Parameters, new: Data
 ) -> np.ndarray:
     """P(z_k = 1 | x) of new rows, (n, K)."""
-    fixed = model_of_new(fit, hyper, new)
-    if isinstance(fixed.likelihood, GaussianRows):
-        return rows(fixed, fit.data, Z, new)[0]
-    odds = tables_of_new(fixed, fit.data.n).log_odds[Z.sum(axis=0)]
-    return rows_given_features.probabilities(fit.model, hyper, parameters, odds, new)
+    return _predicted(fit, Recorded(Z, {}, parameters), hyper, new, densities=False)
 
 
-def log_densities(
-    fit: Fit, Z: np.ndarray, hyper: Values, parameters: Parameters, new: Data
-) -> np.ndarray:
-    """log p(x) of new rows, (n,)."""
-    fixed = model_of_new(fit, hyper, new)
-    if isinstance(fixed.likelihood, GaussianRows):
-        return rows(fixed, fit.data, Z, new)[1]
-    odds = tables_of_new(fixed, fit.data.n).log_odds[Z.sum(axis=0)]
-    return rows_given_features.log_densities(fit.model, hyper, parameters, odds, new)
+def mean_log_densities(fit: Fit, new: Data) -> np.ndarray:
+    """log of the mean over draws of p(x | draw), of new rows, (n,)."""
+    logs = [
+        _predicted(fit, draw, fit.hyper_of(draw.scalars), new, densities=True)
+        for draw in fit.pick(fit.representatives(SCORE_DRAWS))
+    ]
+    return np.asarray(np.logaddexp.reduce(np.array(logs), axis=0) - np.log(len(logs)))
 
 
-def model_of_new(fit: Fit, hyper: Values, new: Data) -> Model:
-    """The model with its hyperparameters at numbers, which must give the new rows a density."""
-    fixed = fit.model.at(hyper)
+def _predicted(fit: Fit, given: Recorded, hyper: Values, new: Data, densities: bool) -> np.ndarray:
+    """log p(x) of new rows, or else their bits' probabilities, given one value of the latent."""
+    fixed, Z = fit.model.at(hyper), given.latent
     fixed.likelihood.check_data(new)
-    return fixed
+    if isinstance(fixed.likelihood, GaussianRows):
+        return rows(fixed, fit.data, Z, new)[densities]
+    odds = tables_of_new(fixed, fit.data.n).log_odds[Z.sum(axis=0)]
+    told = rows_given_features.log_densities if densities else rows_given_features.probabilities
+    return told(fit.model, hyper, given.parameters, odds, new)
 
 
 def tables_of_new(model: Model, n: int) -> FeatureTables:
     """The prior's tables of a new row beside n others."""
     return cast(PredictsRow, model.prior).tables(n + 1)
-
-
-def mean_log_densities(fit: Fit, new: Data) -> np.ndarray:
-    """log of the mean over draws of p(x | draw), of new rows, (n,)."""
-    picked = fit.pick(fit.representatives(SCORE_DRAWS))
-    logs = [log_densities(fit, Z, fit.hyper_of(own), kept, new) for Z, own, kept in picked]
-    return np.asarray(np.logaddexp.reduce(np.array(logs), axis=0) - np.log(len(logs)))
 
 
 def rows(model: Model, data: Data, Z: np.ndarray, new: Data) -> tuple[np.ndarray, np.ndarray]:
@@ -108,8 +100,8 @@ def rows(model: Model, data: Data, Z: np.ndarray, new: Data) -> tuple[np.ndarray
     sigma_x, sigma_a = scaled.sigma_x, scaled.sigma_a
     odds = np.ascontiguousarray(tables.log_odds[Z.sum(axis=0)])
     free = -1 if tables.capacity < 0 else tables.capacity - Z.shape[1]
-    law = Law(tables.log_odds, tables.new_log_weight, tables.capacity, sigma_x, sigma_a, 0.0)
-    known = Known(odds, (sigma_x / sigma_a) ** 2, free, law)
+    scales = Law(tables.log_odds, tables.new_log_weight, tables.capacity, sigma_x, sigma_a, 0.0)
+    known = Known(odds, (sigma_x / sigma_a) ** 2, free, scales)
     told = _given_complete if data.observed is None else _given_gaps
     marginals, logs = told(model, data, Z, new, known)
     seen = np.full(new.n, float(new.d)) if new.sparse else new.seen.sum(axis=1)
@@ -141,10 +133,10 @@ def _alike(
     """The bits' probabilities and log densities of rows that show the same columns."""
     from thali.kernels.row_posterior import row_posteriors
 
-    odds, r, free, law = known
+    odds, r, free, scales = known
     B, G = np.ascontiguousarray(X @ mu.T), np.ascontiguousarray(mu @ mu.T)
     S = np.ascontiguousarray(S)
-    local = law._replace(dimensions=max(float(X.shape[1]), NO_DIMENSION))
+    local = scales._replace(dimensions=max(float(X.shape[1]), NO_DIMENSION))
     found, densities = np.zeros(B.shape), np.zeros(len(B))
 
     def fill(block: slice) -> None:
@@ -168,7 +160,7 @@ def _given_gaps(
             "X is a sparse matrix, but the model was fitted to data with missing entries, where "
             "each column of a new row counts by itself; make it dense first with X.toarray()."
         )
-    odds, r, free, law = known
+    odds, r, free, scales = known
     real = Z.astype(float)
     of_column, start, missing = data.patterns
     S = inverses(np.ascontiguousarray(Z, np.uint8), real.T @ real, start, missing, r)
@@ -177,7 +169,7 @@ def _given_gaps(
 
     def fill(block: slice) -> None:
         masked_row_posteriors(
-            new.zeroed[block], seen[block], mu, S, of_column, odds, r, free, law,
+            new.zeroed[block], seen[block], mu, S, of_column, odds, r, free, scales,
             marginals[block], logs[block],
         )  # fmt: skip
 

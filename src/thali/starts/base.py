@@ -57,11 +57,7 @@ class StartMaker:
 
 def start(name: str, *, entries: int = 1, blind: bool = False) -> Callable[[Make], StartMaker]:
     """A decorator that registers a function as the start of that name."""
-
-    def decorate(make: Make) -> StartMaker:
-        return STARTS.register(name)(StartMaker(make, entries, blind))
-
-    return decorate
+    return lambda make: STARTS.register(name)(StartMaker(make, entries, blind))
 
 
 def start_names() -> list[str]:
