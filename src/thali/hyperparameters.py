@@ -30,6 +30,10 @@ LARGEST = 1.0 - 2.0**-53  # the largest probability below one
 Value = Any  # of a hyperparameter: a number, or an array that is replaced, never written to
 Values = MutableMapping[str, Any]
 Density = Callable[[float], float]
+KINDS = (  # of hyperparameters: any other, and a probability
+    ("a positive number", "thali.Gamma(1, 1)"),
+    ("a number between 0 and 1", "thali.Beta(1, 1)"),
+)
 
 
 class Hyperprior(Settings, ABC):
@@ -239,16 +243,17 @@ def from_scalars(scalars: Mapping[str, float]) -> dict[str, Value]:
 
 def check_hyperparameter(owner: str, name: str, value: object, probability: bool = False) -> None:
     """Refuse anything but a positive number (or a probability) or a hyperprior of one."""
-    what, such_as = "a positive number", "Gamma"
-    if probability:
-        what, such_as = "a number between 0 and 1", "Beta"
-    if isinstance(value, Hyperprior) and value.probability == probability:
-        return
-    refused = isinstance(value, str | bool | Hyperprior) or value is None
-    if refused or (probability and np.ndim(value)):  # type: ignore[arg-type]
+    what, such_as = KINDS[probability]
+    other = ""
+    if isinstance(value, Hyperprior):
+        if value.probability == probability:
+            return
+        other = f", a hyperprior of {KINDS[value.probability][0]}"
+    several = probability and np.asarray(value).ndim > 0
+    if other or several or isinstance(value, str | bool) or value is None:
         raise TypeError(
-            f"{owner}: {name} must be {what} (fixed) or a hyperprior such as "
-            f"thali.{such_as}(1, 1) (inferred), not {value!r}."
+            f"{owner}: {name} must be {what} (fixed) or a hyperprior such as {such_as} "
+            f"(inferred), not {value!r}{other}."
         )
     if positive_number(owner, name, value) >= 1.0 and probability:
         raise ValueError(f"{owner}: {name} must lie between 0 and 1, not {value!r}.")
