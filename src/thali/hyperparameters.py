@@ -86,14 +86,10 @@ class Gamma(Hyperprior):
         return max(float(rng.gamma(self.shape, 1.0 / self.rate)), SMALLEST)
 
     def log_density(self, value: float) -> float:
+        a, b = self.shape, self.rate
         if value <= 0.0:
             return -inf
-        return (
-            self.shape * log(self.rate)
-            - lgamma(self.shape)
-            + (self.shape - 1.0) * log(value)
-            - self.rate * value
-        )
+        return a * log(b) - lgamma(a) + (a - 1.0) * log(value) - b * value
 
 
 @HYPERPRIORS.register("inverse_gamma")
@@ -128,15 +124,11 @@ class InverseGamma(Hyperprior):
 
     def log_density(self, value: float) -> float:
         """Log density of σ (not of σ²: the factor 2σ of the change of variable is in it)."""
+        a, b = self.shape, self.scale
         if value <= 0.0:
             return -inf
-        return (
-            log(2.0)
-            + self.shape * log(self.scale)
-            - lgamma(self.shape)
-            - (2.0 * self.shape + 1.0) * log(value)
-            - self.scale / (value * value)
-        )
+        known = log(2.0) + a * log(b) - lgamma(a)
+        return known - (2.0 * a + 1.0) * log(value) - b / (value * value)
 
 
 @HYPERPRIORS.register("beta")
@@ -170,15 +162,11 @@ class Beta(Hyperprior):
         return min(max(float(rng.beta(self.a, self.b)), SMALLEST), LARGEST)
 
     def log_density(self, value: float) -> float:
+        a, b = self.a, self.b
         if not 0.0 < value < 1.0:
             return -inf
-        return (
-            lgamma(self.a + self.b)
-            - lgamma(self.a)
-            - lgamma(self.b)
-            + (self.a - 1.0) * log(value)
-            + (self.b - 1.0) * log1p(-value)
-        )
+        known = lgamma(a + b) - lgamma(a) - lgamma(b)
+        return known + (a - 1.0) * log(value) + (b - 1.0) * log1p(-value)
 
 
 class Scope(MutableMapping[str, Value]):

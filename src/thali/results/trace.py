@@ -128,13 +128,8 @@ def chain_from_arrays(
 ) -> ChainTrace:
     """The chain that ``chain_arrays`` saved."""
     draws = draws_from_arrays(structure, arrays)
-    return ChainTrace(
-        list(names),
-        [tuple(row) for row in arrays["scalars"].tolist()],
-        [at for at, _ in draws],
-        [kept for _, kept in draws],
-        drift,
-    )
+    scalars = [tuple(row) for row in arrays["scalars"].tolist()]
+    return ChainTrace(list(names), scalars, [at for at, _ in draws], [z for _, z in draws], drift)
 
 
 def draws_from_arrays(

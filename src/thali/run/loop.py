@@ -89,6 +89,7 @@ class _Loop:
         self.asked = False  # whether a checkpoint is being collected,
         self.wanted: set[int] = set()  # and the chains that have yet to answer
         self.until = 0  # the sweep to which chains are being driven
+        self.next_save = 0.0
 
     # beginning
 
@@ -104,9 +105,13 @@ class _Loop:
         elif resume:
             raise ValueError("resume=True needs checkpoint=path, the file to resume from.")
         sequences = np.random.SeedSequence(self.seed).spawn(self.engine.chains + 1)
-        in_threads = partial(self._in_threads, bar)
-        starting = Starting(self.given, self.model, self.data, self.stop.is_set, in_threads)
-        starts = starting.starts(sequences[-1])
+        starts = Starting(
+            self.given,
+            self.model,
+            self.data,
+            self.stop.is_set,
+            lambda jobs, what: self._in_threads(jobs, partial(bar.say, what)),
+        ).starts(sequences[-1])
         self.starts = [start.name for start in starts]
         for index, start in enumerate(starts):
             rng = np.random.default_rng(sequences[index])
@@ -116,20 +121,25 @@ class _Loop:
             self.checkpoint = None
 
     def _in_threads(
-        self, bar: Progress, jobs: Sequence[Callable[[], Result]], what: str
+        self, jobs: Sequence[Callable[[], Result]], meanwhile: Callable[[], None]
     ) -> list[Result]:
         """Run jobs side by side, results in order; a stop lets each end at its next step."""
+        futures: list[Future[Result]] = []
         with ThreadPoolExecutor(max(1, min(len(jobs), cores()))) as pool:
-            futures = [pool.submit(job) for job in jobs]
             try:
-                while not all(f.done() for f in futures):
-                    bar.say(what)
+                for job in jobs:
+                    futures.append(pool.submit(job))
+                while wait(futures, timeout=0.02).not_done:
+                    meanwhile()
                     if time.monotonic() > self.deadline:
                         self._halt("time budget")
-                    time.sleep(0.005)
             except KeyboardInterrupt:
                 self._halt("interrupted")
-            return [f.result() for f in futures]
+                futures += [pool.submit(job) for job in jobs[len(futures) :]]
+            except BaseException:
+                self.stop.set()
+                raise
+        return [future.result() for future in futures]
 
     # running
 
@@ -153,26 +163,15 @@ class _Loop:
         self.until = until
         self.waiting = [chain for chain in self.chains if not self._done(chain)]
         self.resting = {chain.index for chain in self.chains}
-        next_save = time.monotonic() + min(1.0, CHECKPOINT_EVERY)
-        threads = max(1, min(len(self.waiting), cores()))
-        workers: list[Future[None]] = []
-        with ThreadPoolExecutor(threads) as pool:  # on leaving, it waits until all have stopped
-            try:
-                workers += [pool.submit(self._work) for _ in range(threads)]
-                while wait(workers, timeout=0.02).not_done:
-                    total = self.engine.steps(self.data) * self.engine.chains
-                    bar.update([chain.trace for chain in self.chains], total, self.engine.unit)
-                    if time.monotonic() > self.deadline:
-                        self._halt("time budget")
-                    if self.checkpoint is not None and time.monotonic() > next_save:
-                        next_save = self._save_when_ready(next_save)
-            except KeyboardInterrupt:
-                self._halt("interrupted")
-            except BaseException:
-                self.stop.set()
-                raise
-        for worker in workers:
-            worker.result()  # a failure in a thread is raised here
+        self.next_save = time.monotonic() + min(1.0, CHECKPOINT_EVERY)
+
+        def meanwhile() -> None:
+            total = self.engine.steps(self.data) * self.engine.chains
+            bar.update([chain.trace for chain in self.chains], total, self.engine.unit)
+            if self.checkpoint is not None and time.monotonic() > self.next_save:
+                self._save_when_ready()
+
+        self._in_threads([self._work] * min(len(self.waiting), cores()), meanwhile)
         if self.checkpoint is not None and self.stopped != "finished":
             for chain in self.chains:
                 chain.snapshot(self.engine)
@@ -223,8 +222,8 @@ class _Loop:
 
     # checkpoints
 
-    def _save_when_ready(self, due: float) -> float:
-        """Ask each chain for a snapshot; write once all have answered. Returns when to be back."""
+    def _save_when_ready(self) -> None:
+        """Ask each chain for a snapshot; write once all have answered."""
         with self.lock:
             if not self.asked:
                 self.asked, self.wanted = True, {chain.index for chain in self.chains}
@@ -232,12 +231,12 @@ class _Loop:
                 self.chains[index].snapshot(self.engine)
                 self.wanted.discard(index)
             if self.wanted:
-                return due
+                return
             self.asked = False
         began = time.monotonic()
         self._save()
-        took = time.monotonic() - began
-        return time.monotonic() + max(CHECKPOINT_EVERY, 20.0 * took)
+        done = time.monotonic()
+        self.next_save = done + max(CHECKPOINT_EVERY, 20.0 * (done - began))
 
     def _save(self) -> None:
         assert self.checkpoint is not None
