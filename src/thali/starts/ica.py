@@ -21,7 +21,7 @@ from thali.data import Data, sparse
 from thali.hyperparameters import Value
 from thali.model import Model
 from thali.starts.base import Start, start
-from thali.structures.features import counts_from_gram
+from thali.structures.features import FEATURES, counts_from_gram
 
 LARGEST_RANK = 100
 ROUNDS = 50  # of least squares and flips; a handful suffices
@@ -107,8 +107,11 @@ def noise_scale(model: Model, data: Data, hyper: dict[str, Value]) -> dict[str, 
 def fitted_scales(
     model: Model, data: Data, Z: np.ndarray, hyper: dict[str, Value]
 ) -> dict[str, Value]:
-    """σ_x from the residual of least squares on Z, σ_a from the size of its features."""
-    k = int(Z.any(axis=0).sum())
+    """σ_x from the residual of least squares on Z, σ_a from the size of its features.
+
+    Of another structure's values nothing is known but the data.
+    """
+    k = int(Z.any(axis=0).sum()) if model.structure == FEATURES else 0
     scaled = "sigma_x" in model.labels["likelihood"] and data.mean_square > 0.0
     if not scaled or not 0 < k < data.n:
         return noise_scale(model, data, hyper)
@@ -129,7 +132,7 @@ def with_inferred(
 ) -> dict[str, Value]:
     """A table with these numbers of the likelihood in it; fixed ones are not to be moved."""
     labels = model.labels["likelihood"]
-    own = {labels[name]: value for name, value in numbers.items()}
+    own = {labels[name]: value for name, value in numbers.items() if name in labels}
     return {**hyper, **{k: v for k, v in own.items() if k in model.hyperpriors}}
 
 
