@@ -1,10 +1,10 @@
-r"""Laws of hyperparameters, and the steps that sample a positive scale or a probability.
+r"""Hyperpriors, tables of hyperparameters, and steps that sample a positive scale or a probability.
 
-A hyperparameter is a number (fixed) or a law (inferred):
+A hyperparameter is a number (fixed) or a hyperprior (inferred):
 
     α   ~ Gamma(shape, rate)             α | Z ~ Gamma(shape + K₊, rate + H_N) for the IBP
-    σ²  ~ InverseGamma(shape, scale)     a law of the *variance*; the parameter is σ
-    p   ~ Beta(a, b)                     a law of a probability
+    σ²  ~ InverseGamma(shape, scale)     of the *variance*; the parameter is σ
+    p   ~ Beta(a, b)                     of a probability
 
 ``slice_step`` (Neal 2003, on log σ), ``slice_step_of_probability`` (on log p/(1−p)) and
 ``metropolis_step`` (Anand 2015, section 2.2.3) leave a given density invariant; all are told the
@@ -13,24 +13,54 @@ log density of the parameter itself.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from math import exp, inf, lgamma, log, log1p
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from thali.registry import HYPERPRIORS
-from thali.settings import Settings, check_settings, positive_number, setting
+from thali.settings import Settings, check_settings, hyperparameters_of, positive_number, setting
 
-SMALLEST = 1e-300  # where a draw from a very flat law underflows
+SMALLEST = 1e-300  # where a draw from a very flat distribution underflows
 LARGEST = 1.0 - 2.0**-53  # the largest probability below one
+
+Value = Any  # of a hyperparameter: a number, or an array that is replaced, never written to
+Values = MutableMapping[str, Any]
+Density = Callable[[float], float]
+KINDS = (  # of hyperparameters: any other, and a probability
+    ("a positive number", "thali.Gamma(1, 1)"),
+    ("a number between 0 and 1", "thali.Beta(1, 1)"),
+)
+
+
+class Hyperprior(Settings, ABC):
+    """A distribution of a hyperparameter: a positive number, or a ``probability``."""
+
+    probability: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+    @abstractmethod
+    def center(self) -> float:
+        """A value in the middle of the distribution."""
+
+    @abstractmethod
+    def sample(self, rng: np.random.Generator) -> float:
+        """Draw a value."""
+
+    @abstractmethod
+    def log_density(self, value: float) -> float:
+        """Log density of the parameter at ``value``."""
 
 
 @HYPERPRIORS.register("gamma")
 @dataclass(frozen=True)
-class Gamma(Settings):
-    """A gamma law of a positive parameter.
+class Gamma(Hyperprior):
+    """A gamma distribution of a positive parameter.
 
     Parameters
     ----------
@@ -45,35 +75,27 @@ class Gamma(Settings):
     0.5
     """
 
-    shape: float = setting(1.0, help="Shape of the law")
-    rate: float = setting(1.0, help="Rate of the law, one over its scale")
-
-    def __post_init__(self) -> None:
-        check_settings(self)
+    shape: float = setting(1.0, help="Shape of the distribution")
+    rate: float = setting(1.0, help="Rate of the distribution, one over its scale")
 
     def center(self) -> float:
-        """A value in the middle of the law: its mean."""
+        """The mean."""
         return self.shape / self.rate
 
     def sample(self, rng: np.random.Generator) -> float:
         return max(float(rng.gamma(self.shape, 1.0 / self.rate)), SMALLEST)
 
     def log_density(self, value: float) -> float:
-        """Log density of the parameter at ``value``."""
+        a, b = self.shape, self.rate
         if value <= 0.0:
             return -inf
-        return (
-            self.shape * log(self.rate)
-            - lgamma(self.shape)
-            + (self.shape - 1.0) * log(value)
-            - self.rate * value
-        )
+        return a * log(b) - lgamma(a) + (a - 1.0) * log(value) - b * value
 
 
 @HYPERPRIORS.register("inverse_gamma")
 @dataclass(frozen=True)
-class InverseGamma(Settings):
-    """An inverse-gamma law of a variance σ², for the scale σ that it governs.
+class InverseGamma(Hyperprior):
+    """An inverse-gamma distribution of a variance σ², for the scale σ that it governs.
 
     Parameters
     ----------
@@ -90,14 +112,11 @@ class InverseGamma(Settings):
     True
     """
 
-    shape: float = setting(1.0, help="Shape of the law")
-    scale: float = setting(1.0, help="Scale of the law, in the unit of the variance")
-
-    def __post_init__(self) -> None:
-        check_settings(self)
+    shape: float = setting(1.0, help="Shape of the distribution")
+    scale: float = setting(1.0, help="Scale of the distribution, in the unit of the variance")
 
     def center(self) -> float:
-        """A scale σ in the middle of the law: √(scale / shape)."""
+        """√(scale / shape)."""
         return float(np.sqrt(self.scale / self.shape))
 
     def sample(self, rng: np.random.Generator) -> float:
@@ -105,21 +124,17 @@ class InverseGamma(Settings):
 
     def log_density(self, value: float) -> float:
         """Log density of σ (not of σ²: the factor 2σ of the change of variable is in it)."""
+        a, b = self.shape, self.scale
         if value <= 0.0:
             return -inf
-        return (
-            log(2.0)
-            + self.shape * log(self.scale)
-            - lgamma(self.shape)
-            - (2.0 * self.shape + 1.0) * log(value)
-            - self.scale / (value * value)
-        )
+        known = log(2.0) + a * log(b) - lgamma(a)
+        return known - (2.0 * a + 1.0) * log(value) - b / (value * value)
 
 
 @HYPERPRIORS.register("beta")
 @dataclass(frozen=True)
-class Beta(Settings):
-    """A beta law of a probability, a parameter between 0 and 1.
+class Beta(Hyperprior):
+    """A beta distribution of a probability, a parameter between 0 and 1.
 
     Parameters
     ----------
@@ -137,37 +152,24 @@ class Beta(Settings):
     a: float = setting(1.0, help="Weight of values near one")
     b: float = setting(1.0, help="Weight of values near zero")
 
-    def __post_init__(self) -> None:
-        check_settings(self)
+    probability: ClassVar[bool] = True
 
     def center(self) -> float:
-        """A value in the middle of the law: its mean."""
+        """The mean."""
         return min(max(self.a / (self.a + self.b), SMALLEST), LARGEST)
 
     def sample(self, rng: np.random.Generator) -> float:
         return min(max(float(rng.beta(self.a, self.b)), SMALLEST), LARGEST)
 
     def log_density(self, value: float) -> float:
-        """Log density of the parameter at ``value``."""
+        a, b = self.a, self.b
         if not 0.0 < value < 1.0:
             return -inf
-        return (
-            lgamma(self.a + self.b)
-            - lgamma(self.a)
-            - lgamma(self.b)
-            + (self.a - 1.0) * log(value)
-            + (self.b - 1.0) * log1p(-value)
-        )
+        known = lgamma(a + b) - lgamma(a) - lgamma(b)
+        return known + (a - 1.0) * log(value) + (b - 1.0) * log1p(-value)
 
 
-Hyperprior = Gamma | InverseGamma | Beta
-
-
-Value = Any  # of a hyperparameter: a number, or an array that is replaced, never written to
-Values = MutableMapping[str, Any]
-
-
-class Scope(MutableMapping[str, Any]):
+class Scope(MutableMapping[str, Value]):
     """One part's hyperparameters, by its own names, in a table that holds those of all parts.
 
     >>> table = {"prior.alpha": 1.0, "likelihood.alpha": 2.0, "beta": 3.0}
@@ -180,10 +182,10 @@ class Scope(MutableMapping[str, Any]):
     def __init__(self, table: Values, labels: Mapping[str, str]) -> None:
         self.table, self.labels = table, labels
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> Value:
         return self.table[self.labels[name]]
 
-    def __setitem__(self, name: str, value: Any) -> None:
+    def __setitem__(self, name: str, value: Value) -> None:
         self.table[self.labels[name]] = value
 
     def __delitem__(self, name: str) -> None:
@@ -196,7 +198,7 @@ class Scope(MutableMapping[str, Any]):
         return len(self.labels)
 
 
-def as_scalars(hyper: Mapping[str, Any]) -> dict[str, float]:
+def as_scalars(hyper: Mapping[str, Value]) -> dict[str, float]:
     """Hyperparameters as single numbers, an array's entries one by one.
 
     >>> as_scalars({"alpha": 1.0, "scales": np.array([2.0, 3.0])})
@@ -211,13 +213,13 @@ def as_scalars(hyper: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
-def from_scalars(scalars: Mapping[str, float]) -> dict[str, Any]:
+def from_scalars(scalars: Mapping[str, float]) -> dict[str, Value]:
     """The hyperparameters that ``as_scalars`` took apart; arrays have one dimension.
 
     >>> from_scalars({"alpha": 1.0, "scales[0]": 2.0, "scales[1]": 3.0})
     {'alpha': 1.0, 'scales': array([2., 3.])}
     """
-    found: dict[str, Any] = {}
+    found: dict[str, Value] = {}
     for label, value in scalars.items():
         name, bracket, _ = label.partition("[")
         if bracket:
@@ -227,52 +229,65 @@ def from_scalars(scalars: Mapping[str, float]) -> dict[str, Any]:
     return {k: np.array(v, float) if isinstance(v, list) else v for k, v in found.items()}
 
 
-def check_hyperparameter(owner: str, name: str, value: Any) -> None:
-    """Refuse anything but a positive number or a law of one."""
-    if isinstance(value, Beta):
-        raise TypeError(
-            f"{owner}: {name}={value} is a law of a probability; use a law of a positive number, "
-            "such as thali.Gamma(1, 1)."
-        )
+def check_hyperparameter(owner: str, name: str, value: object, probability: bool = False) -> None:
+    """Refuse anything but a positive number (or a probability) or a hyperprior of one."""
+    what, such_as = KINDS[probability]
+    other = ""
     if isinstance(value, Hyperprior):
-        return
-    if isinstance(value, (str, bool)) or value is None:
+        if value.probability == probability:
+            return
+        other = f", a hyperprior of {KINDS[value.probability][0]}"
+    several = probability and np.asarray(value).ndim > 0
+    if other or several or isinstance(value, str | bool) or value is None:
         raise TypeError(
-            f"{owner}: {name} must be a positive number (fixed) or a law such as "
-            f"thali.Gamma(1, 1) (inferred), not {value!r}."
+            f"{owner}: {name} must be {what} (fixed) or a hyperprior such as {such_as} "
+            f"(inferred), not {value!r}{other}."
         )
-    positive_number(owner, name, value)
-
-
-def check_probability(owner: str, name: str, value: Any) -> None:
-    """Refuse anything but a number between 0 and 1 or a beta law."""
-    if isinstance(value, Beta):
-        return
-    if isinstance(value, (str, bool, Hyperprior)) or value is None or np.ndim(value):
-        raise TypeError(
-            f"{owner}: {name} must be a number between 0 and 1 (fixed) or a law such as "
-            f"thali.Beta(1, 1) (inferred), not {value!r}."
-        )
-    if not positive_number(owner, name, value) < 1.0:
+    if positive_number(owner, name, value) >= 1.0 and probability:
         raise ValueError(f"{owner}: {name} must lie between 0 and 1, not {value!r}.")
 
 
-def as_number(owner: str, name: str, value: Any) -> float:
+def as_number(owner: str, name: str, value: object) -> float:
     """Return a fixed hyperparameter, or say how to fix it."""
     if isinstance(value, Hyperprior):
         raise ValueError(
-            f"{owner}: {name} is {value}, a law; this needs a number. "
+            f"{owner}: {name} is {value}, a hyperprior; this needs a number. "
             f"Fix it first with .at({name}=...)."
         )
     return positive_number(owner, name, value)
 
 
-def slice_step(
-    rng: np.random.Generator,
-    value: float,
-    log_density: Callable[[float], float],
-    width: float,
-) -> float:
+# all hyperparameters of a part together, where each is one number
+
+
+def check_hyperparameters(part: Settings) -> None:
+    """Refuse a part of which one is neither a positive number nor a hyperprior of one."""
+    for name in hyperparameters_of(part):
+        check_hyperparameter(type(part).__name__, name, getattr(part, name))
+
+
+def first_numbers(part: Settings) -> dict[str, float]:
+    """A number for each: the fixed one, or the center of its hyperprior."""
+    values = {name: getattr(part, name) for name in hyperparameters_of(part)}
+    return {k: v.center() if isinstance(v, Hyperprior) else float(v) for k, v in values.items()}
+
+
+def draw_numbers(rng: np.random.Generator, part: Settings) -> list[float]:
+    """A number for each, in order: the fixed one, or a draw from its hyperprior."""
+    values = [getattr(part, name) for name in hyperparameters_of(part)]
+    return [v.sample(rng) if isinstance(v, Hyperprior) else float(v) for v in values]
+
+
+def fixed_numbers(part: Settings) -> list[float]:
+    """The number of each, in order, or a refusal that says how to fix it."""
+    owner = type(part).__name__
+    return [as_number(owner, name, getattr(part, name)) for name in hyperparameters_of(part)]
+
+
+# steps
+
+
+def slice_step(rng: np.random.Generator, value: float, log_density: Density, width: float) -> float:
     """One slice-sampling update of a positive ``value``, on its logarithm.
 
     ``width`` is the first guess of the slice's width on the log scale; it steps out and shrinks,
@@ -287,10 +302,7 @@ def slice_step(
 
 
 def slice_step_of_probability(
-    rng: np.random.Generator,
-    value: float,
-    log_density: Callable[[float], float],
-    width: float,
+    rng: np.random.Generator, value: float, log_density: Density, width: float
 ) -> float:
     """One slice-sampling update of a ``value`` between 0 and 1, on u = log value/(1−value)."""
 
@@ -307,9 +319,7 @@ def slice_step_of_probability(
     return value if moved is None else inverse(moved)
 
 
-def _slice(
-    rng: np.random.Generator, at: float, target: Callable[[float], float], width: float
-) -> float | None:
+def _slice(rng: np.random.Generator, at: float, target: Density, width: float) -> float | None:
     """Neal's step on the real line, or None where the slice is narrower than rounding."""
     level = target(at) + log(1.0 - rng.random())
     left = at - width * rng.random()
@@ -331,10 +341,7 @@ def _slice(
 
 
 def metropolis_step(
-    rng: np.random.Generator,
-    value: float,
-    log_density: Callable[[float], float],
-    width: float,
+    rng: np.random.Generator, value: float, log_density: Density, width: float
 ) -> float:
     """One Metropolis update by a uniform ±``width`` step, rejected at or below zero."""
     proposal = value + width * (2.0 * rng.random() - 1.0)

@@ -7,17 +7,18 @@ a name stands as it is unless both parts have it; then the table has "prior.name
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import cast
 
-from thali.data import Data
-from thali.hyperparameters import Hyperprior, Scope, Values
-from thali.likelihoods.base import Likelihood
+from numpy.typing import ArrayLike
+
+from thali.data import Data, Table
+from thali.hyperparameters import Hyperprior, Scope, Value, Values
+from thali.likelihoods.base import Collapsed, Likelihood
 from thali.priors.base import Prior
 from thali.settings import Label, hyperparameters_of, refuse_class
-from thali.structures.base import Structure
+from thali.structures.base import AnyStructure
 
 PARTS = ("prior", "likelihood")
 
@@ -40,7 +41,7 @@ class Model:
             )
 
     @property
-    def structure(self) -> Structure[Any]:
+    def structure(self) -> AnyStructure:
         """The latent structure that both parts speak of."""
         return self.prior.structure
 
@@ -63,11 +64,8 @@ class Model:
     @property
     def hyperparameters(self) -> dict[str, Label]:
         """Symbol and words of every hyperparameter, by its name in the table."""
-        return {
-            label: hyperparameters_of(getattr(self, part))[name]
-            for part in PARTS
-            for name, label in self.labels[part].items()
-        }
+        words = {part: hyperparameters_of(getattr(self, part)) for part in PARTS}
+        return {label: words[part][k] for part in PARTS for k, label in self.labels[part].items()}
 
     @property
     def hyperpriors(self) -> dict[str, Hyperprior]:
@@ -79,7 +77,7 @@ class Model:
         }
         return {label: value for label, value in found.items() if isinstance(value, Hyperprior)}
 
-    def start(self, data: Data) -> dict[str, Any]:
+    def start(self, data: Data) -> dict[str, Value]:
         """A number for every hyperparameter to begin from: the table."""
         own = {"prior": self.prior.start(), "likelihood": self.likelihood.start(data)}
         return {self.labels[part][k]: v for part in PARTS for k, v in own[part].items()}
@@ -98,23 +96,23 @@ class Model:
             return hyper  # the table itself will do, and costs nothing
         return Scope(hyper, labels)
 
-    def at(self, hyper: Mapping[str, Any]) -> Model:
+    def at(self, hyper: Values) -> Model:
         """The same model with every hyperparameter a number."""
         return Model(self.prior_at(hyper), self.likelihood_at(hyper))
 
-    def prior_at(self, hyper: Mapping[str, Any]) -> Prior:
+    def prior_at(self, hyper: Values) -> Prior:
         """The prior alone with every hyperparameter a number, which a sweep needs twice."""
         return self.prior.at(**self.own_values("prior", hyper))
 
-    def likelihood_at(self, hyper: Mapping[str, Any]) -> Likelihood:
+    def likelihood_at(self, hyper: Values) -> Likelihood:
         """The likelihood alone with every hyperparameter a number."""
         return self.likelihood.at(**self.own_values("likelihood", hyper))
 
-    def own_values(self, part: str, hyper: Mapping[str, Any]) -> dict[str, Any]:
+    def own_values(self, part: str, hyper: Values) -> dict[str, Value]:
         """A copy of those of a table that belong to a part, by its own names."""
         return {k: hyper[label] for k, label in self.labels[part].items() if label in hyper}
 
-    def log_joint(self, X: Any, Z: Any) -> float:
+    def log_joint(self, X: Table, Z: ArrayLike) -> float:
         """Left-ordered log P([Z]) + log P(X | Z), hyperparameters given as numbers.
 
         X is ``Data``, or what ``Data.of`` makes them from.
@@ -125,11 +123,11 @@ class Model:
         >>> round(model.log_joint(np.zeros((1, 1)), np.ones((1, 1))), 4)
         -2.2655
         """
-        return self.prior.log_prob(Z) + self.likelihood.log_marginal(X, Z)  # type: ignore[attr-defined]
+        return self.prior.log_prob(Z) + cast(Collapsed, self.likelihood).log_marginal(X, Z)
 
 
-def check_part(name: str, part: Any, kind: type, such_as: str) -> None:
-    """Refuse a class, a part in the place of another, and what is no part at all."""
+def check_part(name: str, part: object, kind: type, such_as: str) -> None:
+    """Refuse a class, a part of another kind, and what is no part at all."""
     refuse_class(name, part)
     if isinstance(part, kind):
         return

@@ -10,44 +10,53 @@ else keeps a list of parts, so that adding one adds a file.
 
 from __future__ import annotations
 
-import difflib
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from thali.settings import Settings
+from thali.settings import Settings, did_you_mean
 
-Part = TypeVar("Part", bound=Callable[..., Any])
+if TYPE_CHECKING:
+    from thali.engines.base import AnyEngine
+    from thali.estimators.base import LatentModel
+    from thali.hyperparameters import Hyperprior
+    from thali.likelihoods.base import Likelihood
+    from thali.priors.base import Prior
+    from thali.starts.base import StartMaker
 
 
-class Registry(Mapping[str, Any]):
-    """Classes (or, of starts, functions) by name, in the order in which they were registered."""
+Named = TypeVar("Named")
+Part = TypeVar("Part")
+
+
+class Registry(Mapping[str, Named]):
+    """What was registered by name, in the order in which that happened."""
 
     def __init__(self, what: str) -> None:
         self.what = what
-        self._classes: dict[str, Any] = {}
+        self._classes: dict[str, Named] = {}
 
-    def register(self, name: str) -> Callable[[Part], Part]:
-        """A decorator that gives a class its name; a name can be given once.
+    def register(self, name: str) -> Callable[[Named], Named]:
+        """A decorator that gives a class or a function its name; a name can be given once.
 
-        A class of the same module and name takes the place of the one before (a notebook's cell
-        that is run again).
+        One of the same module and name replaces the one before (a notebook's cell that is run
+        again).
         """
 
-        def decorate(cls: Part) -> Part:
+        def decorate(named: Named) -> Named:
             before = self._classes.get(name)
-            if before is not None and _source(before) != _source(cls):
+            if before is not None and _source(before) != _source(named):
                 raise ValueError(
-                    f"The {self.what} {name!r} is {before.__name__} already; choose another name "
-                    f"for {cls.__name__}."
+                    f"The {self.what} {name!r} is {_source(before)[1]} already; choose another "
+                    f"name for {_source(named)[1]}."
                 )
-            self._classes[name] = cls
-            return cls
+            self._classes[name] = named
+            return named
 
         return decorate
 
-    def make(self, value: Any, besides: Iterable[str] = ()) -> Any:
+    def make(self: Registry[type[Part]], value: str | Part, besides: Iterable[str] = ()) -> Part:
         """The part itself, or the one that a name such as "two-parameter-ibp" stands for.
 
         ``besides`` are names that someone else understands; a refusal lists them too.
@@ -55,20 +64,19 @@ class Registry(Mapping[str, Any]):
         if not isinstance(value, str):
             return value
         key = value.lower().replace("-", "_")
-        if key not in self._classes:
+        if key not in self:
             names = [*besides, *self]
-            near = difflib.get_close_matches(key, names, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
             raise ValueError(
-                f"{self.what}={value!r} is not known; use one of {', '.join(names)}.{hint}"
+                f"{self.what}={value!r} is not known; use one of {', '.join(names)}."
+                f"{did_you_mean(key, names)}"
             )
-        return self._classes[key]()
+        return self[key]()
 
-    def name_of(self, part: Any) -> str:
+    def name_of(self, part: object) -> str:
         """The name under which the class of a part was registered."""
-        return next(name for name, cls in self._classes.items() if cls is type(part))
+        return next(name for name, cls in self.items() if cls is type(part))
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> Named:
         return self._classes[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -78,16 +86,16 @@ class Registry(Mapping[str, Any]):
         return len(self._classes)
 
 
-def _source(cls: Any) -> tuple[str, str]:
-    return cls.__module__, cls.__qualname__
+def _source(named: object) -> tuple[str, str]:
+    return named.__module__, getattr(named, "__qualname__", "")
 
 
-PRIORS = Registry("prior")
-LIKELIHOODS = Registry("likelihood")
-ENGINES = Registry("engine")
-HYPERPRIORS = Registry("hyperprior")
-ESTIMATORS = Registry("estimator")  # by the names of their classes
-STARTS = Registry("start")
+PRIORS: Registry[type[Prior]] = Registry("prior")
+LIKELIHOODS: Registry[type[Likelihood]] = Registry("likelihood")
+ENGINES: Registry[type[AnyEngine]] = Registry("engine")
+HYPERPRIORS: Registry[type[Hyperprior]] = Registry("hyperprior")
+ESTIMATORS: Registry[type[LatentModel]] = Registry("estimator")  # by the names of their classes
+STARTS: Registry[StartMaker] = Registry("start")
 
 
 def import_family(package: str, folder: Iterable[str]) -> None:
@@ -96,12 +104,12 @@ def import_family(package: str, folder: Iterable[str]) -> None:
         import_module(f"{package}.{module.name}")
 
 
-def estimator_of(structure: object) -> Any:
+def estimator_of(structure: object) -> type[LatentModel]:
     """The estimator that shows values of a latent structure."""
     return next(cls for cls in ESTIMATORS.values() if cls.structure == structure)
 
 
 def known_classes() -> dict[str, type[Settings]]:
     """Every registered class by the name of the class, which is how files name it."""
-    tables = (PRIORS, LIKELIHOODS, ENGINES, HYPERPRIORS)
-    return {cls.__name__: cls for table in tables for cls in table.values()}
+    parts = (*PRIORS.values(), *LIKELIHOODS.values(), *ENGINES.values(), *HYPERPRIORS.values())
+    return {cls.__name__: cls for cls in parts if issubclass(cls, Settings)}

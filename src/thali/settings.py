@@ -10,29 +10,31 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self, SupportsIndex, TypeVar
 
 import numpy as np
 
+Default = TypeVar("Default")
 HYPERPARAMETER, SETTING = "hyperparameter", "setting"  # keys of a field's metadata
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class Settings:
     """Base of every frozen dataclass of settings (no state, no template methods)."""
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls) -> None:
         """Put equality and hash into the class itself, where ``dataclass`` leaves them alone."""
-        super().__init_subclass__(**options)
+        super().__init_subclass__()
         if "__eq__" not in vars(cls):
             cls.__eq__ = Settings.__eq__  # type: ignore[method-assign]
             cls.__hash__ = Settings.__hash__  # type: ignore[method-assign]
 
     def __eq__(self, other: object) -> bool:
-        if type(other) is not type(self):
+        if not isinstance(other, Settings) or type(other) is not type(self):
             return NotImplemented
-        theirs = other.get_params()  # type: ignore[attr-defined]
+        theirs = other.get_params()
         return all(same(mine, theirs[name]) for name, mine in self.get_params().items())
 
     def __hash__(self) -> int:
@@ -40,26 +42,34 @@ class Settings:
         marks = (np.shape(v) if isinstance(v, np.ndarray) else v for v in values)
         return hash((type(self), *marks))
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
+    def get_params(self, deep: bool = True) -> dict[str, object]:
         """Return the fields by name, as scikit-learn expects."""
-        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
 
     def __sklearn_clone__(self) -> Self:
         """A value that cannot change is its own copy (a fitted model in it stays fitted)."""
         return self
 
-    def replace(self, **changes: Any) -> Self:
+    def replace(self, **changes: object) -> Self:
         """Return a copy with some fields changed; unknown names are refused with a suggestion."""
-        names = [f.name for f in dataclasses.fields(self)]  # type: ignore[arg-type]
+        names = [f.name for f in dataclasses.fields(self)]
         for name in changes:
             if name not in names:
-                near = difflib.get_close_matches(name, names, n=1)
-                hint = f" Did you mean {near[0]!r}?" if near else ""
-                owner = type(self).__name__
                 raise ValueError(
-                    f"{owner} has no setting {name!r}; it has {', '.join(names)}.{hint}"
+                    f"{type(self).__name__} has no setting {name!r}; it has {', '.join(names)}."
+                    f"{did_you_mean(name, names)}"
                 )
-        return dataclasses.replace(self, **changes)  # type: ignore[type-var]
+        return dataclasses.replace(self, **changes)
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """A question about the name nearest to one that is not known; nothing where none is near.
+
+    >>> did_you_mean("emty", ["ica", "empty"])
+    " Did you mean 'empty'?"
+    """
+    near = difflib.get_close_matches(name, list(names), n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 class Label(NamedTuple):
@@ -69,7 +79,7 @@ class Label(NamedTuple):
     words: str
 
 
-def hyperparameter(default: Any, *, symbol: str, words: str) -> Any:
+def hyperparameter(default: Default, *, symbol: str, words: str) -> Default:
     """A field of a prior or likelihood that is a number (fixed) or a hyperprior (inferred).
 
     Traces, the convergence verdict, plots and the report read the symbol and the words.
@@ -77,14 +87,19 @@ def hyperparameter(default: Any, *, symbol: str, words: str) -> Any:
     return dataclasses.field(default=default, metadata={HYPERPARAMETER: Label(symbol, words)})
 
 
-def hyperparameters_of(part: Any) -> Mapping[str, Label]:
-    """The hyperparameters that a part declares, by name.
+def hyperparameters_of(part: object) -> Mapping[str, Label]:
+    """The hyperparameters that a part, or a class of parts, declares, by name.
 
     >>> from thali import IBP
     >>> {name: said.symbol for name, said in hyperparameters_of(IBP).items()}
     {'alpha': 'α'}
     """
-    fields = dataclasses.fields(part) if dataclasses.is_dataclass(part) else ()
+    return _hyperparameters(part if isinstance(part, type) else type(part))
+
+
+@lru_cache(maxsize=256)
+def _hyperparameters(cls: type[object]) -> Mapping[str, Label]:
+    fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
     return {f.name: f.metadata[HYPERPARAMETER] for f in fields if HYPERPARAMETER in f.metadata}
 
 
@@ -94,31 +109,31 @@ class Setting(NamedTuple):
     ``kinds`` are the names of the types in its annotation: int and None of ``int | None``.
     """
 
-    default: Any
-    help: str
-    choices: tuple[str, ...] | None
-    minimum: float | None
-    kinds: frozenset[str]
+    default: object
+    help: str = ""
+    choices: tuple[str, ...] | None = None
+    minimum: float | None = None
+    kinds: frozenset[str] = frozenset()
 
 
 def setting(
-    default: Any,
+    default: Default,
     *,
     help: str,
     choices: tuple[str, ...] | None = None,
     minimum: float | None = None,
-) -> Any:
+) -> Default:
     """A field that is told how to work, not what to believe: sweeps of a chain, a kind of step.
 
     A whole number is at least ``minimum``; another number is positive, or at least ``minimum``;
     a word is one of ``choices``. The command line shows ``help``.
     """
-    said = {"help": help, "choices": choices, "minimum": minimum}
+    said = Setting(default, help, choices, minimum)
     return dataclasses.field(default=default, metadata={SETTING: said})
 
 
 @lru_cache(maxsize=256)
-def settings_of(cls: type) -> Mapping[str, Setting]:
+def settings_of(cls: type[object]) -> Mapping[str, Setting]:
     """The settings of a class of parts by name: its fields that are no hyperparameters.
 
     >>> from thali import BetaBernoulli
@@ -129,34 +144,28 @@ def settings_of(cls: type) -> Mapping[str, Setting]:
     found = {}
     for f in dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ():
         if HYPERPARAMETER not in f.metadata:
-            said = {"help": "", "choices": None, "minimum": None} | f.metadata.get(SETTING, {})
-            found[f.name] = Setting(f.default, **said, kinds=_kinds(f.type))
+            # an annotation is text in a module with postponed annotations
+            text = f.type.__name__ if isinstance(f.type, type) else str(f.type)
+            said = f.metadata.get(SETTING, Setting(f.default))
+            found[f.name] = said._replace(kinds=frozenset(re.findall(r"\w+", text)))
     return found
 
 
-def _kinds(annotation: Any) -> frozenset[str]:
-    """The names in an annotation, which is text in a module with postponed annotations."""
-    text = annotation.__name__ if isinstance(annotation, type) else str(annotation)
-    return frozenset(re.findall(r"\w+", text))
-
-
-def check_settings(part: Any) -> None:
+def check_settings(part: object) -> None:
     """Refuse settings that are not what the part declares, in a sentence that names the setting.
 
     A word may be written with hyphens; it is kept with underscores.
     """
-    cls: Any = type(part)
-    owner = cls.__name__
+    cls: type = type(part)
     for name, said in settings_of(cls).items():
-        if not said.help:  # a plain field, which declares nothing
-            continue
         value = getattr(part, name)
-        found = check_setting(owner, name, said, value)
-        if found is not value:
-            object.__setattr__(part, name, found)
+        if said.help:  # a plain field declares nothing
+            found = check_setting(cls.__name__, name, said, value)
+            if found is not value:
+                object.__setattr__(part, name, found)
 
 
-def check_setting(owner: str, name: str, said: Setting, value: Any) -> Any:
+def check_setting(owner: str, name: str, said: Setting, value: object) -> object:
     """The value of one setting, or a sentence about what is wrong with it."""
     if value is None and ("None" in said.kinds or "Optional" in said.kinds):
         return None
@@ -168,12 +177,12 @@ def check_setting(owner: str, name: str, said: Setting, value: Any) -> Any:
         whole_number(owner, name, value, int(said.minimum))
     elif "float" in said.kinds and said.minimum is None:
         positive_number(owner, name, value)
-    elif "float" in said.kinds and said.minimum is not None and not value >= said.minimum:
+    elif "float" in said.kinds and not value >= said.minimum:  # type: ignore[operator]
         raise ValueError(f"{owner}: {name} must be at least {said.minimum:g}, not {value!r}.")
     return value
 
 
-def _choice(owner: str, name: str, choices: tuple[str, ...], value: Any) -> str:
+def _choice(owner: str, name: str, choices: tuple[str, ...], value: object) -> str:
     word = value.replace("-", "_") if isinstance(value, str) else value
     if not isinstance(word, str) or word not in choices:
         names = [repr(choice) for choice in choices]
@@ -182,31 +191,31 @@ def _choice(owner: str, name: str, choices: tuple[str, ...], value: Any) -> str:
     return word
 
 
-def same(left: Any, right: Any) -> bool:
+def same(left: object, right: object) -> bool:
     """Whether two values of a setting are equal; arrays are when all their entries are.
 
     >>> same(np.eye(2), np.eye(2)), same(np.eye(2), "race"), same("race", "race")
     (True, False, True)
     """
-    if isinstance(left, np.ndarray) or isinstance(right, np.ndarray):
-        both = isinstance(left, np.ndarray) and isinstance(right, np.ndarray)
-        return left is right or (both and np.array_equal(left, right))
+    arrays = isinstance(left, np.ndarray), isinstance(right, np.ndarray)
+    if any(arrays):
+        return all(arrays) and np.array_equal(left, right)  # type: ignore[arg-type]
     return left is right or bool(left == right)
 
 
-def refuse_class(what: str, value: Any) -> None:
+def refuse_class(what: str, value: object) -> None:
     """Refuse a class where one of its instances is meant."""
     if isinstance(value, type):
         name = value.__name__
         raise TypeError(f"{what}={name} is a class; write {name}(), with brackets.")
 
 
-def positive_number(owner: str, name: str, value: Any) -> float:
+def positive_number(owner: str, name: str, value: object) -> float:
     """Return ``value`` as a float, or say which setting must be a positive finite number."""
     try:
         if isinstance(value, bool | np.bool_):
             raise TypeError
-        number = float(value)
+        number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         raise TypeError(f"{owner}: {name} must be a positive number, not {value!r}.") from None
     if not 0.0 < number < float("inf"):
@@ -214,9 +223,9 @@ def positive_number(owner: str, name: str, value: Any) -> float:
     return number
 
 
-def whole_number(owner: str, name: str, value: Any, least: int) -> int:
+def whole_number(owner: str, name: str, value: object, least: int) -> int:
     """Return ``value`` as an int of at least ``least``, or say what is wrong."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
         raise TypeError(f"{owner}: {name} must be a whole number, not {value!r}.")
     if value.__index__() < least:
         raise ValueError(f"{owner}: {name} must be at least {least}, not {value!r}.")

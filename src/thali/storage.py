@@ -1,6 +1,6 @@
 """Files: one zip of .npy arrays and one JSON, with a format version; never a pickle.
 
-Written to a temporary file in the same folder and moved into place, so that a reader sees the
+Written to a temporary file in the same folder and then moved, so that a reader sees the
 old file or the new one, never half of either.
 """
 
@@ -11,16 +11,25 @@ import json
 import os
 import tempfile
 import zipfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 FORMAT = 1
 
+# what a file's JSON can hold, small arrays and NumPy's numbers among it
+Json: TypeAlias = (
+    "int | float | str | np.generic | np.ndarray | Sequence[Json] | Mapping[str, Json] | None"
+)
+
 
 def write(
-    path: str | os.PathLike[str], kind: str, arrays: dict[str, np.ndarray], meta: dict
+    path: str | os.PathLike[str],
+    kind: str,
+    arrays: Mapping[str, np.ndarray],
+    meta: Mapping[str, object],
 ) -> None:
     """Write arrays and JSON-able values to ``path``, all or nothing."""
     path = Path(path)
@@ -37,7 +46,9 @@ def write(
                     zipped.writestr(f"{name}.npy", buffer.getvalue())
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
+        mask = os.umask(0)  # which can be read only by setting it
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
@@ -54,13 +65,6 @@ def check_writable(path: Path) -> None:
         raise PermissionError(f"Cannot write {path}: the folder {path.parent} is not writable.")
 
 
-def set_aside(path: Path) -> Path:
-    """Move a file out of the way of another, from a.thali to a.previous.thali; where it is now."""
-    earlier = path.with_name(f"{path.stem}.previous{path.suffix}")
-    os.replace(path, earlier)
-    return earlier
-
-
 def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Read what ``write`` wrote; a missing, foreign, broken or newer file gets one sentence."""
     path = Path(path)
@@ -74,12 +78,12 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, np.ndarray]
             if not isinstance(meta, dict) or "format" not in meta:
                 raise KeyError("format")
             if meta["format"] > FORMAT:
-                raise NewerFormat(
+                raise Foreign(
                     f"{path} was written by a newer thali (file format {meta['format']}, this one "
                     f"reads up to {FORMAT}); update thali to open it."
                 )
             if meta.get("kind") != kind:
-                raise ValueError(f"{path} is a thali {meta.get('kind')}, not a {kind}.")
+                raise Foreign(f"{path} is a thali {meta.get('kind')}, not a {kind}.")
             arrays = {
                 name.removesuffix(".npy"): np.lib.format.read_array(
                     io.BytesIO(zipped.read(name)), allow_pickle=False
@@ -87,26 +91,20 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, np.ndarray]
                 for name in zipped.namelist()
                 if name.endswith(".npy")
             }
-    except NewerFormat as error:
-        raise ValueError(str(error)) from None
-    except (zipfile.BadZipFile, KeyError, EOFError, OSError, json.JSONDecodeError) as error:
-        if isinstance(error, PermissionError):
-            raise
+    except (Foreign, PermissionError):
+        raise
+    except (zipfile.BadZipFile, KeyError, EOFError, OSError, json.JSONDecodeError):
         raise ValueError(f"{path} is not a thali {kind}, or it is damaged.") from None
-    except ValueError as error:
-        if "thali" in str(error):
-            raise
-        raise ValueError(f"{path} is damaged: {error}.") from None
-    except Exception as error:  # zlib.error and struct.error come from damaged bytes
+    except Exception as error:  # ValueError, zlib.error and struct.error come from damaged bytes
         raise ValueError(f"{path} is damaged: {error}.") from None
     return arrays, meta
 
 
-class NewerFormat(Exception):
-    """The file's format version is beyond what this version reads."""
+class Foreign(ValueError):
+    """The file is sound, but of another kind, or of a later version."""
 
 
-def _array_to_json(value: Any) -> Any:
+def _array_to_json(value: object) -> object:
     """A small array among plain values, such as a hyperparameter; NumPy's numbers as Python's."""
     if isinstance(value, np.generic):
         return value.item()
@@ -115,13 +113,7 @@ def _array_to_json(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} cannot be written to a file.")
 
 
-def _array_from_json(value: dict[str, Any]) -> Any:
+def _array_from_json(value: dict[str, Any]) -> object:
     if value.keys() == {"array", "dtype"}:
         return np.array(value["array"], value["dtype"])
     return value
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

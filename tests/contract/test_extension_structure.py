@@ -96,6 +96,40 @@ def test_it_is_saved_and_loaded(fitted, tmp_path):
     assert again.scales_.tolist() == [0.5, 0.5]
 
 
+@pytest.mark.parametrize("given", ["labels", "model"])
+def test_it_begins_from_given_labels_and_from_a_fitted_model(X, fitted, given):
+    init, name = (fitted.labels_, "given Z") if given == "labels" else (fitted, "another model")
+    engine = toy.ToyClusterGibbs(sweeps=1, chains=1, init=init)
+    again = toy.ToyClusters(engine=engine, random_state=0).fit(X)
+    assert again.starts_ == [name]
+    assert np.array_equal(again.labels_, fitted.labels_)
+    if given == "model":
+        assert again.history_["prior.alpha"].size == 1
+    with pytest.raises(
+        ValueError, match="ToyClusterGibbs: init must be a label for each of the 18"
+    ):
+        toy.ToyClusters(engine=engine.replace(init=np.arange(5)), random_state=0).fit(X)
+
+
+class RacedGibbs(toy.ToyClusterGibbs):
+    """The toy's starts raced, and searched on from."""
+
+    races = True
+
+
+class RacedNormal(toy.ToyNormal):
+    """A likelihood that lets starts race."""
+
+    starts = ("race", "prior", "empty")
+
+
+def test_its_starts_race_though_its_prior_has_no_tables(X):
+    engine = RacedGibbs(sweeps=30, chains=2, init="race")
+    model = toy.ToyClusters(likelihood=RacedNormal(), engine=engine, random_state=0).fit(X)
+    assert np.array_equal(model.labels_, np.arange(18) % 3)
+    assert set(model.starts_) <= {"prior", "empty"}
+
+
 def test_its_report_says_what_every_structure_has_to_say(fitted, tmp_path):
     page = fitted.report(tmp_path / "r.html").read_text(encoding="utf-8")
     assert "3 clusters found in 18 rows of 2 numbers." in page

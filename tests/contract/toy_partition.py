@@ -31,6 +31,7 @@ class Partition(Structure[np.ndarray]):
 
     name = "toy clusters"
     component = "cluster"
+    answer = "labels_"
 
     def n_components(self, latent):
         return len(np.unique(latent))
@@ -46,6 +47,8 @@ class Partition(Structure[np.ndarray]):
         return np.bincount(self.canonical(latent))
 
     def check(self, owner, given, n=None):
+        if np.ndim(given) != 1 or n not in (None, len(given)):
+            raise ValueError(f"{owner}: init must be a label for each of the {n} rows.")
         return self.canonical(np.asarray(given, int))
 
     def pack(self, latent):
@@ -95,9 +98,6 @@ class ToyRestaurant(Settings, Prior):
             weights = np.append(np.bincount(labels), self.alpha).astype(float)
             labels.append(int(rng.choice(len(weights), p=weights / weights.sum())))
         return np.array(labels)
-
-    def log_prob(self, labels):
-        return self.log_prob_counts(PARTITION.counts(labels))
 
     def log_prob_counts(self, sizes):
         n, a = int(np.sum(sizes)), float(self.alpha)

@@ -298,7 +298,7 @@ def test_bad_settings_are_refused(settings, error, words):
 
 
 def test_what_does_not_go_together_is_refused():
-    with pytest.raises(TypeError, match="law of a probability"):
+    with pytest.raises(TypeError, match="hyperprior of a number between 0 and 1"):
         thali.IBP(alpha=thali.Beta(1, 1))
     with pytest.raises(ValueError, match=r"cannot run IBP × NoisyOr.*can: UncollapsedGibbs"):
         thali.LatentFeatures(likelihood="noisy_or", engine="collapsed_gibbs").fit(np.eye(3))

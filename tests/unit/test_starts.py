@@ -8,8 +8,9 @@ import thali
 from thali.data import Data
 from thali.model import Model
 from thali.registry import STARTS
-from thali.starts import Finish, Start, given_start, perturb, rank
+from thali.starts import Start, given_start
 from thali.starts.ica import marchenko_pastur_median, signal_rank, split_in_two
+from thali.starts.race import Finish, perturb, rank
 from thali.structures.feature_changes import change_columns
 from thali.structures.features import FEATURES
 

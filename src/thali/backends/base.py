@@ -2,10 +2,10 @@ r"""What a backend does: everything that needs X, one block of rows at a time.
 
     Statistics = local_step(block, rows, globals),   globals = global_step(Statistics)
 
-A block is rows of X wherever they are (``block.py``); rows are their law q, changed in place;
-globals are the few small arrays that all rows are given. Statistics add up, so that a backend may
-cut a block into pieces and work on them in threads, on a device or on other machines. A new one is
-one file: a class with the methods of ``Backend``. The first is ``local.py``.
+A block is rows of X wherever they are (``block.py``); rows are what q says of them, changed in
+place; globals are the few small arrays that all rows are given. Statistics add up, so that a
+backend may cut a block into pieces and work on them in threads, on a device or on other machines.
+A new one is one file: a class with the methods of ``Backend``. The first is ``local.py``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PASSES = 4  # over a row's features in a local step, at most
 
 
 class Moments(NamedTuple):
-    """Of the features' law: E[A], (K, D), Σ_d E[a_d a_dᵀ], (1, K, K), and where entries are
+    """Of the features' q: E[A], (K, D), Σ_d E[a_d a_dᵀ], (1, K, K), and where entries are
     missing E[a_d a_dᵀ] of each column, (D, K²)."""
 
     phi: np.ndarray
@@ -32,12 +32,12 @@ class Moments(NamedTuple):
     grams: np.ndarray | None
 
     @classmethod
-    def of(cls, law: FeaturePosterior, masked: bool) -> Self:
+    def of(cls, q: FeaturePosterior, masked: bool) -> Self:
         """The moments that blocks with or without missing entries need."""
-        k, d = law.phi.shape
-        gram = np.ascontiguousarray(law.gram())[None]
-        grams = np.ascontiguousarray(law.grams().reshape(d, k * k)) if masked else None
-        return cls(law.phi, gram, grams)
+        k, d = q.phi.shape
+        gram = np.ascontiguousarray(q.gram())[None]
+        grams = np.ascontiguousarray(q.grams().reshape(d, k * k)) if masked else None
+        return cls(q.phi, gram, grams)
 
 
 class Globals(NamedTuple):
@@ -52,7 +52,7 @@ class HardGlobals(NamedTuple):
     """What all rows are given where each has a feature or not.
 
     ``log_odds`` is by the number of other rows that have a feature, ``own`` (K,) for features that
-    no other has, ``crowd`` by the number of features; ``solver`` is its place in ``SOLVERS``.
+    no other has, ``in_use`` by the number of features in use; ``solver`` is one of ``SOLVERS``.
     ``level`` tells what the bound has of the counts m alone; it is not sent to blocks.
     """
 
@@ -60,7 +60,7 @@ class HardGlobals(NamedTuple):
     sigma_x: float
     log_odds: np.ndarray
     own: np.ndarray
-    crowd: np.ndarray
+    in_use: np.ndarray
     solver: int
     level: Callable[[np.ndarray], float]
 
@@ -71,7 +71,7 @@ class Backend(Protocol):
     def local_step(
         self, block: Block, rows: Rows, given: Globals, passes: int = PASSES
     ) -> Statistics:
-        """Update the rows' laws in place, and return their statistics.
+        """Update the rows' q in place, and return their statistics.
 
         ``passes=0`` leaves the rows as they are.
         """
@@ -90,7 +90,7 @@ class Backend(Protocol):
         """
 
     def tally(self, block: Block, rows: Rows) -> Statistics:
-        """The statistics of rows as they are, but for the gain of their laws."""
+        """The statistics of rows as they are, but for the gain of q itself."""
 
     def residual_scores(
         self, block: Block, rows: Rows, phi: np.ndarray, v: np.ndarray
@@ -98,7 +98,7 @@ class Backend(Protocol):
         """Ev, (N,), and vᵀEᵀE, (D,), of what is left, E = X − E[W]E[A]."""
 
     def row_bounds(self, block: Block, rows: Rows, given: Globals, none: float) -> np.ndarray:
-        """Each row's own part of the bound, (N,): a lower bound of log p(x) given the other laws.
+        """Each row's own part of the bound, (N,): a lower bound of log p(x) given the rest of q.
 
         ``none`` is Σ_k E[log(1 − π_k)].
         """

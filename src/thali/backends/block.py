@@ -11,12 +11,13 @@ that they are compiled once whatever X is.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from thali.data import Data
-from thali.data.sparse import is_sparse, size_of
+from thali.data.sparse import is_sparse
 
 
 class Block(NamedTuple):
@@ -29,7 +30,7 @@ class Block(NamedTuple):
     ([9.0], [[4.0, 2.0]])
     """
 
-    X: Any
+    X: np.ndarray | csr_array
     mask: np.ndarray | None
     squares: np.ndarray
 
@@ -52,7 +53,7 @@ class Block(NamedTuple):
     @property
     def size(self) -> int:
         """N·D, whatever is missing."""
-        return size_of(self.X)
+        return self.n * self.d
 
     @property
     def masked(self) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from operator import add
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,17 @@ from thali.backends.rows import Rows
 from thali.structures.statistics import Statistics
 
 ROUND = 8  # pieces at work on the same counts, whatever the number of workers
+
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+
+class Mapped(Protocol):
+    """``map``, in order, by workers."""
+
+    def __call__(self, work: Callable[[Job], Result], jobs: Iterable[Job], /) -> Iterable[Result]:
+        """What the work makes of each job."""
 
 
 class Crew(NamedTuple):
@@ -31,7 +42,7 @@ class Crew(NamedTuple):
 
     improve: Callable[[np.random.Generator, slice, np.ndarray, bool], tuple[float, Statistics]]
     tally: Callable[[slice], Statistics]
-    mapped: Callable[[Callable[..., Any], Iterable[Any]], Iterable[Any]]
+    mapped: Mapped
 
 
 def in_turn(

@@ -1,32 +1,29 @@
 r"""The first backend: NumPy's products and compiled kernels, on threads of this machine.
 
-Given the features' law and frequencies the rows are independent. A piece of a block costs the two
+Given the features' q and frequencies the rows are independent. A piece of a block costs the two
 products X_b E[A]ᵀ and E[W_b]ᵀ X_b, and O(K²) a row; nothing of size N×D is made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import Any
 
 import numpy as np
 
 from thali.backends.base import PASSES, Globals, HardGlobals, Moments
 from thali.backends.block import Block
-from thali.backends.hard_rounds import Crew, in_rounds, in_turn
+from thali.backends.hard_rounds import Crew, Mapped, in_rounds, in_turn
 from thali.backends.rows import BLOCK, Rows, pieces_of
 from thali.structures.statistics import Statistics
 
 MASKED_BLOCK = 256  # where entries are missing: pieces without gaps cost no more than elsewhere
 GAPS = 4e6  # numbers in the table of a piece's own matrices, where entries are missing
 SETTLED = 1e-3  # the largest change in a pass after which a row is left
-
-Mapped = Callable[[Callable[..., Any], Iterable[Any]], Iterable[Any]]
 
 
 @dataclass(frozen=True)
@@ -42,11 +39,7 @@ class Local:
     def local_step(
         self, block: Block, rows: Rows, given: Globals, passes: int = PASSES
     ) -> Statistics:
-        def work(piece: slice) -> Statistics:
-            return soft_rows(block.part(piece), rows.part(piece), given, passes)
-
-        with self._mapped() as mapped:
-            return reduce(add, mapped(work, self._pieces(block, rows.k)))
+        return self._total(block, rows, lambda part, own: soft_rows(part, own, given, passes))
 
     def hard_step(
         self,
@@ -65,17 +58,14 @@ class Local:
             return as_they_are(block.part(piece), rows.part(piece))
 
         pieces = list(self._pieces(block, rows.k))
-        if not side_by_side or len(pieces) == 1:
-            return in_turn(rng, rows, pieces, Crew(improve, tally, map))
         with self._mapped() as mapped:
-            return in_rounds(rng, rows, pieces, given.level, Crew(improve, tally, mapped))
+            crew = Crew(improve, tally, mapped)
+            if side_by_side and len(pieces) > 1:
+                return in_rounds(rng, rows, pieces, given.level, crew)
+            return in_turn(rng, rows, pieces, crew)
 
     def tally(self, block: Block, rows: Rows) -> Statistics:
-        def work(piece: slice) -> Statistics:
-            return as_they_are(block.part(piece), rows.part(piece))
-
-        with self._mapped() as mapped:
-            return reduce(add, mapped(work, self._pieces(block, rows.k)))
+        return self._total(block, rows, as_they_are)
 
     def residual_scores(
         self, block: Block, rows: Rows, phi: np.ndarray, v: np.ndarray
@@ -115,6 +105,17 @@ class Local:
             R, Q = left_over(part, part.gone, W, given.features)
             draw_amounts(rng, R, Q, precision, laplace, W, bits[piece], S[piece])
         return bits, S
+
+    def _total(
+        self, block: Block, rows: Rows, work: Callable[[Block, Rows], Statistics]
+    ) -> Statistics:
+        """The sum over pieces of what is done with each."""
+
+        def of_piece(piece: slice) -> Statistics:
+            return work(block.part(piece), rows.part(piece))
+
+        with self._mapped() as mapped:
+            return reduce(add, mapped(of_piece, self._pieces(block, rows.k)))
 
     def _pieces(self, block: Block, k: int, masked: int = MASKED_BLOCK) -> Iterator[slice]:
         """How many rows to look at at once: fewer where each has a matrix of its own."""
@@ -166,7 +167,7 @@ def hard_rows(
 
     gone = block.gone
     B, Q = block.scores(given.features.phi), own_grams(gone, given.features)
-    prior = RowPrior(given.log_odds, given.own, given.crowd)
+    prior = RowPrior(given.log_odds, given.own, given.in_use)
     precision = 1.0 / given.sigma_x**2
     gained = solve_rows(rng, B, Q, precision, prior, given.solver, m, rows.nu, follow)
     return float(gained), statistics(block, rows, gone, np.zeros(rows.k))
@@ -195,7 +196,7 @@ def left_over(
 
 
 def as_they_are(block: Block, rows: Rows) -> Statistics:
-    """The statistics of one piece, but for the gain of the rows' laws."""
+    """The statistics of one piece, but for the gain of q itself."""
     return statistics(block, rows, block.gone, np.zeros(rows.k))
 
 

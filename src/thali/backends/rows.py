@@ -1,6 +1,6 @@
-r"""The law q of the rows: what a local step changes.
+r"""The distribution q of the rows: what a local step changes.
 
-A row's law is ν_nk = q(z_nk = 1), and where rows have amounts the moments of q(s_nk | z_nk = 1).
+A row's q is ν_nk = q(z_nk = 1), and where rows have amounts the moments of q(s_nk | z_nk = 1).
 Rows are large, N×K, but know nothing of X.
 """
 
@@ -51,7 +51,7 @@ class Rows:
 
     @property
     def point(self) -> bool:
-        """Whether the law leaves nothing open: every ν is 0 or 1, and there are no amounts."""
+        """Whether q leaves nothing open: every ν is 0 or 1, and there are no amounts."""
         return self.slab is None and bool(((self.nu == 0.0) | (self.nu == 1.0)).all())
 
     def part(self, rows: slice) -> Self:

@@ -21,7 +21,7 @@ from thali.run.choices import AUTO, choose_engine
 from thali.settings import Setting, check_setting, hyperparameters_of, settings_of
 from thali.starts import start_names
 
-FAMILIES = {"prior": PRIORS, "likelihood": LIKELIHOODS, "engine": ENGINES}
+FAMILIES: dict[str, Registry[Any]] = {"prior": PRIORS, "likelihood": LIKELIHOODS, "engine": ENGINES}
 PANELS = {"prior": "Model", "likelihood": "Model", "engine": "Inference"}
 WORDS = {
     "prior": "Prior of the features' pattern.",
@@ -224,7 +224,7 @@ class Given:
 
     def _with_settings(self, family: str, part: Any, name: str) -> Any:
         """The part with its settings as given; those of others are refused."""
-        registry: Registry = FAMILIES[family]
+        registry = FAMILIES[family]
         changes = {}
         for option in self.options:
             if option.family != family:

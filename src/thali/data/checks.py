@@ -1,24 +1,28 @@
 """What is accepted as X: a dense or sparse table of real numbers; each refusal is one sentence.
 
-The one place that looks at what a user gave: what passes is float64 in C order, or a ``csr_array``.
+Only this file looks at what a user gave: what passes is float64 in C order, or a ``csr_array``.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence, Sized
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import coo_array, csr_array, sparray
 
 from thali.data import sparse
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 BLOCK = 2**20  # entries looked at together
 LARGEST = 1e100  # squares of larger values overflow when summed
+MISSING_KINDS = (type(None).__name__, "NAType")  # None, and pandas' NA
 
 
-def as_matrix(X: Any) -> np.ndarray:
+def as_matrix(X: object) -> np.ndarray:
     """X as float64 in C order, NaN where an entry is missing; each refusal is one sentence."""
     check_table(X)
     array = np.ascontiguousarray(unmasked(X), dtype=np.float64)
@@ -27,7 +31,7 @@ def as_matrix(X: Any) -> np.ndarray:
     return array
 
 
-def refuse_empty(shape: tuple[int, int]) -> None:
+def refuse_empty(shape: tuple[int, ...]) -> None:
     """Refuse data without rows or without columns."""
     if 0 in shape:
         raise ValueError(
@@ -36,7 +40,7 @@ def refuse_empty(shape: tuple[int, int]) -> None:
         )
 
 
-def as_sparse(X: Any) -> Any:
+def as_sparse(X: sparray) -> csr_array:
     """X as a ``csr_array`` of its own: float64, entries in order, none of them a zero or twice.
 
     >>> import scipy.sparse
@@ -46,8 +50,7 @@ def as_sparse(X: Any) -> Any:
     X = coordinates(X) if hasattr(X, "columns") else X
     if X.ndim != 2:
         raise ValueError(f"X must be a table of 2 dimensions (rows x columns), not {X.ndim}.")
-    if X.dtype.kind == "c":
-        raise ValueError("X holds complex numbers. Complex data not supported: split it in two.")
+    refuse_complex(X.dtype)
     if X.dtype.kind not in "biuf":
         raise TypeError(f"X is a sparse matrix of entries of type {X.dtype}, not numbers.")
     if hasattr(X, "indptr"):
@@ -55,13 +58,19 @@ def as_sparse(X: Any) -> Any:
     array = by_rows(X)
     refuse_empty(array.shape)
     array.eliminate_zeros()
-    refuse_missing(array)
-    refuse_nonfinite(array.data, lambda at: place_of(array, at))
+    missing = np.flatnonzero(np.isnan(array.data))
+    if len(missing):
+        i, j = entry_of(array, int(missing[0]))
+        raise ValueError(
+            f"X is sparse and has {len(missing)} entries NaN, the first at row {i}, column {j}. "
+            "Missing entries need a dense matrix: X.toarray(), if it fits in memory."
+        )
+    refuse_nonfinite(array.data, lambda at: entry_of(array, at))
     return array
 
 
-def by_rows(X: Any) -> Any:
-    """A ``csr_array`` of float64 of its own, entries of one place summed.
+def by_rows(X: sparray) -> csr_array:
+    """A ``csr_array`` of float64 of its own, entries at one row and column summed.
 
     As real numbers, since SciPy sums in X's own type, in which small integers overflow; but truth
     values first, of which twice True is True.
@@ -74,7 +83,7 @@ def by_rows(X: Any) -> Any:
     return array
 
 
-def coordinates(frame: Any) -> Any:
+def coordinates(frame: pd.DataFrame) -> coo_array:
     """A sparse data frame as a matrix, if what it leaves out are zeros."""
     if any(dtype.fill_value != 0 for dtype in frame.dtypes):
         raise ValueError(
@@ -84,23 +93,12 @@ def coordinates(frame: Any) -> Any:
     return frame.sparse.to_coo()
 
 
-def refuse_missing(X: Any) -> None:
-    """Refuse NaN among the entries of a sparse matrix: what it leaves out are zeros."""
-    missing = np.flatnonzero(np.isnan(X.data))
-    if len(missing):
-        i, j = place_of(X, int(missing[0]))
-        raise ValueError(
-            f"X is sparse and has {len(missing)} entries NaN, the first at row {i}, column {j}. "
-            "Missing entries need a dense matrix: X.toarray(), if it fits in memory."
-        )
-
-
-def place_of(X: Any, at: int) -> tuple[int, int]:
+def entry_of(X: csr_array, at: int) -> tuple[int, int]:
     """The row and column of entry ``at`` of a ``csr_array``."""
     return int(np.searchsorted(X.indptr, at, side="right")) - 1, int(X.indices[at])
 
 
-def unmasked(X: Any) -> Any:
+def unmasked(X: object) -> object:
     """X with NaN in place of masked entries and of the kinds of nothing that objects may be.
 
     A pandas frame stays one, with its names.
@@ -113,17 +111,25 @@ def unmasked(X: Any) -> Any:
     nothing = np.vectorize(is_nothing, otypes=[bool])(array)
     numbers = np.where(nothing, np.nan, array).astype(np.float64)
     if hasattr(X, "columns") and hasattr(X, "index"):
-        return type(X)(numbers, index=X.index, columns=X.columns)
+        import pandas as pd
+
+        return pd.DataFrame(numbers, index=X.index, columns=X.columns)
     return numbers
 
 
-def is_nothing(value: Any) -> bool:
+def is_nothing(value: object) -> bool:
     """Whether an object stands for a missing number: None, or pandas' NA."""
-    return value is None or type(value).__name__ == "NAType"
+    return type(value).__name__ in MISSING_KINDS
 
 
-def check_table(X: Any) -> None:
-    """Refuse what is no dense table of numbers: each refusal one sentence, with the place."""
+def refuse_complex(dtype: np.dtype) -> None:
+    """Refuse complex numbers."""
+    if dtype.kind == "c":
+        raise ValueError("X holds complex numbers. Complex data not supported: split it in two.")
+
+
+def check_table(X: object) -> None:
+    """Refuse what is no dense table of numbers: each refusal one sentence, with row and column."""
     if sparse.is_sparse(X):
         raise TypeError(
             "X is a sparse matrix where a dense one is needed; "
@@ -154,8 +160,7 @@ def check_table(X: Any) -> None:
             f"X must be a table of 2 dimensions (rows x columns), not {array.ndim}. Reshape your "
             f"data: {advice}."
         )
-    if array.dtype.kind == "c":
-        raise ValueError("X holds complex numbers. Complex data not supported: split it in two.")
+    refuse_complex(array.dtype)
     if array.dtype.kind in "mMV":
         raise TypeError(
             f"X holds {array.dtype} (dates or records), not numbers; encode them first."
@@ -164,7 +169,7 @@ def check_table(X: Any) -> None:
         refuse_text(array)
 
 
-def refuse_same_names(X: Any) -> None:
+def refuse_same_names(X: object) -> None:
     """Refuse a data frame in which two columns have one name."""
     names = [str(name) for name in getattr(X, "columns", [])]
     if len(set(names)) < len(names):
@@ -172,9 +177,11 @@ def refuse_same_names(X: Any) -> None:
         raise ValueError(f"X has two columns named {twice!r}; give each column its own name.")
 
 
-def refuse_ragged(rows: Any) -> None:
+def refuse_ragged(rows: Sequence[object]) -> None:
     """Name the first row of a list of lists that is longer or shorter than the first."""
-    lengths = [len(row) if hasattr(row, "__len__") and np.ndim(row) else None for row in rows]
+    lengths = [
+        len(row) if isinstance(row, Sized) and np.asarray(row).ndim else None for row in rows
+    ]
     for i, length in enumerate(lengths):
         if length != lengths[0]:
             raise ValueError(
@@ -201,10 +208,10 @@ def refuse_text(array: np.ndarray) -> None:
             ) from None
 
 
-def refuse_nonfinite(array: np.ndarray, place: Callable[[int], Any]) -> None:
+def refuse_nonfinite(array: np.ndarray, entry: Callable[[int], Sequence[object]]) -> None:
     """Count and locate infinities, and refuse values too large or too small to square.
 
-    ``place`` tells the row and column of an entry, counted through the array.
+    ``entry`` tells the row and column of an entry, counted through the array.
     """
     # fmax and fmin pass over NaN, and make no copy of X
     high, low = (f.reduce(array, axis=None, initial=0.0) for f in (np.fmax, np.fmin))
@@ -213,7 +220,7 @@ def refuse_nonfinite(array: np.ndarray, place: Callable[[int], Any]) -> None:
         flat = array.ravel()
         parts = (np.isinf(flat[at : at + BLOCK]) for at in range(0, flat.size, BLOCK))
         infinite = np.concatenate([BLOCK * i + np.flatnonzero(p) for i, p in enumerate(parts)])
-        i, j = place(int(infinite[0]))
+        i, j = entry(int(infinite[0]))
         raise ValueError(
             f"X contains infinity: {len(infinite)} entries, the first at row {i}, "
             f"column {j}. Replace or drop them first."

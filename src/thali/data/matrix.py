@@ -2,7 +2,7 @@
 
 ``observed`` is True where an entry of X was observed, and None where all were; X is NaN exactly
 where it is False. Nobody else looks for NaN: what depends on gaps asks for one of the views below,
-each made once. Complete data in the place of such with gaps are ``Augmented``.
+each made once. Complete data that replace such with gaps are ``Augmented``.
 
 Also the exact reduction for D > N: the linear-Gaussian marginal depends on X only through XXᵀ, so
 X may be replaced by the N×N factor R̃ = Rᵀ of the QR decomposition Xᵀ = QR, as R̃R̃ᵀ = XXᵀ. It does
@@ -13,17 +13,22 @@ entries nor that reduction.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse import csr_array, sparray
 
 from thali.data import sparse
-from thali.data.checks import as_matrix, as_sparse
+from thali.data.checks import BLOCK, as_matrix, as_sparse
 from thali.data.missing import Patterns, first_guess, patterns
 
-BLOCK = 2**20  # entries looked at together
+if TYPE_CHECKING:
+    import pandas as pd
+
+Table: TypeAlias = "Data | ArrayLike | pd.DataFrame | sparray"  # what ``Data.of`` takes
 
 
 @dataclass(frozen=True)
@@ -34,11 +39,11 @@ class Data:
     complete. X may be a ``csr_array``, for engines that declare ``sparse``.
     """
 
-    X: Any
+    X: np.ndarray | csr_array
     observed: np.ndarray | None = None
 
     @classmethod
-    def of(cls, X: Any) -> Data:
+    def of(cls, X: Table) -> Data:
         """Check shape, type, finiteness and size; NaN, None and masked entries are missing.
 
         Data stay as they are.
@@ -58,7 +63,7 @@ class Data:
         return data
 
     @classmethod
-    def checked(cls, X: Any) -> Data:
+    def checked(cls, X: np.ndarray | csr_array) -> Data:
         """Of a matrix that has been checked: NaN alone is looked for. All of it may be missing."""
         if sparse.is_sparse(X) or not any(np.isnan(X[block]).any() for block in blocks(X)):
             return cls(X)
@@ -78,7 +83,7 @@ class Data:
         return sparse.is_sparse(self.X)
 
     @cached_property
-    def reduced(self) -> Any:
+    def reduced(self) -> np.ndarray | csr_array:
         """X itself, or for D > N, where X is dense, the N×N matrix with the same XXᵀ."""
         if self.observed is not None:
             raise ValueError("Data with missing entries have no reduced form; use data.filled.")
@@ -91,7 +96,7 @@ class Data:
         """‖x_n‖² of each row."""
         if self.sparse:
             return sparse.row_squares(self.X)
-        return np.einsum("nd,nd->n", self.reduced, self.reduced)
+        return np.asarray(np.einsum("nd,nd->n", self.reduced, self.reduced))
 
     @cached_property
     def binary(self) -> np.ndarray:
@@ -104,7 +109,7 @@ class Data:
                 f"X has {self.X[i, j]:g} at row {i}, column {j}, where this likelihood needs 0 or "
                 "1; code the data as 0 and 1 (and leave center=False), or use another likelihood."
             )
-        return (self.X == 1.0).astype(np.uint8)
+        return np.asarray(self.X == 1.0, np.uint8)
 
     @cached_property
     def singular_values(self) -> np.ndarray:
@@ -116,7 +121,7 @@ class Data:
         for block in blocks(X):
             centered = X[block] - mean
             gram += centered.T @ centered
-        return np.sqrt(np.maximum(np.linalg.eigvalsh(gram)[::-1], 0.0))
+        return np.asarray(np.sqrt(np.maximum(np.linalg.eigvalsh(gram)[::-1], 0.0)))
 
     @cached_property
     def mean_square(self) -> float:
@@ -151,14 +156,12 @@ class Data:
     @cached_property
     def where_missing(self) -> tuple[np.ndarray, np.ndarray]:
         """The rows and columns of the missing entries, row after row."""
-        none = np.zeros(0, np.int64)
-        if self.observed is None:
-            return none, none
-        rows, columns = np.nonzero(~self.observed)
+        none = np.zeros((0, 0), bool)
+        rows, columns = np.nonzero(none if self.observed is None else ~self.observed)
         return rows, columns
 
     @cached_property
-    def zeroed(self) -> Any:
+    def zeroed(self) -> np.ndarray | csr_array:
         """X with 0 in place of what is missing, for sums over what was observed."""
         return self.X if self.observed is None else np.where(self.observed, self.X, 0.0)
 
@@ -189,19 +192,34 @@ class Data:
             yield rows, seen[rows[0]]
 
 
+@dataclass(frozen=True)
+class Augmented(Data):
+    """Complete ``X``, of which kernels of complete data read, in place of the data ``source``.
+
+    A sampler that completes its data holds both as one; answers are told of ``given``. Where X was
+    observed and the likelihood is Gaussian, the two agree. A likelihood of other entries has latent
+    Gaussians in X wherever it needs them, and what was observed in ``given`` alone.
+
+    >>> gaps = Data.of([[1.0, np.nan]])
+    >>> drawn = Augmented(np.array([[1.0, 2.0]]), source=gaps)
+    >>> drawn.observed is None, drawn.given.observed.tolist()
+    (True, [[True, False]])
+    """
+
+    source: Data = field(kw_only=True)
+
+    @property
+    def given(self) -> Data:
+        return self.source
+
+
 def blocks(X: np.ndarray) -> Iterator[slice]:
     """A few rows at a time, so that what is computed of X needs no second X."""
     rows = max(1, BLOCK // X.shape[1])
     return (slice(first, first + rows) for first in range(0, len(X), rows))
 
 
-def observed_means(X: np.ndarray) -> np.ndarray:
-    """The mean of what was observed in each column, 0 where nothing was."""
-    seen = ~np.isnan(X)
-    return np.where(seen, X, 0.0).sum(axis=0) / np.maximum(seen.sum(axis=0), 1)
-
-
-def row_names(X: Any) -> list[str] | None:
+def row_names(X: object) -> list[str] | None:
     """The index of a data frame as text, unless it is just 0, 1, 2, …"""
     index = getattr(X, "index", None)
     if index is None or callable(index) or type(index).__name__ == "RangeIndex":

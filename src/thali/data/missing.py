@@ -43,6 +43,12 @@ def patterns(mask: np.ndarray) -> Patterns:
     )
 
 
+def observed_means(X: np.ndarray) -> np.ndarray:
+    """The mean of what was observed in each column, 0 where nothing was."""
+    seen = ~np.isnan(X)
+    return np.asarray(np.where(seen, X, 0.0).sum(axis=0) / np.maximum(seen.sum(axis=0), 1))
+
+
 def first_guess(X: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """X completed for a start to look at: a low-rank fit, and noise of the size of its residuals.
 
@@ -50,8 +56,7 @@ def first_guess(X: np.ndarray, mask: np.ndarray) -> np.ndarray:
     (Mazumder, Hastie and Tibshirani 2010). The noise is there so that scales read from the guess
     are those of the data; it is the same always.
     """
-    seen = mask.sum(axis=0)
-    fit: np.ndarray = np.where(mask, X, 0.0).sum(axis=0) / np.maximum(seen, 1)
+    fit = observed_means(X)
     if min(X.shape) > 2:
         for _ in range(ROUNDS):
             fit = _shrunk(np.where(mask, X, fit))
@@ -69,4 +74,5 @@ def _shrunk(X: np.ndarray) -> np.ndarray:
     s = np.sqrt(np.maximum(squares, 0.0))
     keep = s > max(SHRINK * float(np.median(s)), 1e-6 * float(s[-1]))
     V, share = V[:, keep], 1.0 - SHRINK * np.median(s) / s[keep]
-    return center + (((centered @ V) * share) @ V.T if tall else (V * share) @ (V.T @ centered))
+    fit = ((centered @ V) * share) @ V.T if tall else (V * share) @ (V.T @ centered)
+    return np.asarray(center + fit)

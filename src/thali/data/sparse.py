@@ -11,11 +11,9 @@ r"""Sparse X, whose absent entries are zeros: what is computed of it without mak
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy import linalg
-from scipy.sparse import issparse
+from scipy.sparse import coo_array, csr_array, issparse
 
 BLOCK = 2048  # rows of Z that are made real numbers at a time
 PIECE = 2**20  # entries that are squared at a time
@@ -25,7 +23,7 @@ POWER = 4  # rounds of power iteration
 RANK = 1e-12  # of the largest eigenvalue: less is none
 
 
-def is_sparse(X: Any) -> bool:
+def is_sparse(X: object) -> bool:
     """Whether X is a sparse matrix, array or data frame.
 
     >>> import scipy.sparse
@@ -36,19 +34,19 @@ def is_sparse(X: Any) -> bool:
     return bool(issparse(X) or (len(getattr(X, "columns", ())) and hasattr(X, "sparse")))
 
 
-def size_of(X: Any) -> int:
+def size_of(X: np.ndarray | csr_array) -> int:
     """N·D; ``size`` of a sparse matrix is the number of entries it has."""
     return int(X.shape[0]) * int(X.shape[1])
 
 
-def row_squares(X: Any) -> np.ndarray:
+def row_squares(X: csr_array) -> np.ndarray:
     """‖x_n‖² of each row."""
     return np.asarray(X.multiply(X).sum(axis=1), float).ravel()
 
 
-def sum_of_squares(X: Any) -> float:
+def sum_of_squares(X: np.ndarray | csr_array) -> float:
     """Σx², of a sparse or a dense matrix, of which no second one is made."""
-    array = X.data if issparse(X) else np.asarray(X)
+    array = np.asarray(X.data if issparse(X) else X)
     return _squares(array.ravel()) if array.flags.c_contiguous else float(np.square(array).sum())
 
 
@@ -61,25 +59,25 @@ def _squares(x: np.ndarray) -> float:
     return _squares(x[:half]) + _squares(x[half:])
 
 
-def means(X: Any) -> np.ndarray:
+def means(X: csr_array) -> np.ndarray:
     """The mean of each column."""
-    return np.asarray(X.sum(axis=0), float).ravel() / X.shape[0]
+    return np.asarray(X.sum(axis=0) / X.shape[0], float).ravel()
 
 
-def spreads(X: Any) -> np.ndarray:
+def deviations(X: csr_array) -> np.ndarray:
     """The standard deviation of each column."""
     squares = np.asarray(X.multiply(X).sum(axis=0), float).ravel() / X.shape[0]
-    return np.sqrt(np.maximum(squares - means(X) ** 2, 0.0))
+    return np.asarray(np.sqrt(np.maximum(squares - means(X) ** 2, 0.0)))
 
 
-def rows(X: Any, which: np.ndarray) -> np.ndarray:
+def rows(X: np.ndarray | csr_array, which: np.ndarray) -> np.ndarray:
     """A few rows as they would be in a dense matrix; X may be one."""
     if not issparse(X):
         return np.asarray(X[which], dtype=float)
     return _as_table(X[which].tocoo())
 
 
-def count_missing(X: Any) -> int:
+def count_missing(X: np.ndarray | csr_array) -> int:
     """How many entries are NaN; a sparse matrix has none."""
     return 0 if issparse(X) else int(np.isnan(X).sum())
 
@@ -96,7 +94,7 @@ def gram(Z: np.ndarray) -> np.ndarray:
     return found
 
 
-def cross(Z: np.ndarray, X: Any) -> np.ndarray:
+def cross(Z: np.ndarray, X: csr_array) -> np.ndarray:
     """ZᵀX, by blocks.
 
     >>> from scipy.sparse import csr_array
@@ -110,18 +108,18 @@ def cross(Z: np.ndarray, X: Any) -> np.ndarray:
     return np.ascontiguousarray(found.T)
 
 
-def least_squares(Z: np.ndarray, X: Any) -> np.ndarray:
+def least_squares(Z: np.ndarray, X: csr_array) -> np.ndarray:
     """The A of least length that minimizes ‖X − ZA‖²."""
     return np.asarray(linalg.pinvh(gram(Z), rtol=RANK) @ cross(Z, X))
 
 
-def squared_residual(X: Any, W: np.ndarray, A: np.ndarray) -> float:
+def squared_residual(X: csr_array, W: np.ndarray, A: np.ndarray) -> float:
     """‖X − WA‖²; a difference, that rounding must not take below zero."""
     quadratic = float((gram(W) * (A @ A.T)).sum())
     return max(sum_of_squares(X) - 2.0 * float((A * cross(W, X)).sum()) + quadratic, 0.0)
 
 
-def columns(X: Any, which: np.ndarray) -> np.ndarray:
+def columns(X: csr_array, which: np.ndarray) -> np.ndarray:
     """A few columns as they would be in a dense matrix."""
     return _as_table(X[:, which].tocoo())
 
@@ -129,7 +127,7 @@ def columns(X: Any, which: np.ndarray) -> np.ndarray:
 # the spectrum of the centered matrix
 
 
-def singular_values(X: Any) -> np.ndarray:
+def singular_values(X: csr_array) -> np.ndarray:
     """Singular values of the centered X, largest first.
 
     Where both sides are long, those beyond the first hundred are told as all equal, with the sum of
@@ -144,7 +142,7 @@ def singular_values(X: Any) -> np.ndarray:
     return np.append(leading, np.full(rest, min(np.sqrt(left / rest), leading[-1])))
 
 
-def leading_scores(rng: np.random.Generator, X: Any, rank: int) -> np.ndarray:
+def leading_scores(rng: np.random.Generator, X: csr_array, rank: int) -> np.ndarray:
     """The first left singular vectors of the centered X times their singular values, (N, rank)."""
     n, d = X.shape
     if min(n, d) > GRAM:
@@ -158,7 +156,7 @@ def leading_scores(rng: np.random.Generator, X: Any, rank: int) -> np.ndarray:
     return _times(X, means(X), vectors)
 
 
-def main_length(X: Any) -> float:
+def main_length(X: csr_array) -> float:
     """The largest singular value of X itself, by power iteration."""
     v = np.random.default_rng(0).standard_normal(X.shape[1])
     length = 0.0
@@ -170,7 +168,7 @@ def main_length(X: Any) -> float:
     return length
 
 
-def _centered_gram(X: Any) -> np.ndarray:
+def _centered_gram(X: csr_array) -> np.ndarray:
     """XᵀX of the centered X, or XXᵀ where X has fewer rows than columns."""
     mean = means(X)
     if X.shape[1] <= X.shape[0]:
@@ -182,28 +180,28 @@ def _centered_gram(X: Any) -> np.ndarray:
     return found
 
 
-def _as_table(small: Any) -> np.ndarray:
+def _as_table(small: coo_array) -> np.ndarray:
     """A few rows or columns, or a small product, as an array."""
     found = np.zeros(small.shape)
     found[small.row, small.col] = small.data
     return found
 
 
-def _times(X: Any, mean: np.ndarray, V: np.ndarray) -> np.ndarray:
+def _times(X: csr_array, mean: np.ndarray, V: np.ndarray) -> np.ndarray:
     """(X − 1x̄ᵀ) V."""
     found = np.asarray(X @ np.ascontiguousarray(V))
     found -= mean @ V
     return found
 
 
-def _back(X: Any, mean: np.ndarray, Q: np.ndarray) -> np.ndarray:
+def _back(X: csr_array, mean: np.ndarray, Q: np.ndarray) -> np.ndarray:
     """(X − 1x̄ᵀ)ᵀ Q."""
     found = np.asarray(X.T @ np.ascontiguousarray(Q))
     found -= mean[:, None] * Q.sum(axis=0)
     return found
 
 
-def _projected(rng: np.random.Generator, X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _projected(rng: np.random.Generator, X: csr_array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """U, s and Q with X − 1x̄ᵀ ≈ Q U diag(s) Vᵀ (Halko, Martinsson and Tropp 2011)."""
     mean = means(X)
     Q = np.linalg.qr(_times(X, mean, rng.standard_normal((X.shape[1], LEADING))))[0]

@@ -142,7 +142,7 @@ class BeamSearch(Settings, Search):
 
     def __post_init__(self) -> None:
         check_settings(self)
-        object.__setattr__(self, "init", check_init("BeamSearch", self.init))
+        object.__setattr__(self, "init", check_init(type(self), self.init))
 
     @classmethod
     def greedy(cls, **settings: Any) -> Self:

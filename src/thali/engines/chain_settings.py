@@ -35,7 +35,7 @@ class ChainSettings(Settings):
                 f"{owner}: burn_in={self.burn_in} leaves nothing of {self.sweeps} "
                 "sweeps; use fewer, or more sweeps."
             )
-        object.__setattr__(self, "init", check_init(owner, self.init))
+        object.__setattr__(self, "init", check_init(type(self), self.init))
 
     def planned(self, data: Data, n_components: int) -> Self:
         """This engine with a number of sweeps: as given, or as many as suit data and features."""

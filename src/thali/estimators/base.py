@@ -17,7 +17,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from thali.data.matrix import Data, observed_means, row_names
+from thali.data.matrix import Data, row_names
+from thali.data.missing import observed_means
 from thali.engines.base import takes_missing, takes_sparse
 from thali.estimators import parameters, validation
 from thali.model import Model

@@ -167,7 +167,7 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
         if streaming.is_stream(fit):
             return streaming.probabilities(fit, X)
         return prediction.probabilities(
-            fit.model, fit.data, self.Z_, fit.mean_hyper(), self._parameters, Data.checked(X)
+            fit, self.Z_, fit.mean_hyper(), self._parameters, Data.checked(X)
         )
 
     def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> np.ndarray:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from thali.data import Augmented, Data
+from thali.data import Augmented, Data, Table
 from thali.hyperparameters import Values
 from thali.likelihoods.entries import EntryDistribution
 from thali.likelihoods.feature_posteriors import FeaturePosterior
@@ -21,7 +21,6 @@ from thali.structures.base import Structure
 from thali.structures.features import FEATURES, FeatureTables
 
 Parameters = dict[str, np.ndarray]
-Table = Any  # ``Data``, or what ``Data.of`` makes them from: array, data frame, sparse matrix
 
 
 class Words(NamedTuple):

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
-from thali.data.matrix import Data, blocks
+from thali.data.matrix import Data, Table, blocks
 from thali.data.sparse import cross as sparse_cross
 from thali.data.sparse import squared_residual
 from thali.hyperparameters import Hyperprior, Values, as_number
@@ -33,7 +33,6 @@ from thali.likelihoods.base import (
     MaskedCollapsed,
     Parameters,
     SearchRows,
-    Table,
     TakesSparse,
     Words,
 )

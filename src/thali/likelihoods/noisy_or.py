@@ -26,13 +26,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from thali.data import Data
+from thali.data import Data, Table
 from thali.hyperparameters import (
     Beta,
     Hyperprior,
     Values,
     as_number,
-    check_probability,
+    check_hyperparameter,
     slice_step_of_probability,
 )
 from thali.likelihoods.base import (
@@ -43,7 +43,6 @@ from thali.likelihoods.base import (
     GibbsUpdates,
     Masked,
     Parameters,
-    Table,
     Words,
 )
 from thali.likelihoods.entries import BinaryEntries
@@ -110,7 +109,7 @@ class NoisyOr(Settings, GibbsUpdates, EstimatesEvidence, CountedCauses, Masked):
 
     def __post_init__(self) -> None:
         for name in NAMES:
-            check_probability("NoisyOr", name, getattr(self, name))
+            check_hyperparameter("NoisyOr", name, getattr(self, name), probability=True)
 
     def at(self, **numbers: float) -> Self:
         return self.replace(**numbers)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from thali.data import Data
+from thali.data import Data, Table
 from thali.hyperparameters import Hyperprior, Values, as_number
 from thali.likelihoods.base import (
     EstimatesEvidence,
@@ -25,7 +25,6 @@ from thali.likelihoods.base import (
     GibbsUpdates,
     Masked,
     Parameters,
-    Table,
     TakesSparse,
     Words,
 )

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from thali.data import Data
+from thali.data import Data, Table
 from thali.hyperparameters import Hyperprior, Values, as_number, slice_step
 from thali.likelihoods import masked_columns
 from thali.likelihoods.base import (
@@ -30,7 +30,6 @@ from thali.likelihoods.base import (
     GibbsUpdates,
     Masked,
     Parameters,
-    Table,
     Words,
 )
 from thali.likelihoods.entries import NormalEntries

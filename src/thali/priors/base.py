@@ -5,7 +5,8 @@ Every exchangeable feature prior here has the form
 
     log P([Z]) = Σ_k λ_{m_k} − Σ_h log K_h! + const,
 
-so a Gibbs kernel needs only the differences λ_{m+1} − λ_m and the weight e^{λ_1} of a new dish.
+so a Gibbs kernel needs only the differences λ_{m+1} − λ_m and the weight e^{λ_1} of a new
+feature.
 """
 
 from __future__ import annotations
@@ -15,24 +16,24 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from thali.hyperparameters import Values
+from thali.hyperparameters import Value, Values
 from thali.priors.frequencies import Frequencies
-from thali.structures.base import Structure
+from thali.structures.base import AnyStructure
 from thali.structures.features import FEATURES, FeatureTables, NextRow
 
 
 class Prior(ABC):
     """A distribution of values of a latent structure, up to the order of their components."""
 
-    structure: ClassVar[Structure[Any]]
+    structure: ClassVar[AnyStructure]
 
     @abstractmethod
-    def at(self, **numbers: Any) -> Self:
+    def at(self, **numbers: Value) -> Self:
         """The same prior with hyperparameters fixed at numbers."""
 
     @abstractmethod
-    def start(self) -> dict[str, Any]:
-        """A number for every hyperparameter: the fixed one, or the center of its law."""
+    def start(self) -> dict[str, Value]:
+        """A number for every hyperparameter: the fixed one, or the center of its hyperprior."""
 
     @abstractmethod
     def sample(self, rng: np.random.Generator, n: int) -> Any:
@@ -42,9 +43,13 @@ class Prior(ABC):
     def log_prob_counts(self, counts: Any) -> float:
         """The log probability of a value from its ``structure.counts``."""
 
-    @abstractmethod
     def log_prob(self, latent: Any) -> float:
         """The log probability of a value."""
+        return self.log_prob_counts(self.structure.counts(latent))
+
+    def most_components(self, n: int) -> int:
+        """How many components a value of n rows can have; −1 where there is no limit."""
+        return -1
 
     @abstractmethod
     def resample(self, rng: np.random.Generator, hyper: Values, counts: Any) -> None:
@@ -58,11 +63,14 @@ class FeaturePrior(Prior):
 
 
 class PredictsRow(FeaturePrior):
-    """Gives the law of one row given all others, as tables (Gibbs samplers need it)."""
+    """Gives the distribution of one row given all others, as tables (Gibbs samplers need it)."""
 
     @abstractmethod
     def tables(self, n: int) -> FeatureTables:
-        """Log odds by count, and the weight of new dishes, for a row among n."""
+        """Log odds by count, and the weight of new features, for a row among n."""
+
+    def most_components(self, n: int) -> int:
+        return self.tables(n).capacity
 
 
 class HasFrequencies(FeaturePrior):
@@ -84,11 +92,11 @@ class HasFrequencies(FeaturePrior):
 
 
 class Sequential(FeaturePrior):
-    """Consistent in n: the first rows of a larger draw follow the same law (filters, search)."""
+    """Consistent in n: the first rows of a larger draw are a smaller draw (filters, search)."""
 
     @abstractmethod
-    def next_row(self, n: int, hyper: dict[str, Any]) -> NextRow:
-        """The law of row n (from 1) given those before; ``hyper`` holds numbers or arrays."""
+    def next_row(self, n: int, hyper: Values) -> NextRow:
+        """The distribution of row n (from 1) given those before; ``hyper``: numbers or arrays."""
 
 
 class Truncates(FeaturePrior):
@@ -100,4 +108,4 @@ class Truncates(FeaturePrior):
 
     @abstractmethod
     def frequencies(self, k: int, alpha: float, bound: str) -> Frequencies:
-        """The prior law of k frequencies; ``bound`` is "multinomial" or "taylor"."""
+        """The prior of k frequencies; ``bound`` is "multinomial" or "taylor"."""

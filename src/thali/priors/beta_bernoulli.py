@@ -4,37 +4,29 @@ r"""The finite Beta-Bernoulli prior: K features, π_k ~ Beta(α/K, 1), z_nk ~ Be
     P([Z]) = K! / (K_0! ∏_h K_h!) · P(Z),   K_0 the empty columns
 
 Only columns in use are stored: given the others, a row takes each of the unused ones with odds
-(α/K)/N, so the number of new dishes is binomial, and the same kernel serves as for the IBP,
-with room for K dishes. As K → ∞ it becomes the IBP.
+(α/K)/N, so the number of new features is binomial, and the same kernel serves as for the IBP,
+with room for K of them. As K → ∞ it becomes the IBP.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
 
 import numpy as np
 from scipy.special import gammaln
 
-from thali.hyperparameters import (
-    Gamma,
-    Hyperprior,
-    Values,
-    as_number,
-    check_hyperparameter,
-    slice_step,
-)
+from thali.hyperparameters import Gamma, Hyperprior, Values, draw_numbers, fixed_numbers
 from thali.priors.base import HasFrequencies, PredictsRow, Sequential, Truncates
+from thali.priors.buffet import PositiveNumbers, draw_rows, resample_by_slice
 from thali.priors.frequencies import Frequencies
-from thali.priors.seating import seat
 from thali.registry import PRIORS
-from thali.settings import Settings, check_settings, hyperparameter, setting, whole_number
-from thali.structures.features import FeatureCounts, FeatureTables, NextRow, feature_counts
+from thali.settings import hyperparameter, setting, whole_number
+from thali.structures.features import FeatureCounts, FeatureTables, NextRow
 
 
 @PRIORS.register("beta_bernoulli")
 @dataclass(frozen=True)
-class BetaBernoulli(Settings, PredictsRow, HasFrequencies, Sequential, Truncates):
+class BetaBernoulli(PositiveNumbers, PredictsRow, HasFrequencies, Sequential, Truncates):
     """A finite number of features, each with its own Beta(alpha / n_components, 1) frequency.
 
     Parameters
@@ -57,27 +49,13 @@ class BetaBernoulli(Settings, PredictsRow, HasFrequencies, Sequential, Truncates
     )
     n_components: int = setting(10, help="Largest number of features", minimum=1)
 
-    def __post_init__(self) -> None:
-        check_hyperparameter("BetaBernoulli", "alpha", self.alpha)
-        check_settings(self)
-
-    def at(self, **numbers: float) -> Self:
-        return self.replace(**numbers)
-
-    def start(self) -> dict[str, float]:
-        return {
-            "alpha": self.alpha.center()
-            if isinstance(self.alpha, Hyperprior)
-            else float(self.alpha)
-        }
-
     def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
         n = whole_number("BetaBernoulli.sample", "n", n, 1)
-        alpha = self.alpha.sample(rng) if isinstance(self.alpha, Hyperprior) else self.alpha
-        # row by row over the dishes in use, so that a huge n_components costs nothing:
-        # an old dish has probability (m_k + a)/(i + a + 1), each unused one a/(i + a + 1)
+        (alpha,) = draw_numbers(rng, self)
+        # row by row over the features in use, so that a huge n_components costs nothing:
+        # an old one has probability (m_k + a)/(i + a + 1), each unused one a/(i + a + 1)
         a = alpha / self.n_components
-        return seat(
+        return draw_rows(
             rng,
             n,
             lambda i, m: (m + a) / (i + a + 1.0),
@@ -91,31 +69,28 @@ class BetaBernoulli(Settings, PredictsRow, HasFrequencies, Sequential, Truncates
         return Frequencies.prior(alpha, k)
 
     def tables(self, n: int) -> FeatureTables:
-        a = as_number("BetaBernoulli", "alpha", self.alpha) / self.n_components
+        a = fixed_numbers(self)[0] / self.n_components
         m = np.arange(n, dtype=float)
         return FeatureTables(np.log(m + a) - np.log(n - m), float(np.log(a / n)), self.n_components)
 
-    def next_row(self, n: int, hyper: dict[str, Any]) -> NextRow:
+    def next_row(self, n: int, hyper: Values) -> NextRow:
         a = hyper["alpha"] / self.n_components
         return NextRow(a, float(n), np.log(a / n), self.n_components)
 
     def used_frequencies(self, rng: np.random.Generator, n: int, m: np.ndarray) -> np.ndarray:
-        a = as_number("BetaBernoulli", "alpha", self.alpha) / self.n_components
+        a = fixed_numbers(self)[0] / self.n_components
         return rng.beta(m + a, n - m + 1.0)
 
     def unused_frequencies(
         self, rng: np.random.Generator, n: int, used: int, above: float
     ) -> np.ndarray:
-        a = as_number("BetaBernoulli", "alpha", self.alpha) / self.n_components
+        a = fixed_numbers(self)[0] / self.n_components
         pi = rng.beta(a, n + 1.0, self.n_components - used)
         return pi[pi > above]
 
-    def log_prob(self, Z: Any) -> float:
-        return self.log_prob_counts(feature_counts(Z))
-
     def log_prob_counts(self, counts: FeatureCounts) -> float:
         k = self.n_components
-        a = as_number("BetaBernoulli", "alpha", self.alpha) / k
+        a = fixed_numbers(self)[0] / k
         n, m = counts.n, counts.column_sums
         empty = k - len(m)
         if empty < 0:
@@ -130,11 +105,4 @@ class BetaBernoulli(Settings, PredictsRow, HasFrequencies, Sequential, Truncates
         )
 
     def resample(self, rng: np.random.Generator, hyper: Values, counts: FeatureCounts) -> None:
-        law = self.alpha
-        if isinstance(law, Hyperprior):
-            hyper["alpha"] = slice_step(
-                rng,
-                hyper["alpha"],
-                lambda a: law.log_density(a) + self.at(alpha=a).log_prob_counts(counts),
-                width=1.0,
-            )
+        resample_by_slice(rng, self, "alpha", hyper, counts)

@@ -1,4 +1,4 @@
-r"""The law q of the features' frequencies, and what the bound has of it.
+r"""The distribution q of the features' frequencies, and what the bound has of it.
 
 With n_k = Σ_n ν_nk of N rows, the prior's part of the bound is
 
@@ -8,7 +8,7 @@ Finite (``Frequencies``): π_k ~ Beta(α/K, 1), q(π_k) = Beta(τ_k1, τ_k2), al
 
     τ_k1 = α/K + n_k,   τ_k2 = 1 + N − n_k.
 
-Infinite (``stick_frequencies.py``): π_k = ∏_{m≤k} v_m, v_m ~ Beta(α, 1), and q is a law of v.
+Infinite (``stick_frequencies.py``): π_k = ∏_{m≤k} v_m, v_m ~ Beta(α, 1), and q is one of v.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from scipy.special import betaln, digamma
 class Frequencies:
     """q(π_k) = Beta(τ_k1, τ_k2) for each of K features, ``tau`` (K, 2).
 
-    >>> law = Frequencies.prior(alpha=2.0, k=4)
-    >>> law.updated(np.array([3.0, 0, 0, 0]), 5.0, 2.0).tau[0].tolist()
+    >>> q = Frequencies.prior(alpha=2.0, k=4)
+    >>> q.updated(np.array([3.0, 0, 0, 0]), 5.0, 2.0).tau[0].tolist()
     [3.5, 3.0]
     """
 
@@ -48,17 +48,17 @@ class Frequencies:
 
     def log_off(self) -> np.ndarray:
         """E[log(1 − π_k)], or the bound of it."""
-        return digamma(self.tau[:, 1]) - digamma(self.tau.sum(axis=1))
+        return log_means(self.tau[:, ::-1])
 
     def log_odds(self) -> np.ndarray:
-        return self.log_on() - self.log_off()
+        return np.asarray(self.log_on() - self.log_off())
 
     def mean(self) -> np.ndarray:
         """E[π_k]."""
-        return self.tau[:, 0] / self.tau.sum(axis=1)
+        return np.asarray(self.tau[:, 0] / self.tau.sum(axis=1))
 
     def updated(self, counts: np.ndarray, n: float, alpha: float) -> Self:
-        """The best law given ν, through n_k."""
+        """The best q given ν, through n_k."""
         counts = self.padded(counts)
         tau = np.column_stack([alpha / self.k + counts, 1.0 + n - counts])
         return replace(self, tau=tau)
@@ -83,7 +83,7 @@ class Frequencies:
         return float(log_means(self.tau).sum()) / self.k
 
     def taken(self, order: np.ndarray) -> Self:
-        """The same law with features in another order."""
+        """The same q with features in another order."""
         return replace(self, tau=self.tau[order])
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:

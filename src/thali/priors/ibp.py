@@ -2,43 +2,39 @@ r"""The Indian buffet process (Griffiths and Ghahramani 2005).
 
     log P([Z]) = K₊ log α − Σ_h log K_h! − α H_N + Σ_k [log (N−m_k)! + log (m_k−1)! − log N!]
 
-Row n takes dish k with probability m_{−n,k}/N and Poisson(α/N) new dishes, given all others.
+Row n has feature k with probability m_{−n,k}/N and Poisson(α/N) new ones, given all others.
 α ~ Gamma(a, b) is conjugate: α | Z ~ Gamma(a + K₊, b + H_N).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from math import lgamma, log
-from typing import Any, Self
 
 import numpy as np
 from scipy.special import gammaln
 
-from thali.hyperparameters import (
-    SMALLEST,
-    Gamma,
-    Hyperprior,
-    Values,
-    as_number,
-    check_hyperparameter,
-    slice_step,
-)
+from thali.hyperparameters import Gamma, Hyperprior, Values, draw_numbers, fixed_numbers
 from thali.priors.base import HasFrequencies, PredictsRow, Sequential, Truncates
+from thali.priors.buffet import (
+    PositiveNumbers,
+    draw_buffet,
+    harmonic,
+    log_orders,
+    resample_mass,
+    unused_sticks,
+)
 from thali.priors.frequencies import Frequencies
-from thali.priors.seating import seat
 from thali.priors.stick_frequencies import Sticks, TaylorSticks
-from thali.priors.sticks import unused_sticks
 from thali.priors.truncation import least_truncation, truncation_bound, truncation_error
 from thali.registry import PRIORS
-from thali.settings import Settings, hyperparameter, whole_number
-from thali.structures.features import FeatureCounts, FeatureTables, NextRow, feature_counts
+from thali.settings import hyperparameter, whole_number
+from thali.structures.features import FeatureCounts, FeatureTables, NextRow
 
 
 @PRIORS.register("ibp")
 @dataclass(frozen=True)
-class IBP(Settings, PredictsRow, HasFrequencies, Sequential, Truncates):
+class IBP(PositiveNumbers, PredictsRow, HasFrequencies, Sequential, Truncates):
     """The Indian buffet process: any number of features, most of them rare.
 
     Parameters
@@ -61,27 +57,14 @@ class IBP(Settings, PredictsRow, HasFrequencies, Sequential, Truncates):
         Gamma(1.0, 1.0), symbol="α", words="how many features to expect"
     )
 
-    def __post_init__(self) -> None:
-        check_hyperparameter("IBP", "alpha", self.alpha)
-
-    def at(self, **numbers: float) -> Self:
-        return self.replace(**numbers)
-
-    def start(self) -> dict[str, float]:
-        return {
-            "alpha": self.alpha.center()
-            if isinstance(self.alpha, Hyperprior)
-            else float(self.alpha)
-        }
-
     def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
         n = whole_number("IBP.sample", "n", n, 1)
-        alpha = self.alpha.sample(rng) if isinstance(self.alpha, Hyperprior) else self.alpha
-        return buffet(rng, n, alpha, 1.0)
+        (alpha,) = draw_numbers(rng, self)
+        return draw_buffet(rng, n, alpha, 1.0)
 
     def truncation(self, n: int, error: float) -> int:
         """The smallest K for which ``tight_truncation_bound`` promises at most ``error``."""
-        return least_truncation(n, as_number("IBP", "alpha", self.alpha), error)
+        return least_truncation(n, self._mass(), error)
 
     def truncation_bound(self, n: int, k: int) -> float:
         """A bound of the probability that n rows have a feature beyond the k most frequent: eq. 6
@@ -90,7 +73,7 @@ class IBP(Settings, PredictsRow, HasFrequencies, Sequential, Truncates):
         >>> round(IBP(alpha=5.0).truncation_bound(30, 60), 4)
         0.0027
         """
-        return truncation_bound(n, as_number("IBP", "alpha", self.alpha), k)
+        return truncation_bound(n, self._mass(), k)
 
     def truncation_error(self, n: int, k: int) -> float:
         """That probability itself, by quadrature.
@@ -98,18 +81,17 @@ class IBP(Settings, PredictsRow, HasFrequencies, Sequential, Truncates):
         >>> round(IBP(alpha=5.0).truncation_error(30, 20), 2)
         0.84
         """
-        return truncation_error(n, as_number("IBP", "alpha", self.alpha), k)
+        return truncation_error(n, self._mass(), k)
 
     def frequencies(self, k: int, alpha: float, bound: str) -> Frequencies:
         return (TaylorSticks if bound == "taylor" else Sticks).prior(alpha, k)
 
     def tables(self, n: int) -> FeatureTables:
-        alpha = as_number("IBP", "alpha", self.alpha)
         m = np.arange(n, dtype=float)
         with np.errstate(divide="ignore"):
-            return FeatureTables(np.log(m) - np.log(n - m), float(np.log(alpha / n)), -1)
+            return FeatureTables(np.log(m) - np.log(n - m), float(np.log(self._mass() / n)), -1)
 
-    def next_row(self, n: int, hyper: dict[str, Any]) -> NextRow:
+    def next_row(self, n: int, hyper: Values) -> NextRow:
         return NextRow(0.0, float(n), np.log(hyper["alpha"] / n), -1)
 
     def used_frequencies(self, rng: np.random.Generator, n: int, m: np.ndarray) -> np.ndarray:
@@ -118,13 +100,10 @@ class IBP(Settings, PredictsRow, HasFrequencies, Sequential, Truncates):
     def unused_frequencies(
         self, rng: np.random.Generator, n: int, used: int, above: float
     ) -> np.ndarray:
-        return unused_sticks(rng, n, as_number("IBP", "alpha", self.alpha), 1.0, above)
-
-    def log_prob(self, Z: Any) -> float:
-        return self.log_prob_counts(feature_counts(Z))
+        return unused_sticks(rng, n, self._mass(), 1.0, above)
 
     def log_prob_counts(self, counts: FeatureCounts) -> float:
-        alpha = as_number("IBP", "alpha", self.alpha)
+        alpha = self._mass()
         n, m = counts.n, counts.column_sums
         return float(
             len(m) * (log(alpha) - lgamma(n + 1.0))
@@ -138,33 +117,5 @@ class IBP(Settings, PredictsRow, HasFrequencies, Sequential, Truncates):
             k, rate = len(counts.column_sums), harmonic(counts.n, 1.0)
             hyper["alpha"] = resample_mass(rng, self.alpha, hyper["alpha"], k, rate)
 
-
-def log_orders(counts: FeatureCounts) -> float:
-    """Σ_h log K_h!, which is 0 where no two columns are equal."""
-    times = counts.multiplicities
-    return float(gammaln(times + 1.0).sum()) if len(times) < len(counts.column_sums) else 0.0
-
-
-@lru_cache(maxsize=256)  # the prior of every sweep of a chain needs the same one
-def harmonic(n: int, beta: float) -> float:
-    """Σ_{i=1..n} β/(β+i−1): the harmonic number H_n when β = 1."""
-    return float((beta / (beta + np.arange(n))).sum())
-
-
-def buffet(rng: np.random.Generator, n: int, alpha: float, beta: float) -> np.ndarray:
-    """Seat n customers: old dishes m_k/(β+i−1), new ones Poisson(αβ/(β+i−1)); left-ordered."""
-    return seat(
-        rng, n, lambda i, m: m / (beta + i), lambda i, k: rng.poisson(alpha * beta / (beta + i))
-    )
-
-
-def resample_mass(
-    rng: np.random.Generator, law: Hyperprior, alpha: float, k: int, rate: float
-) -> float:
-    """Draw α given that P(Z | α) ∝ α^k e^{−α·rate}: conjugate under a gamma law, else by slice."""
-    if isinstance(law, Gamma):
-        # a tiny shape underflows to zero, which is no mass at all
-        return max(float(rng.gamma(law.shape + k, 1.0 / (law.rate + rate))), SMALLEST)
-    return slice_step(
-        rng, alpha, lambda a: law.log_density(a) + k * np.log(a) - a * rate, width=1.0
-    )
+    def _mass(self) -> float:
+        return fixed_numbers(self)[0]

@@ -1,11 +1,11 @@
-r"""The law q of the sticks of the Indian buffet process (Doshi-Velez and others 2009, section 3.2).
+r"""The sticks' distribution q, for the Indian buffet process (Doshi-Velez and others 2009, 3.2).
 
     π_k = ∏_{m≤k} v_m,  v_m ~ Beta(α, 1),  q(v_m) = Beta(τ_m1, τ_m2),  π_k = 0 beyond K
 
 E[log π_k] is a sum of digammas; E[log(1 − ∏ v_m)] has no closed form and is bounded from below.
 
-``Sticks``, section 3.3: for any law q_k of y ≤ k, by Jensen's inequality and 1 − ∏_{m≤k} v_m =
-Σ_{y≤k} (1 − v_y) ∏_{m<y} v_m,
+``Sticks``, section 3.3: for any distribution q_k of y ≤ k, by Jensen's inequality and
+1 − ∏_{m≤k} v_m = Σ_{y≤k} (1 − v_y) ∏_{m<y} v_m,
 
     E[log(1 − π_k)] ≥ Σ_y q_k(y) (w_y − log q_k(y)),   w_y = E[log(1 − v_y)] + Σ_{m<y} E[log v_m],
 
@@ -35,7 +35,7 @@ from scipy.special import digamma, gammaln, polygamma
 from thali.priors.frequencies import Frequencies, gain_of_betas, log_means
 
 ROUNDS = 20  # of q_k and τ in turn, at most
-SETTLED = 1e-8  # relative change of τ at which they end
+SAME = 1e-8  # relative change of τ at which they end
 TERMS = 200  # J of the Taylor bound
 LARGEST_LOG = 40.0  # of τ in the search
 
@@ -44,8 +44,8 @@ LARGEST_LOG = 40.0  # of τ in the search
 class Sticks(Frequencies):
     """q(v_k) = Beta(τ_k1, τ_k2), E[log(1 − π_k)] by the multinomial bound.
 
-    >>> law = Sticks.prior(alpha=2.0, k=3)
-    >>> (law.log_off() < 0).all()
+    >>> q = Sticks.prior(alpha=2.0, k=3)
+    >>> (q.log_off() < 0).all()
     np.True_
     """
 
@@ -66,14 +66,14 @@ class Sticks(Frequencies):
 
     def updated(self, counts: np.ndarray, n: float, alpha: float) -> Self:
         """q_k and τ in turn until they stay; no turn lowers the bound."""
-        law, counts = self, self.padded(counts)
+        best, counts = self, self.padded(counts)
         for _ in range(ROUNDS):
-            tau = law.closed_form(counts, n, alpha)
-            moved = np.abs(tau / law.tau - 1.0).max()
-            law = replace(law, tau=tau)
-            if moved < SETTLED:
+            tau = best.closed_form(counts, n, alpha)
+            moved = np.abs(tau / best.tau - 1.0).max()
+            best = replace(best, tau=tau)
+            if moved < SAME:
                 break
-        return law
+        return best
 
     def closed_form(self, counts: np.ndarray, n: float, alpha: float) -> np.ndarray:
         """The best τ given the q_k that are best at the present τ."""
@@ -106,15 +106,15 @@ class TaylorSticks(Sticks):
     terms: int = TERMS
 
     def log_off(self) -> np.ndarray:
-        return np.maximum(Sticks.log_off(self), self._series()[1])
+        return np.asarray(np.maximum(Sticks.log_off(self), self._series()[1]))
 
     def updated(self, counts: np.ndarray, n: float, alpha: float) -> Self:
         """The best τ near the present ones, by L-BFGS; never worse than these."""
         counts = self.padded(counts)
 
         def objective(u: np.ndarray) -> tuple[float, np.ndarray]:
-            law = replace(self, tau=np.exp(u).reshape(-1, 2))
-            return -law.gain(counts, n, alpha), -law.slopes(counts, n, alpha).ravel() * np.exp(u)
+            q = replace(self, tau=np.exp(u).reshape(-1, 2))
+            return -q.gain(counts, n, alpha), -q.slopes(counts, n, alpha).ravel() * np.exp(u)
 
         begin = np.log(self.tau).ravel()
         bounds = [(-LARGEST_LOG, LARGEST_LOG)] * len(begin)
@@ -130,7 +130,9 @@ class TaylorSticks(Sticks):
         tau, off = self.tau, n - counts
         both = polygamma(1, tau.sum(axis=1))
         later = np.cumsum(counts[::-1])[::-1]  # E[log v_m] stands in E[log π_k] of all k ≥ m
-        found = later[:, None] * np.column_stack([polygamma(1, tau[:, 0]) - both, -both])
+        found: np.ndarray = later[:, None] * np.column_stack(
+            [polygamma(1, tau[:, 0]) - both, -both]
+        )
         found += beta_slopes(tau, alpha)
         powers, series, rest = self._series()
         by_series = series > Sticks.log_off(self)
@@ -145,7 +147,8 @@ class TaylorSticks(Sticks):
         total = tau.sum(axis=1)[:, None]
         of_sum = digamma(total) - digamma(total + j)
         of_one = digamma(tau[:, :1] + j) - digamma(tau[:, :1]) + of_sum
-        return found + np.column_stack([(weight * each).sum(axis=1) for each in (of_one, of_sum)])
+        found += np.column_stack([(weight * each).sum(axis=1) for each in (of_one, of_sum)])
+        return found
 
     def _series(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """E[π_k^j] for j = 1 … J, the bound by J terms, and the bounded rest's factor."""
@@ -157,7 +160,7 @@ class TaylorSticks(Sticks):
         return powers, -(powers / j).sum(axis=1) + powers[:, -1] * rest, rest
 
     def _tilted(self) -> np.ndarray:
-        return self.tau + np.array([float(self.terms), 0.0])
+        return np.asarray(self.tau + np.array([float(self.terms), 0.0]))
 
 
 def log_sticks(tau: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -169,7 +172,7 @@ def log_sticks(tau: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def first_breaks(tau: np.ndarray) -> np.ndarray:
     """w_y = E[log(1 − v_y)] + Σ_{m<y} E[log v_m]."""
     log_v, log_rest = log_sticks(tau)
-    return log_rest + np.cumsum(log_v) - log_v
+    return np.asarray(log_rest + np.cumsum(log_v) - log_v)
 
 
 def shares(w: np.ndarray) -> np.ndarray:

@@ -11,10 +11,12 @@ Jensen's inequality (h is concave):
     1 − exp(−α h(p̄)) ≤ 1 − exp(−nα p̄),   p̄ = E[π_K] = (α/(1+α))^K,
 
 the right one being equation 6 of the paper. A quarter of the distance in total variation between
-the laws of the data with and without the cut is at most that chance.
+the distributions of the data with and without the cut is at most that chance.
 """
 
 from __future__ import annotations
+
+from bisect import bisect_left
 
 import numpy as np
 from scipy.integrate import quad
@@ -24,7 +26,7 @@ from scipy.stats import gamma
 FAR = 40.0  # standard deviations of −log π_K that are integrated over
 EXACT = 10_000  # rows up to which h is summed
 NEGLIGIBLE = 1e-6  # features expected beyond the last stick of a simulation
-MOST = 100_000  # features that are looked through
+MOST = 2**17  # features that are looked through
 
 
 def truncation_bound(n: int, alpha: float, k: int) -> float:
@@ -45,12 +47,12 @@ def tight_truncation_bound(n: int, alpha: float, k: int) -> float:
 
 def truncation_error(n: int, alpha: float, k: int) -> float:
     """The chance itself, by quadrature over u = −log π_K."""
-    law = gamma(k, scale=1.0 / alpha)
-    low, high = (max(0.0, law.mean() + s * FAR * law.std()) for s in (-1.0, 1.0))
-    points = law.ppf([0.01, 0.5, 0.99])
+    last = gamma(k, scale=1.0 / alpha)
+    low, high = (max(0.0, last.mean() + s * FAR * last.std()) for s in (-1.0, 1.0))
+    points = last.ppf([0.01, 0.5, 0.99])
 
     def integrand(u: float) -> float:
-        return float(-np.expm1(-alpha * expected_takers(n, np.exp(-u))) * law.pdf(u))
+        return float(-np.expm1(-alpha * expected_takers(n, np.exp(-u))) * last.pdf(u))
 
     return float(quad(integrand, low, high, points=points, limit=200, epsabs=1e-12)[0])
 
@@ -76,18 +78,10 @@ def simulated_truncation_error(
 
 
 def least_truncation(n: int, alpha: float, error: float) -> int:
-    """The smallest K whose ``tight_truncation_bound`` is at most ``error``: doubling, halving."""
-    high = 1
-    while high < MOST and tight_truncation_bound(n, alpha, high) > error:
-        high *= 2
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        if tight_truncation_bound(n, alpha, middle) > error:
-            low = middle
-        else:
-            high = middle
-    return high
+    """The smallest K whose ``tight_truncation_bound`` is at most ``error``; it falls with K."""
+    return 1 + bisect_left(
+        range(1, MOST), True, key=lambda k: tight_truncation_bound(n, alpha, k) <= error
+    )
 
 
 def expected_takers(n: int, p: float) -> float:

@@ -1,38 +1,36 @@
-r"""The two-parameter Indian buffet process: α dishes a head, β decides how they are shared.
+r"""The two-parameter Indian buffet process: α features a row, β decides how they are shared.
 
     log P([Z]) = K₊ log αβ − Σ_h log K_h! − α Σ_i β/(β+i−1) + Σ_k log Γ(m_k)Γ(N−m_k+β)/Γ(N+β)
 
-Row n takes dish k with probability m_{−n,k}/(β+N−1) and Poisson(αβ/(β+N−1)) new dishes.
-β = 1 is the one-parameter process; a large β shares dishes less.
+Row n has feature k with probability m_{−n,k}/(β+N−1) and Poisson(αβ/(β+N−1)) new ones.
+β = 1 is the one-parameter process; a large β shares features less.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
 
 import numpy as np
 from scipy.special import gammaln
 
-from thali.hyperparameters import (
-    Gamma,
-    Hyperprior,
-    Values,
-    as_number,
-    check_hyperparameter,
-    slice_step,
-)
+from thali.hyperparameters import Gamma, Hyperprior, Values, draw_numbers, fixed_numbers
 from thali.priors.base import HasFrequencies, PredictsRow, Sequential
-from thali.priors.ibp import buffet, harmonic, resample_mass
-from thali.priors.sticks import unused_sticks
+from thali.priors.buffet import (
+    PositiveNumbers,
+    draw_buffet,
+    harmonic,
+    resample_by_slice,
+    resample_mass,
+    unused_sticks,
+)
 from thali.registry import PRIORS
-from thali.settings import Settings, hyperparameter, whole_number
-from thali.structures.features import FeatureCounts, FeatureTables, NextRow, feature_counts
+from thali.settings import hyperparameter, whole_number
+from thali.structures.features import FeatureCounts, FeatureTables, NextRow
 
 
 @PRIORS.register("two_parameter_ibp")
 @dataclass(frozen=True)
-class TwoParameterIBP(Settings, PredictsRow, HasFrequencies, Sequential):
+class TwoParameterIBP(PositiveNumbers, PredictsRow, HasFrequencies, Sequential):
     """The Indian buffet process with a second parameter, which says how features are shared.
 
     Parameters
@@ -61,50 +59,33 @@ class TwoParameterIBP(Settings, PredictsRow, HasFrequencies, Sequential):
         1.0, symbol="β", words="how little features are shared"
     )
 
-    def __post_init__(self) -> None:
-        check_hyperparameter("TwoParameterIBP", "alpha", self.alpha)
-        check_hyperparameter("TwoParameterIBP", "beta", self.beta)
-
-    def at(self, **numbers: float) -> Self:
-        return self.replace(**numbers)
-
-    def start(self) -> dict[str, float]:
-        return {
-            name: value.center() if isinstance(value, Hyperprior) else float(value)
-            for name, value in (("alpha", self.alpha), ("beta", self.beta))
-        }
-
     def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
         n = whole_number("TwoParameterIBP.sample", "n", n, 1)
-        alpha = self.alpha.sample(rng) if isinstance(self.alpha, Hyperprior) else self.alpha
-        beta = self.beta.sample(rng) if isinstance(self.beta, Hyperprior) else self.beta
-        return buffet(rng, n, alpha, beta)
+        alpha, beta = draw_numbers(rng, self)
+        return draw_buffet(rng, n, alpha, beta)
 
     def tables(self, n: int) -> FeatureTables:
-        alpha, beta = self._numbers()
+        alpha, beta = fixed_numbers(self)
         m = np.arange(n, dtype=float)
         with np.errstate(divide="ignore"):
             log_odds = np.log(m) - np.log(beta + n - 1.0 - m)
         return FeatureTables(log_odds, float(np.log(alpha * beta / (beta + n - 1.0))), -1)
 
-    def next_row(self, n: int, hyper: dict[str, Any]) -> NextRow:
+    def next_row(self, n: int, hyper: Values) -> NextRow:
         rest = hyper["beta"] + n - 1.0
         return NextRow(0.0, rest, np.log(hyper["alpha"] * hyper["beta"] / rest), -1)
 
     def used_frequencies(self, rng: np.random.Generator, n: int, m: np.ndarray) -> np.ndarray:
-        return rng.beta(m, n - m + self._numbers()[1])
+        return rng.beta(m, n - m + fixed_numbers(self)[1])
 
     def unused_frequencies(
         self, rng: np.random.Generator, n: int, used: int, above: float
     ) -> np.ndarray:
-        alpha, beta = self._numbers()
+        alpha, beta = fixed_numbers(self)
         return unused_sticks(rng, n, alpha * beta, beta, above)
 
-    def log_prob(self, Z: Any) -> float:
-        return self.log_prob_counts(feature_counts(Z))
-
     def log_prob_counts(self, counts: FeatureCounts) -> float:
-        alpha, beta = self._numbers()
+        alpha, beta = fixed_numbers(self)
         n, m = counts.n, counts.column_sums
         return float(
             len(m) * np.log(alpha * beta)
@@ -118,18 +99,4 @@ class TwoParameterIBP(Settings, PredictsRow, HasFrequencies, Sequential):
         if isinstance(self.alpha, Hyperprior):
             k, rate = len(counts.column_sums), harmonic(counts.n, hyper["beta"])
             hyper["alpha"] = resample_mass(rng, self.alpha, hyper["alpha"], k, rate)
-        law = self.beta
-        if isinstance(law, Hyperprior):
-            alpha = hyper["alpha"]
-            hyper["beta"] = slice_step(
-                rng,
-                hyper["beta"],
-                lambda b: law.log_density(b) + self.at(alpha=alpha, beta=b).log_prob_counts(counts),
-                width=1.0,
-            )
-
-    def _numbers(self) -> tuple[float, float]:
-        return (
-            as_number("TwoParameterIBP", "alpha", self.alpha),
-            as_number("TwoParameterIBP", "beta", self.beta),
-        )
+        resample_by_slice(rng, self, "beta", hyper, counts)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 
 
-def import_arviz() -> Any:
+def import_arviz() -> ModuleType:
     """ArviZ, without the daily notice it prints about its next version."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import singledispatch
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
-from thali.likelihoods.base import Collapsed, GibbsState
+from thali.hyperparameters import Values
+from thali.likelihoods.base import Collapsed, GibbsState, GibbsUpdates
 from thali.model import Model
 from thali.results.fit import Fit, PointFit, VariationalFit
 from thali.results.point_estimate import point_estimate
@@ -47,7 +48,7 @@ def _(fit: PointFit) -> Answer:
     if isinstance(fit.model.likelihood, Collapsed):
         return Answer(estimate, *answer_at(fit, estimate.latent, picked))
     hyper = fit.mean_hyper()
-    state = first_state(fit, estimate.latent, picked, hyper)
+    state, _ = first_state(fit, estimate.latent, picked, hyper)
     state.parameters = {name: value.astype(float) for name, value in state.parameters.items()}
     return Answer(estimate, state.parameters, log_joint_at(fit.model, state, hyper))
 
@@ -83,11 +84,10 @@ def answer_at(fit: Fit, Z: np.ndarray, recorded: Sequence[Recorded]) -> tuple[Pa
     """
     model, data, hyper = fit.model, fit.data, fit.mean_hyper()
     fixed = model.at(hyper)
-    likelihood: Any = fixed.likelihood
-    if isinstance(likelihood, Collapsed):
-        return {"A": likelihood.features(data, Z)}, fixed.log_joint(data, Z)
-    rng = np.random.default_rng(np.random.SeedSequence((fit.seed, 0)))
-    state = first_state(fit, Z, recorded, hyper, rng)
+    if isinstance(fixed.likelihood, Collapsed):
+        return {"A": fixed.likelihood.features(data, Z)}, fixed.log_joint(data, Z)
+    likelihood = cast(GibbsUpdates, fixed.likelihood)
+    state, rng = first_state(fit, Z, recorded, hyper)
     state.data = likelihood.augment(rng, data, state.bits, state.parameters)
 
     def updates() -> Iterator[Parameters]:
@@ -104,26 +104,22 @@ def answer_at(fit: Fit, Z: np.ndarray, recorded: Sequence[Recorded]) -> tuple[Pa
 
 
 def first_state(
-    fit: Fit,
-    Z: np.ndarray,
-    recorded: Sequence[Recorded],
-    hyper: dict[str, Any],
-    rng: np.random.Generator | None = None,
-) -> GibbsState:
+    fit: Fit, Z: np.ndarray, recorded: Sequence[Recorded], hyper: Values
+) -> tuple[GibbsState, np.random.Generator]:
     """Z with the parameters of the nearest draw, those of the prior where it has none."""
-    rng = np.random.default_rng(np.random.SeedSequence((fit.seed, 0))) if rng is None else rng
-    likelihood: Any = fit.model.likelihood_at(hyper)
+    rng = np.random.default_rng(np.random.SeedSequence((fit.seed, 0)))
+    likelihood = cast(GibbsUpdates, fit.model.likelihood_at(hyper))
     own = fit.model.likelihood_values(dict(hyper))
     otherwise = likelihood.new_parameters(rng, fit.data, Z.shape[1], own)
     parameters = nearest(recorded, Z, otherwise, likelihood.axes)
     bits = np.ascontiguousarray(Z, dtype=np.uint8)
-    return GibbsState(fit.data, bits, parameters, own)
+    return GibbsState(fit.data, bits, parameters, own), rng
 
 
-def log_joint_at(model: Model, state: GibbsState, hyper: dict[str, Any]) -> float:
+def log_joint_at(model: Model, state: GibbsState, hyper: Values) -> float:
     """log P(X, parameters, [Z]) where A cannot be integrated out."""
-    likelihood: Any = model.likelihood_at(hyper)
-    return float(likelihood.log_density(state) + model.prior_at(hyper).log_prob(state.bits))
+    likelihood = cast(GibbsUpdates, model.likelihood_at(hyper))
+    return likelihood.log_density(state) + model.prior_at(hyper).log_prob(state.bits)
 
 
 def features_in_use(params: dict[str, np.ndarray]) -> np.ndarray:
@@ -139,11 +135,8 @@ def features_in_use(params: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def nearest(
-    recorded: Sequence[Recorded],
-    Z: np.ndarray,
-    otherwise: dict[str, np.ndarray],
-    axes: dict[str, int],
-) -> dict[str, np.ndarray]:
+    recorded: Sequence[Recorded], Z: np.ndarray, otherwise: Parameters, axes: dict[str, int]
+) -> Parameters:
     """The parameters of the recorded draw whose Z is nearest, its columns matched to those of Z.
 
     Columns that it does not have are those of ``otherwise``.

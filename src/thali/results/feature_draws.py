@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
+from thali.hyperparameters import Value
+from thali.likelihoods.base import Collapsed
 from thali.results.fit import Fit
 from thali.results.trace import Recorded
 from thali.settings import whole_number
@@ -25,7 +27,7 @@ class Draw(NamedTuple):
     sigma_x: float
     sigma_a: float
     log_joint: float
-    hyper: dict[str, Any]
+    hyper: dict[str, Value]
     parameters: dict[str, np.ndarray]
     weight: float  # all weights sum to one; draws of a chain have equal ones
 
@@ -57,7 +59,7 @@ def feature_draw(fit: Fit, index: int, recorded: Recorded, weight: float) -> Dra
     hyper = fit.hyper_of(scalars)
     if not kept:
         rng = np.random.default_rng(np.random.SeedSequence((fit.seed, index)))
-        likelihood: Any = fit.model.likelihood_at(hyper)
+        likelihood = cast(Collapsed, fit.model.likelihood_at(hyper))
         kept = {"A": likelihood.draw_features(rng, fit.data, Z)}
     alpha, sigma_x, sigma_a = (hyper.get(name, np.nan) for name in ("alpha", "sigma_x", "sigma_a"))
     axes = getattr(fit.model.likelihood, "axes", {})

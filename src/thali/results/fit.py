@@ -14,13 +14,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from thali.data import Data
-from thali.engines.base import BoundOptimizer, Engine, Sampler, Search, WeightedSampler
-from thali.hyperparameters import from_scalars
+from thali.engines.base import AnyEngine, BoundOptimizer, Sampler, Search, WeightedSampler
+from thali.hyperparameters import Value, from_scalars
 from thali.model import Model
 from thali.results.diagnostics import import_arviz, rhat_and_ess
 from thali.results.trace import (
@@ -30,9 +30,14 @@ from thali.results.trace import (
     chain_from_arrays,
     with_prefix,
 )
+from thali.storage import Json
 from thali.structures.base import evenly_spaced
 
+if TYPE_CHECKING:
+    from arviz import InferenceData
+
 ARRAYS = dict[str, np.ndarray]
+SAVED = ("burn_in", "stopped", "seconds", "sweeps")  # fields that files keep as they are
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,7 @@ class Fit(ABC):
 
     model: Model  # every "auto" resolved
     data: Data
-    engine: Engine
+    engine: AnyEngine
     seed: int
     chains: tuple[ChainTrace, ...]
     burn_in: int
@@ -55,6 +60,8 @@ class Fit(ABC):
     extra: Mapping[str, np.ndarray] | None = None
 
     ends_early: ClassVar[bool] = False  # whether chains end when they will
+    no_posterior: ClassVar[str] = ""  # why there is none of ArviZ,
+    no_diagnostics: ClassVar[str] = ""  # and no R-hat
 
     # the record
 
@@ -75,22 +82,22 @@ class Fit(ABC):
         """
         lengths = [len(chain.scalars) for chain in self.chains]
         steps = max(lengths) if self.ends_early else min(lengths)
-        table = np.array(
+        return self._by_name(
             [
                 chain.scalars[:steps] + chain.scalars[-1:] * (steps - len(chain.scalars))
                 for chain in self.chains
             ]
         )
-        table = table.reshape(len(self.chains), steps, len(self.names))
-        return {name: table[:, :, i] for i, name in enumerate(self.names)}
 
     def kept(self) -> ARRAYS:
         """The scalars of the kept draws: name → (chains, draws), cut to the shortest chain."""
         chains = [chain for chain in self.chains if chain.kept]  # of restarts only the best has any
         draws = min(len(chain.kept_at) for chain in chains)
-        table = np.array([chain.kept_scalars()[:draws] for chain in chains]).reshape(
-            len(chains), draws, len(self.names)
-        )
+        return self._by_name([chain.kept_scalars()[:draws] for chain in chains])
+
+    def _by_name(self, chains: list[list[tuple[float, ...]]]) -> ARRAYS:
+        """Each scalar of equally many rows of every chain, (chains, rows)."""
+        table = np.array(chains).reshape(len(chains), len(chains[0]), len(self.names))
         return {name: table[:, :, i] for i, name in enumerate(self.names)}
 
     def after_burn_in(self, name: str) -> np.ndarray:
@@ -104,19 +111,19 @@ class Fit(ABC):
 
     def draws(self) -> Iterator[Recorded]:
         """Every kept draw, chain after chain."""
-        for chain in self.chains:
-            for i in range(len(chain.kept)):
-                yield self._recorded(chain, i)
+        return self._picked(range(len(self)))
 
     def pick(self, indices: Iterable[int]) -> list[Recorded]:
         """Some of ``draws()`` by position."""
-        flat = [(chain, i) for chain in self.chains for i in range(len(chain.kept))]
-        return [self._recorded(*flat[index]) for index in indices]
+        return list(self._picked(indices))
 
-    def _recorded(self, chain: ChainTrace, i: int) -> Recorded:
-        scalars = dict(zip(chain.names, chain.scalars_of(i), strict=True))
-        packed, parameters = chain.kept[i]
-        return Recorded(self.model.structure.unpack(packed, self.data.n), scalars, parameters)
+    def _picked(self, indices: Iterable[int]) -> Iterator[Recorded]:
+        flat = [(chain, i) for chain in self.chains for i in range(len(chain.kept))]
+        for chain, i in (flat[index] for index in indices):
+            scalars = dict(zip(chain.names, chain.scalars_of(i), strict=True))
+            packed, parameters = chain.kept[i]
+            latent = self.model.structure.unpack(packed, self.data.n)
+            yield Recorded(latent, scalars, parameters)
 
     def weights(self) -> np.ndarray:
         """The weight of every kept draw, in the order of ``draws()``; they sum to one."""
@@ -134,7 +141,7 @@ class Fit(ABC):
         """The position of the draw with the highest log joint."""
         return int(np.argmax(self.log_joints()))
 
-    def hyper_of(self, scalars: Mapping[str, float]) -> dict[str, Any]:
+    def hyper_of(self, scalars: Mapping[str, float]) -> dict[str, Value]:
         """The hyperparameters among the scalars of a draw."""
         return from_scalars({name: scalars[name] for name in self.names[2:]})
 
@@ -144,27 +151,34 @@ class Fit(ABC):
         middle = table[0] + self.weights() @ (table - table[0])  # exact for a fixed number
         return dict(zip(self.names, middle.tolist(), strict=True))
 
-    def mean_hyper(self) -> dict[str, Any]:
+    def mean_hyper(self) -> dict[str, Value]:
         """The posterior mean of each hyperparameter over all kept draws, by weight."""
         return self.hyper_of(self.means())
 
     # what people ask of it
 
     @abstractmethod
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> dict[str, object]:
         """What an estimator shows of this kind of result alone, by name."""
 
-    @abstractmethod
-    def to_arviz(self) -> Any:
+    def to_arviz(self) -> InferenceData:
         """The kept scalars as ArviZ inference data, dims chain × draw, or a refusal."""
+        if self.no_posterior:
+            raise ValueError(self.no_posterior)
+        kept = self.kept()
+        kept["n_components"] = kept["n_components"].astype(int)
+        found: InferenceData = import_arviz().from_dict(posterior=kept)
+        return found
 
-    @abstractmethod
     def diagnostics(self) -> dict[str, dict[str, float]]:
         """R-hat and effective sample size of each scalar, or a refusal."""
+        if self.no_diagnostics:
+            raise ValueError(self.no_diagnostics)
+        return {name: rhat_and_ess(values) for name, values in self.kept().items()}
 
     # files
 
-    def to_arrays(self) -> tuple[ARRAYS, dict[str, Any]]:
+    def to_arrays(self) -> tuple[ARRAYS, dict[str, Json]]:
         """The record as arrays and JSON-able values."""
         structure, n = self.model.structure, self.data.n
         arrays = {f"extra_{name}": value for name, value in (self.extra or {}).items()}
@@ -172,24 +186,19 @@ class Fit(ABC):
             own = chain_arrays(structure, chain, n, len(chain.scalars), len(chain.kept))
             own |= {"weights": np.array(chain.weights), "population": np.array(chain.population)}
             arrays |= {f"chain{c}_{name}": value for name, value in own.items()}
-        meta = {
+        return arrays, {name: getattr(self, name) for name in SAVED} | {
             "result": type(self).__name__,
-            "burn_in": self.burn_in,
             "starts": list(self.starts),
-            "stopped": self.stopped,
-            "seconds": self.seconds,
-            "sweeps": self.sweeps,
             "names": self.names,
             "drift": [chain.drift for chain in self.chains],
             "log_evidence": [chain.log_evidence for chain in self.chains],
         }
-        return arrays, meta
 
 
 class Draws(Fit):
     """Chains of draws with equal weights."""
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> dict[str, object]:
         return {}
 
     def after_burn_in(self, name: str) -> np.ndarray:
@@ -198,17 +207,14 @@ class Draws(Fit):
         after = values[:, min(self.burn_in, values.shape[1]) :]
         return after if np.isfinite(after).any() else values
 
-    def to_arviz(self) -> Any:
-        kept = self.kept()
-        kept["n_components"] = kept["n_components"].astype(int)
-        return import_arviz().from_dict(posterior=kept)
-
-    def diagnostics(self) -> dict[str, dict[str, float]]:
-        return {name: rhat_and_ess(values) for name, values in self.kept().items()}
-
 
 class WeightedDraws(Fit):
     """Draws with weights, and an estimate of log P(X)."""
+
+    no_posterior = (
+        "This result is weighted, not draws of a chain; it has no ArviZ posterior. "
+        "draws() yields its draws with their weights."
+    )
 
     @property
     def log_evidence(self) -> float:
@@ -224,14 +230,8 @@ class WeightedDraws(Fit):
         shares = (np.arange(most) + 0.5) / most
         return np.minimum(np.searchsorted(np.cumsum(self.weights()), shares), len(self) - 1)
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> dict[str, object]:
         return {"log_evidence_": self.log_evidence}
-
-    def to_arviz(self) -> Any:
-        raise ValueError(
-            "This result is weighted, not draws of a chain; it has no ArviZ posterior. "
-            "draws() yields its draws with their weights."
-        )
 
     def diagnostics(self) -> dict[str, dict[str, float]]:
         """No R-hat; the effective size is that of the weights, 1/Σw²."""
@@ -243,13 +243,21 @@ class VariationalFit(Fit):
     """An approximating distribution q, optimized, and draws of it."""
 
     ends_early = True
+    no_posterior = (
+        "This result is variational, not draws of a chain; it has no ArviZ posterior. "
+        "draws() yields its draws with their weights."
+    )
+    no_diagnostics = (
+        "This result is variational: a distribution that was optimized, not draws of a chain. "
+        "It has no R-hat and no effective sample size; elbo_ and history_ tell how it went."
+    )
 
     @property
     def params(self) -> ARRAYS:
         """The parameters of q, and what a stream left behind."""
         return dict(self.extra or {})
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> dict[str, object]:
         params = self.params
         hidden = ("bound", "stream")  # what is kept besides the parameters of q
         return {
@@ -267,25 +275,22 @@ class VariationalFit(Fit):
             "assignment_probabilities_, and log_joint_ is the log joint there."
         )
 
-    def to_arviz(self) -> Any:
-        raise ValueError(
-            "This result is variational, not draws of a chain; it has no ArviZ posterior. "
-            "draws() yields its draws with their weights."
-        )
-
-    def diagnostics(self) -> dict[str, dict[str, float]]:
-        raise ValueError(
-            "This result is variational: a distribution that was optimized, not draws of a chain. "
-            "It has no R-hat and no effective sample size; elbo_ and history_ tell how it went."
-        )
-
 
 class PointFit(Fit):
     """One value that a search found, and what is known of it."""
 
     ends_early = True
+    no_posterior = (
+        "This result is one matrix that a search found, not draws of a chain; it has no "
+        "ArviZ posterior. CollapsedGibbs(init=this model) draws from there."
+    )
+    no_diagnostics = (
+        "This result is one matrix that a search found, not draws of a chain. It has no "
+        "R-hat and no effective sample size; proven_optimal_ and log_joint_upper_bound_ tell "
+        "how good it is, and CollapsedGibbs(init=this model) draws from there."
+    )
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> dict[str, object]:
         known = self.extra or {}
         return {
             "proven_optimal_": bool(known["proven"]),
@@ -293,19 +298,6 @@ class PointFit(Fit):
             "n_enqueued_": int(known["enqueued"]),
             "n_dequeued_": int(known["dequeued"]),
         }
-
-    def to_arviz(self) -> Any:
-        raise ValueError(
-            "This result is one matrix that a search found, not draws of a chain; it has no "
-            "ArviZ posterior. CollapsedGibbs(init=this model) draws from there."
-        )
-
-    def diagnostics(self) -> dict[str, dict[str, float]]:
-        raise ValueError(
-            "This result is one matrix that a search found, not draws of a chain. It has no "
-            "R-hat and no effective sample size; proven_optimal_ and log_joint_upper_bound_ tell "
-            "how good it is, and CollapsedGibbs(init=this model) draws from there."
-        )
 
 
 FITS: dict[type, type[Fit]] = {  # by what an engine is
@@ -316,7 +308,7 @@ FITS: dict[type, type[Fit]] = {  # by what an engine is
 }
 
 
-def fit_class(engine: Engine) -> type[Fit]:
+def fit_class(engine: AnyEngine) -> type[Fit]:
     """The kind of result that an engine leads to."""
     return next(cls for kind, cls in FITS.items() if isinstance(engine, kind))
 
@@ -326,7 +318,7 @@ def fit_from_arrays(
     meta: Mapping[str, Any],
     model: Model,
     data: Data,
-    engine: Engine,
+    engine: AnyEngine,
     seed: int,
 ) -> Fit:
     """The fit that ``to_arrays`` saved."""
@@ -339,19 +331,9 @@ def fit_from_arrays(
         chain.population = [tuple(row) for row in own["population"].tolist()]
         chain.log_evidence = evidence
         chains.append(chain)
-    return cls(
-        model,
-        data,
-        engine,
-        seed,
-        tuple(chains),
-        meta["burn_in"],
-        tuple(meta["starts"]),
-        meta["stopped"],
-        meta["seconds"],
-        meta["sweeps"],
-        with_prefix(arrays, "extra_"),
-    )
+    extra, starts = with_prefix(arrays, "extra_"), tuple(meta["starts"])
+    saved = {name: meta[name] for name in SAVED}
+    return cls(model, data, engine, seed, tuple(chains), starts=starts, extra=extra, **saved)
 
 
 def burned(burn_in: int, chains: Sequence[ChainTrace]) -> int:

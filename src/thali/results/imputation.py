@@ -1,7 +1,7 @@
-r"""The law of each missing entry given what was observed: a mixture over the draws.
+r"""The distribution of each missing entry given what was observed: a mixture over the draws.
 
 Where A is integrated out an entry is x_nd ~ N(z_n E[a_d], σ_x²(1 + z_n M_d z_nᵀ)) given a draw's Z
-and scales; where parameters are kept its law is that given Z and the parameters. Of the mixture
+and scales; where parameters are kept it is that given Z and the parameters. Of the mixture
 
     E = mean of means,  Var = mean of variances + variance of means,
 
@@ -11,10 +11,11 @@ and quantiles are those of the mixture too. Nothing is drawn: the same fit gives
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import cast
 
 import numpy as np
 
+from thali.likelihoods.base import GibbsUpdates, Masked, MaskedCollapsed
 from thali.likelihoods.entries import EntryDistribution
 from thali.results.fit import Fit
 from thali.structures.base import evenly_spaced
@@ -24,7 +25,7 @@ DRAWS = 400  # evenly spaced draws that are averaged
 
 @dataclass(frozen=True)
 class MissingEntries:
-    """The law of each missing entry given each draw, (draws, entries)."""
+    """The distribution of each missing entry given each draw, (draws, entries)."""
 
     given: EntryDistribution
 
@@ -34,10 +35,10 @@ class MissingEntries:
 
     def std(self) -> np.ndarray:
         """The posterior standard deviation of each entry, noise included."""
-        return np.sqrt(self.given.variance.mean(axis=0) + self.given.mean.var(axis=0))
+        return np.asarray(np.sqrt(self.given.variance.mean(axis=0) + self.given.mean.var(axis=0)))
 
     def interval(self, mass: float) -> tuple[np.ndarray, np.ndarray]:
-        """The central interval that holds ``mass`` of each entry's law."""
+        """The central interval that holds ``mass`` of each entry's distribution."""
         if isinstance(mass, bool) or not 0.0 < mass < 1.0:
             raise ValueError(f"interval must be a share between 0 and 1, such as 0.9; not {mass}.")
         tail = 0.5 * (1.0 - mass)
@@ -47,13 +48,14 @@ class MissingEntries:
 def missing_entries_of(fit: Fit, most: int = DRAWS) -> MissingEntries:
     """The distribution of the missing entries, in the order of ``data.where_missing``."""
     data = fit.data
-    laws: list[EntryDistribution] = []
+    found: list[EntryDistribution] = []
     for Z, scalars, kept in fit.pick(evenly_spaced(len(fit), most)):
-        likelihood: Any = fit.model.likelihood_at(fit.hyper_of(scalars))
+        likelihood = fit.model.likelihood_at(fit.hyper_of(scalars))
         if kept:
-            axes = likelihood.axes
+            axes = cast(GibbsUpdates, likelihood).axes
             parameters = {name: np.moveaxis(kept[name], 0, axes[name]) for name in kept}
-            laws.append(likelihood.entries(Z, parameters, data.where_missing))
+            entries = cast(Masked, likelihood).entries(Z, parameters, data.where_missing)
         else:
-            laws.append(likelihood.missing_entries(data, Z))
-    return MissingEntries(type(laws[0]).stack(laws))
+            entries = cast(MaskedCollapsed, likelihood).missing_entries(data, Z)
+        found.append(entries)
+    return MissingEntries(type(found[0]).stack(found))

@@ -1,6 +1,6 @@
 """New rows given a fitted Z: the probabilities of their bits, and their predictive density.
 
-With A integrated out both come from sums over the row's bits and its own new dishes; for other
+With A integrated out both come from sums over the row's bits and its own new features; for other
 likelihoods they are given the draw's parameters (``rows_given_features``).
 
 Entries may be missing (NaN) in the new rows, which then count with what they show, and in the
@@ -13,87 +13,99 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from thali.data import Data
 from thali.data.sparse import row_squares
-from thali.likelihoods.base import GaussianRows
+from thali.hyperparameters import Values
+from thali.likelihoods.base import Collapsed, GaussianRows
 from thali.machine import cores
 from thali.model import Model
+from thali.priors.base import PredictsRow
 from thali.results import prediction_given_features as rows_given_features
 from thali.results.fit import Fit
+from thali.results.trace import Recorded
+from thali.structures.features import FeatureTables
+
+if TYPE_CHECKING:
+    from thali.kernels.collapsed_rows import Law
 
 SCORE_DRAWS = 50  # draws averaged by ``score``, evenly spaced
 NO_DIMENSION = 1e-300  # of a row of which nothing was observed; a divisor, so not quite 0
 
+Parameters = dict[str, np.ndarray]
+
+
+class Scaled(Protocol):
+    """A likelihood whose scales are numbers."""
+
+    sigma_x: float
+    sigma_a: float
+
+
+class Known(NamedTuple):
+    """What all new rows are given: log odds, r = (σ_x/σ_a)², unused features, and scales."""
+
+    odds: np.ndarray
+    r: float
+    free: int
+    scales: Law
+
 
 def probabilities(
-    model: Model,
-    data: Data,
-    Z: np.ndarray,
-    hyper: dict[str, Any],
-    parameters: dict[str, np.ndarray],
-    new: Data,
+    fit: Fit, Z: np.ndarray, hyper: Values, parameters: Parameters, new: Data
 ) -> np.ndarray:
     """P(z_k = 1 | x) of new rows, (n, K)."""
-    fixed = model.at(hyper)
-    fixed.likelihood.check_data(new)
-    if isinstance(fixed.likelihood, GaussianRows):
-        return rows(fixed, data, Z, new)[0]
-    odds = fixed.prior.tables(data.n + 1).log_odds[Z.sum(axis=0)]  # type: ignore[attr-defined]
-    return rows_given_features.probabilities(model, hyper, parameters, odds, new)
-
-
-def log_densities(
-    model: Model,
-    data: Data,
-    Z: np.ndarray,
-    hyper: dict[str, Any],
-    parameters: dict[str, np.ndarray],
-    new: Data,
-) -> np.ndarray:
-    """log p(x) of new rows, (n,)."""
-    fixed = model.at(hyper)
-    fixed.likelihood.check_data(new)
-    if isinstance(fixed.likelihood, GaussianRows):
-        return rows(fixed, data, Z, new)[1]
-    odds = fixed.prior.tables(data.n + 1).log_odds[Z.sum(axis=0)]  # type: ignore[attr-defined]
-    return rows_given_features.log_densities(model, hyper, parameters, odds, new)
+    return _predicted(fit, Recorded(Z, {}, parameters), hyper, new, densities=False)
 
 
 def mean_log_densities(fit: Fit, new: Data) -> np.ndarray:
     """log of the mean over draws of p(x | draw), of new rows, (n,)."""
-    logs = []
-    for Z, scalars, kept in fit.pick(fit.representatives(SCORE_DRAWS)):
-        hyper = fit.hyper_of(scalars)
-        logs.append(log_densities(fit.model, fit.data, Z, hyper, kept, new))
+    logs = [
+        _predicted(fit, draw, fit.hyper_of(draw.scalars), new, densities=True)
+        for draw in fit.pick(fit.representatives(SCORE_DRAWS))
+    ]
     return np.asarray(np.logaddexp.reduce(np.array(logs), axis=0) - np.log(len(logs)))
+
+
+def _predicted(fit: Fit, given: Recorded, hyper: Values, new: Data, densities: bool) -> np.ndarray:
+    """log p(x) of new rows, or else their bits' probabilities, given one value of the latent."""
+    fixed, Z = fit.model.at(hyper), given.latent
+    fixed.likelihood.check_data(new)
+    if isinstance(fixed.likelihood, GaussianRows):
+        return rows(fixed, fit.data, Z, new)[densities]
+    odds = tables_of_new(fixed, fit.data.n).log_odds[Z.sum(axis=0)]
+    told = rows_given_features.log_densities if densities else rows_given_features.probabilities
+    return told(fit.model, hyper, given.parameters, odds, new)
+
+
+def tables_of_new(model: Model, n: int) -> FeatureTables:
+    """The prior's tables of a new row beside n others."""
+    return cast(PredictsRow, model.prior).tables(n + 1)
 
 
 def rows(model: Model, data: Data, Z: np.ndarray, new: Data) -> tuple[np.ndarray, np.ndarray]:
     """P(z_k = 1 | x) (n, K) and log p(x) (n,) of new rows, hyperparameters given as numbers.
 
-    The prior of a new row among N+1 comes from the same tables as the sampler's; new dishes of
+    The prior of a new row among N+1 comes from the same tables as the sampler's; new features of
     the row's own are summed out.
     """
     from thali.kernels.collapsed_rows import Law
 
-    tables = model.prior.tables(data.n + 1)  # type: ignore[attr-defined]
-    sigma_x, sigma_a = model.likelihood.sigma_x, model.likelihood.sigma_a  # type: ignore[attr-defined]
+    tables = tables_of_new(model, data.n)
+    scaled = cast(Scaled, model.likelihood)
+    sigma_x, sigma_a = scaled.sigma_x, scaled.sigma_a
     odds = np.ascontiguousarray(tables.log_odds[Z.sum(axis=0)])
     free = -1 if tables.capacity < 0 else tables.capacity - Z.shape[1]
-    law = Law(tables.log_odds, tables.new_log_weight, tables.capacity, sigma_x, sigma_a, 0.0)
-    known = (odds, (sigma_x / sigma_a) ** 2, free, law)
-    if new.sparse:
-        marginals, logs = _sparse_rows(model, data, Z, new, known)
-        seen = np.full(new.n, float(new.d))
-    else:
-        seen = new.seen.sum(axis=1)
-        told = _given_complete if data.observed is None else _given_gaps
-        marginals, logs = told(model, data, Z, new, known)
-    # the constants: ∏(1 − π_k), the law of new dishes' total, and (2πσ_x²)^{−D/2}
+    scales = Law(tables.log_odds, tables.new_log_weight, tables.capacity, sigma_x, sigma_a, 0.0)
+    known = Known(odds, (sigma_x / sigma_a) ** 2, free, scales)
+    told = _given_complete if data.observed is None else _given_gaps
+    marginals, logs = told(model, data, Z, new, known)
+    seen = np.full(new.n, float(new.d)) if new.sparse else new.seen.sum(axis=1)
+    # the constants: ∏(1 − π_k), the total weight of new features, and (2πσ_x²)^{−D/2}
     weight = np.exp(tables.new_log_weight)
     none_new = weight if free < 0 else free * np.log1p(weight)
     constant = -np.logaddexp(0.0, odds).sum() - none_new
@@ -101,10 +113,12 @@ def rows(model: Model, data: Data, Z: np.ndarray, new: Data) -> tuple[np.ndarray
 
 
 def _given_complete(
-    model: Model, data: Data, Z: np.ndarray, new: Data, known: tuple[Any, ...]
+    model: Model, data: Data, Z: np.ndarray, new: Data, known: Known
 ) -> tuple[np.ndarray, np.ndarray]:
     """Complete training data: rows that show the same columns share G = μ_oμ_oᵀ and D_o."""
-    predict = model.likelihood.rows(data, Z)  # type: ignore[attr-defined]
+    predict = cast(GaussianRows, model.likelihood).rows(data, Z)
+    if new.sparse:  # all columns, of which products are all that is needed
+        return _alike(new.X, row_squares(new.X), predict.S, predict.mu, known)
     marginals, logs = np.zeros((new.n, Z.shape[1])), np.zeros(new.n)
     for mine, seen in new.alike():
         part = new.X[np.ix_(mine, seen)]
@@ -113,29 +127,16 @@ def _given_complete(
     return marginals, logs
 
 
-def _sparse_rows(
-    model: Model, data: Data, Z: np.ndarray, new: Data, known: tuple[Any, ...]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Rows that show all columns, of which products are all that is needed."""
-    if data.observed is not None:
-        raise TypeError(
-            "X is a sparse matrix, but the model was fitted to data with missing entries, where "
-            "each column of a new row counts by itself; make it dense first with X.toarray()."
-        )
-    predict = model.likelihood.rows(data, Z)  # type: ignore[attr-defined]
-    return _alike(new.X, row_squares(new.X), predict.S, predict.mu, known)
-
-
 def _alike(
-    X: Any, squares: np.ndarray, S: np.ndarray, mu: np.ndarray, known: tuple[Any, ...]
+    X: np.ndarray | csr_array, squares: np.ndarray, S: np.ndarray, mu: np.ndarray, known: Known
 ) -> tuple[np.ndarray, np.ndarray]:
     """The bits' probabilities and log densities of rows that show the same columns."""
     from thali.kernels.row_posterior import row_posteriors
 
-    odds, r, free, law = known
+    odds, r, free, scales = known
     B, G = np.ascontiguousarray(X @ mu.T), np.ascontiguousarray(mu @ mu.T)
     S = np.ascontiguousarray(S)
-    local = law._replace(dimensions=max(float(X.shape[1]), NO_DIMENSION))
+    local = scales._replace(dimensions=max(float(X.shape[1]), NO_DIMENSION))
     found, densities = np.zeros(B.shape), np.zeros(len(B))
 
     def fill(block: slice) -> None:
@@ -148,22 +149,27 @@ def _alike(
 
 
 def _given_gaps(
-    model: Model, data: Data, Z: np.ndarray, new: Data, known: tuple[Any, ...]
+    model: Model, data: Data, Z: np.ndarray, new: Data, known: Known
 ) -> tuple[np.ndarray, np.ndarray]:
     """Training data with gaps: each column has its own S, shared by those of one pattern."""
     from thali.kernels.masked_columns import inverses
     from thali.kernels.masked_row_posterior import masked_row_posteriors
 
-    odds, r, free, law = known
+    if new.sparse:
+        raise TypeError(
+            "X is a sparse matrix, but the model was fitted to data with missing entries, where "
+            "each column of a new row counts by itself; make it dense first with X.toarray()."
+        )
+    odds, r, free, scales = known
     real = Z.astype(float)
     of_column, start, missing = data.patterns
     S = inverses(np.ascontiguousarray(Z, np.uint8), real.T @ real, start, missing, r)
-    mu = np.ascontiguousarray(model.likelihood.features(data, Z))  # type: ignore[attr-defined]
+    mu = np.ascontiguousarray(cast(Collapsed, model.likelihood).features(data, Z))
     marginals, logs, seen = np.zeros((new.n, Z.shape[1])), np.zeros(new.n), new.seen
 
     def fill(block: slice) -> None:
         masked_row_posteriors(
-            new.zeroed[block], seen[block], mu, S, of_column, odds, r, free, law,
+            new.zeroed[block], seen[block], mu, S, of_column, odds, r, free, scales,
             marginals[block], logs[block],
         )  # fmt: skip
 

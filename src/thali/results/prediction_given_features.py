@@ -14,14 +14,15 @@ same in whatever company it comes: each row is sampled by itself, from the same 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import cast
 
 import numpy as np
 from scipy.special import logsumexp
 
 from thali.data import Data
 from thali.data.sparse import row_squares
-from thali.likelihoods.base import GibbsState
+from thali.hyperparameters import Values
+from thali.likelihoods.base import GibbsState, GibbsUpdates, Masked
 from thali.model import Model
 
 SUMMED = 14  # features up to which bits are summed over
@@ -34,21 +35,21 @@ Parameters = dict[str, np.ndarray]
 
 
 def probabilities(
-    model: Model, hyper: dict[str, Any], parameters: Parameters, odds: np.ndarray, new: Data
+    model: Model, hyper: Values, parameters: Parameters, odds: np.ndarray, new: Data
 ) -> np.ndarray:
     """P(z_k = 1 | x) of new rows, (n, K); their prior log odds are ``odds``."""
     new, parameters = in_span(new, parameters)
-    fixed: Any = model.at(hyper).likelihood
+    fixed = cast(Masked, model.likelihood_at(hyper))
     if len(odds) <= SUMMED and fixed.sums_amounts:
         return summed(fixed, parameters, odds, new)[0]
     return sampled(model, hyper, parameters, odds, new)
 
 
 def log_densities(
-    model: Model, hyper: dict[str, Any], parameters: Parameters, odds: np.ndarray, new: Data
+    model: Model, hyper: Values, parameters: Parameters, odds: np.ndarray, new: Data
 ) -> np.ndarray:
     """log p(x) of new rows, (n,)."""
-    fixed: Any = model.at(hyper).likelihood
+    fixed = cast(Masked, model.likelihood_at(hyper))
     if not fixed.sums_amounts:
         raise ValueError(
             f"score(X) is not known for {fixed!r}, as the amounts of a new row cannot be "
@@ -67,8 +68,9 @@ def log_densities(
         return logs
     # what a row has outside the span of the features is noise, whatever its bits
     outside = row_squares(new.X) - np.square(within.X).sum(axis=1)
-    dimensions, variance = new.d - within.d, fixed.sigma_x**2
-    return logs - 0.5 * (dimensions * np.log(2.0 * np.pi * variance) + outside / variance)
+    dimensions, variance = new.d - within.d, model.likelihood_values(hyper)["sigma_x"] ** 2
+    logs -= 0.5 * (dimensions * np.log(2.0 * np.pi * variance) + outside / variance)
+    return logs
 
 
 def in_span(new: Data, parameters: Parameters) -> tuple[Data, Parameters]:
@@ -85,10 +87,10 @@ def in_span(new: Data, parameters: Parameters) -> tuple[Data, Parameters]:
 
 
 def summed(
-    likelihood: Any, parameters: Parameters, odds: np.ndarray, new: Data
+    likelihood: Masked, parameters: Parameters, odds: np.ndarray, new: Data
 ) -> tuple[np.ndarray, np.ndarray]:
     """P(z_k = 1 | x) (n, K) and log p(x) (n,), by the sum over all rows of bits."""
-    bits = all_rows(len(odds))
+    bits = (np.arange(2 ** len(odds))[:, None] >> np.arange(len(odds))) & 1  # all 2^K rows
     marginals, logs = np.empty((new.n, len(odds))), np.empty(new.n)
     block = max(1, int(BLOCK / (len(bits) * new.d)))
     for first in range(0, new.n, block):
@@ -99,13 +101,8 @@ def summed(
     return marginals, logs
 
 
-def all_rows(k: int) -> np.ndarray:
-    """All rows of k bits, (2^k, k)."""
-    return (np.arange(2**k)[:, None] >> np.arange(k)) & 1
-
-
 def log_joints(
-    likelihood: Any, parameters: Parameters, odds: np.ndarray, new: Data, bits: np.ndarray
+    likelihood: Masked, parameters: Parameters, odds: np.ndarray, new: Data, bits: np.ndarray
 ) -> np.ndarray:
     """log p(x, z) of new rows under each row z of ``bits``, (n, B)."""
     joint = np.tile(bits @ odds - np.logaddexp(0.0, odds).sum(), (new.n, 1))
@@ -117,11 +114,11 @@ def log_joints(
 
 
 def sampled(
-    model: Model, hyper: dict[str, Any], parameters: Parameters, odds: np.ndarray, new: Data
+    model: Model, hyper: Values, parameters: Parameters, odds: np.ndarray, new: Data
 ) -> np.ndarray:
     """Shares of Gibbs sweeps in which each bit is on, the features' parameters held fixed."""
     pi = 1.0 / (1.0 + np.exp(-odds))
-    axes: dict[str, int] = model.likelihood.axes  # type: ignore[attr-defined]
+    axes = cast(GibbsUpdates, model.likelihood).axes
     found = np.empty((new.n, len(odds)))
     for i, (x, seen) in enumerate(zip(new.X, new.seen, strict=True)):
         if not seen.any():
@@ -137,25 +134,25 @@ def sampled(
 
 
 def share_of_sweeps(
-    model: Model, x: np.ndarray, parameters: Parameters, hyper: dict[str, Any], pi: np.ndarray
+    model: Model, x: np.ndarray, parameters: Parameters, hyper: Values, pi: np.ndarray
 ) -> np.ndarray:
     """How often each bit of a complete row is on, their prior probabilities being π."""
     from thali.kernels.bit_prior import BitPrior
 
-    likelihood: Any = model.likelihood
+    likelihood = cast(GibbsUpdates, model.likelihood)
     rng, k = np.random.default_rng(0), len(pi)
     copies = Data(np.tile(x, (COPIES, 1)))
     values = dict(model.likelihood_values(hyper))
     own = likelihood.new_parameters(rng, copies, k, values)  # those of each row are the copies' own
     bits = (rng.random((COPIES, k)) < pi).astype(np.uint8)  # apart, so as to find more modes
-    place = GibbsState(copies, bits, {**own, **parameters}, values)
+    state = GibbsState(copies, bits, {**own, **parameters}, values)
     total = np.zeros(k)
     counts = np.full(k, 2 * COPIES + 2, np.int64)  # in use whatever the copies do
     for i in range(2 * SWEEPS):
         if "sigma_x" in values:  # at first more noise, under which copies go from mode to mode
             heat = HEAT ** max(0.0, 1.0 - i / SWEEPS)
-            place.hyper = {**values, "sigma_x": heat * values["sigma_x"]}
-        likelihood.update_bits(rng, place, BitPrior(np.zeros(0), counts, pi))
+            state.hyper = {**values, "sigma_x": heat * values["sigma_x"]}
+        likelihood.update_bits(rng, state, BitPrior(np.zeros(0), counts, pi))
         if i >= SWEEPS:
-            total += place.bits.mean(axis=0)
+            total += state.bits.mean(axis=0)
     return total / SWEEPS

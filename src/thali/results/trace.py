@@ -15,7 +15,7 @@ import numpy as np
 
 from thali.engines.base import Info, Population
 from thali.hyperparameters import as_scalars
-from thali.structures.base import Structure
+from thali.structures.base import AnyStructure
 
 Parameters = dict[str, np.ndarray]
 
@@ -87,10 +87,6 @@ class ChainTrace:
         self.population = [tuple(row) for row in found.scalars.tolist()]
         self.log_evidence = found.log_evidence
 
-    def forget_population(self) -> None:
-        """Keep nothing but the record of the steps."""
-        self.kept_at, self.kept, self.weights, self.population = [], [], [], []
-
     def kept_scalars(self) -> list[tuple[float, ...]]:
         """The scalars of each kept draw."""
         return [self.scalars_of(i) for i in range(len(self.kept))]
@@ -104,7 +100,7 @@ class ChainTrace:
 
 
 def chain_arrays(
-    structure: Structure[Any], chain: ChainTrace, n: int, steps: int, draws: int
+    structure: AnyStructure, chain: ChainTrace, n: int, steps: int, draws: int
 ) -> dict[str, np.ndarray]:
     """The first ``steps`` records and ``draws`` kept values of a chain as arrays."""
     scalars = np.array(chain.scalars[:steps], float).reshape(steps, len(chain.names))
@@ -113,7 +109,7 @@ def chain_arrays(
 
 
 def draw_arrays(
-    structure: Structure[Any], draws: Sequence[tuple[int, Kept]], n: int
+    structure: AnyStructure, draws: Sequence[tuple[int, Kept]], n: int
 ) -> dict[str, np.ndarray]:
     """Draws with their steps as arrays, parameters one component after the other."""
     kept = [draw for _, draw in draws]
@@ -128,21 +124,16 @@ def draw_arrays(
 
 
 def chain_from_arrays(
-    structure: Structure[Any], arrays: Mapping[str, np.ndarray], names: Sequence[str], drift: float
+    structure: AnyStructure, arrays: Mapping[str, np.ndarray], names: Sequence[str], drift: float
 ) -> ChainTrace:
     """The chain that ``chain_arrays`` saved."""
     draws = draws_from_arrays(structure, arrays)
-    return ChainTrace(
-        list(names),
-        [tuple(row) for row in arrays["scalars"].tolist()],
-        [at for at, _ in draws],
-        [kept for _, kept in draws],
-        drift,
-    )
+    scalars = [tuple(row) for row in arrays["scalars"].tolist()]
+    return ChainTrace(list(names), scalars, [at for at, _ in draws], [z for _, z in draws], drift)
 
 
 def draws_from_arrays(
-    structure: Structure[Any], arrays: Mapping[str, np.ndarray]
+    structure: AnyStructure, arrays: Mapping[str, np.ndarray]
 ) -> list[tuple[int, Kept]]:
     """The draws that ``draw_arrays`` saved."""
     packed = structure.split(with_prefix(arrays, "kept_"))

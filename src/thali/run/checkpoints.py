@@ -13,13 +13,13 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 
 from thali import storage
 from thali.data import Data
-from thali.engines.base import Engine
+from thali.engines.base import AnyEngine, State
 from thali.model import Model
 from thali.results.trace import (
     ChainTrace,
@@ -30,9 +30,7 @@ from thali.results.trace import (
     draws_from_arrays,
     with_prefix,
 )
-from thali.structures.base import Structure
-
-__all__ = ["Chain", "fingerprint", "read", "seed_of", "tell_of_fresh_start", "write"]
+from thali.structures.base import AnyStructure
 
 
 class Snapshot(NamedTuple):
@@ -49,28 +47,28 @@ class Chain:
 
     index: int
     rng: np.random.Generator
-    state: Any
+    state: State
     trace: ChainTrace = field(default_factory=ChainTrace)
     saved: Snapshot | None = None
 
-    def snapshot(self, engine: Engine) -> None:
+    def snapshot(self, engine: AnyEngine) -> None:
         """Everything needed to go on from here."""
         arrays, numbers = engine.to_arrays(self.state)
-        steps, draws = len(self.trace.scalars), len(self.trace.kept)
         meta = {
             "numbers": numbers,
             "rng": self.rng.bit_generator.state,
-            "steps": steps,
-            "draws": draws,
+            "steps": len(self.trace.scalars),
+            "draws": len(self.trace.kept),
             "names": self.trace.names,
             "drift": self.trace.drift,
         }
         self.saved = Snapshot(arrays, meta, list(self.trace.burning))
 
 
-def fingerprint(seed: int, model: Model, engine: Engine, data: Data) -> dict[str, str]:
+def fingerprint(seed: int, model: Model, engine: AnyEngine, data: Data) -> dict[str, str]:
     """What must be the same for a run to go on from another's checkpoint."""
-    settings = {k: _plain(v) for k, v in engine.get_params().items()}
+    answer = model.structure.answer
+    settings = {k: _plain(getattr(v, answer, v)) for k, v in engine.get_params().items()}
     return {
         "the data": f"{data.X.shape} {_digest_of_data(data)}",
         "the model": f"{model.prior} {model.likelihood}",
@@ -80,15 +78,9 @@ def fingerprint(seed: int, model: Model, engine: Engine, data: Data) -> dict[str
 
 
 def write(
-    path: Path,
-    fingerprint: dict[str, str],
-    chains: Sequence[Chain],
-    structure: Structure[Any],
-    n: int,
-    starts: list[str],
-    seconds: float,
+    path: Path, chains: Sequence[Chain], structure: AnyStructure, n: int, whole: dict[str, object]
 ) -> None:
-    """Write the snapshots of all chains, once all have one."""
+    """Write the snapshots of all chains, once all have one, with what is known of the ``whole``."""
     arrays: dict[str, np.ndarray] = {}
     metas = []
     for chain in chains:
@@ -96,19 +88,15 @@ def write(
             return
         (state, meta, burning), i = chain.saved, chain.index
         trace = chain_arrays(structure, chain.trace, n, meta["steps"], meta["draws"])
-        for prefix, own in (
-            ("state", state),
-            ("chain", trace),
-            ("burning", draw_arrays(structure, burning, n)),
-        ):
-            arrays |= {f"{prefix}{i}_{name}": value for name, value in own.items()}
+        own = {"state": state, "chain": trace, "burning": draw_arrays(structure, burning, n)}
+        for prefix, found in own.items():
+            arrays |= {f"{prefix}{i}_{name}": value for name, value in found.items()}
         metas.append(meta)
-    whole = {"fingerprint": fingerprint, "chains": metas, "starts": starts, "seconds": seconds}
-    storage.write(path, "checkpoint", arrays, whole)
+    storage.write(path, "checkpoint", arrays, {**whole, "chains": metas})
 
 
 def read(
-    path: Path, fingerprint: dict[str, str], model: Model, engine: Engine, data: Data
+    path: Path, fingerprint: dict[str, str], model: Model, engine: AnyEngine, data: Data
 ) -> tuple[list[Chain], list[str], float]:
     """The chains that ``write`` saved, where they began, and the seconds spent on them."""
     arrays, meta = storage.read(path, "checkpoint")
@@ -122,11 +110,11 @@ def read(
     for index, saved in enumerate(meta["chains"]):
         rng = np.random.default_rng()
         rng.bit_generator.state = saved["rng"]
-        own = with_prefix(arrays, f"state{index}_")
+        own, recorded, burning = (
+            with_prefix(arrays, f"{part}{index}_") for part in ("state", "chain", "burning")
+        )
         state = engine.from_arrays(model, data, own, saved["numbers"])
-        own = with_prefix(arrays, f"chain{index}_")
-        trace = chain_from_arrays(model.structure, own, saved["names"], saved["drift"])
-        burning = with_prefix(arrays, f"burning{index}_")
+        trace = chain_from_arrays(model.structure, recorded, saved["names"], saved["drift"])
         trace.burning = deque(draws_from_arrays(model.structure, burning))
         chains.append(Chain(index, rng, state, trace))
     return chains, meta["starts"], meta["seconds"]
@@ -143,7 +131,8 @@ def tell_of_fresh_start(checkpoint: Path, resume: bool) -> None:
     if resume:
         said = f"There is no checkpoint {checkpoint} to resume from; starting afresh."
     elif checkpoint.exists():
-        earlier = storage.set_aside(checkpoint)
+        earlier = checkpoint.with_name(f"{checkpoint.stem}.previous{checkpoint.suffix}")
+        os.replace(checkpoint, earlier)
         said = (
             f"Starting afresh: the checkpoint that lay at {checkpoint} is kept as {earlier} "
             "(resume=True goes on from a checkpoint)."
@@ -153,23 +142,25 @@ def tell_of_fresh_start(checkpoint: Path, resume: bool) -> None:
     warnings.warn(said, UserWarning, stacklevel=6)
 
 
-def _digest(array: Any) -> str:
+def _digest(array: np.ndarray) -> str:
     """A hash of an array's bytes, without copying them where they lie in order."""
     return hashlib.sha256(np.ascontiguousarray(array).data.cast("B")).hexdigest()
 
 
 def _digest_of_data(data: Data) -> str:
     """The same for equal data, whatever format a sparse X came in."""
-    if not data.sparse:
-        return _digest(data.X)
-    parts = data.X.data, data.X.indices.astype(np.int64), data.X.indptr.astype(np.int64)
+    X = data.X
+    if isinstance(X, np.ndarray):
+        return _digest(X)
+    parts = X.data, X.indices.astype(np.int64), X.indptr.astype(np.int64)
     return " ".join(_digest(part) for part in parts)
 
 
-def _plain(value: Any) -> Any:
-    """A setting as it should be compared: numbers as numbers, a matrix or a model by its Z."""
+def _plain(value: object) -> int | str | None:
+    """A setting as it should be compared: numbers as numbers, arrays by their bytes."""
     if value is None or isinstance(value, str):
         return value
-    if hasattr(value, "__index__") and np.ndim(value) == 0:
-        return int(value)
-    return _digest(np.asarray(getattr(value, "Z_", value), dtype=bool))
+    array = np.asarray(value)
+    if isinstance(value, SupportsIndex) and array.ndim == 0:
+        return value.__index__()
+    return _digest(array) if array.dtype.kind in "biuf" else str(value)

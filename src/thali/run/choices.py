@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from math import inf
-from typing import Any
+
+from scipy.sparse import csr_array
 
 from thali.data import Data
 from thali.engines import base
-from thali.engines.base import check_capabilities, check_missing, missing_capabilities
+from thali.engines.base import AnyEngine, check_capabilities, check_missing, missing_capabilities
 from thali.model import Model
 from thali.registry import ENGINES
 from thali.settings import refuse_class
@@ -15,7 +16,7 @@ from thali.settings import refuse_class
 AUTO = "auto"
 
 
-def choose_engine(engine: Any, model: Model | None = None) -> Any:
+def choose_engine(engine: str | AnyEngine, model: Model | None = None) -> AnyEngine:
     """The engine itself or by name; "auto" is the first that can run the model.
 
     First by the rank that engines declare: ``CollapsedGibbs``, or ``UncollapsedGibbs`` where the
@@ -23,25 +24,21 @@ def choose_engine(engine: Any, model: Model | None = None) -> Any:
     """
     if not isinstance(engine, str) or engine.lower() != AUTO:
         return ENGINES.make(engine, besides=(AUTO,))
-    able = [
-        e
-        for e in engines()
-        if _rank(e) < inf and (model is None or not missing_capabilities(e, model))
-    ]
-    return (able or engines())[0]()
+    able = (e for e in engines() if model is None or not missing_capabilities(e, model))
+    return next((e for e in able if _rank(e) < inf), engines()[0])()
 
 
-def engines() -> tuple[Any, ...]:
+def engines() -> tuple[type[AnyEngine], ...]:
     """All engines, those that "auto" may choose first."""
     return tuple(sorted(ENGINES.values(), key=_rank))
 
 
-def _rank(engine: Any) -> float:
+def _rank(engine: type[AnyEngine]) -> float:
     rank = getattr(engine, "auto_rank", None)
     return inf if rank is None else float(rank)
 
 
-def check_engine(engine: Any, model: Model, data: Data | None = None) -> None:
+def check_engine(engine: AnyEngine, model: Model, data: Data | None = None) -> None:
     """Refuse an object that is no engine, and a combination that is not valid (for the data)."""
     refuse_class("engine", engine)
     if not hasattr(engine, "step"):
@@ -56,6 +53,6 @@ def check_engine(engine: Any, model: Model, data: Data | None = None) -> None:
         check_missing(engine, model, data, engines())
 
 
-def check_sparse(engine: Any, model: Model, X: Any) -> None:
+def check_sparse(engine: AnyEngine, model: Model, X: csr_array) -> None:
     """Refuse a sparse X that engine or likelihood cannot work from."""
     base.check_sparse(engine, model, X, engines())

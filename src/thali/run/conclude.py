@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import singledispatch
-from typing import Any
+from typing import cast
 
 import numpy as np
 
 from thali.data import Data
-from thali.engines.base import BoundOptimizer, Sampler, Search, WeightedSampler
+from thali.engines.base import BoundOptimizer, Sampler, Search, State, WeightedSampler
 from thali.model import Model
 from thali.results.trace import Kept
 from thali.run.checkpoints import Chain
@@ -17,14 +17,14 @@ from thali.run.checkpoints import Chain
 Extra = dict[str, np.ndarray]
 
 
-def kept(engine: Any, model: Model, state: Any) -> Kept:
+def kept(engine: object, model: Model, state: State) -> Kept:
     """What is kept of a state, the engine being one that keeps draws of its steps."""
-    packed = model.structure.pack(state.latent)
-    return Kept(packed, engine.kept_parameters(model, state))
+    sampler = cast(Sampler, engine)
+    return Kept(model.structure.pack(state.latent), sampler.kept_parameters(model, state))
 
 
 @singledispatch
-def conclude(engine: Any, model: Model, data: Data, chains: Sequence[Chain]) -> Extra:
+def conclude(engine: object, model: Model, data: Data, chains: Sequence[Chain]) -> Extra:
     """Keep what the engine ends with in the chains' traces; return what only its kind has."""
     raise TypeError(f"{type(engine).__name__} is no kind of engine that a run knows.")
 
@@ -59,7 +59,7 @@ def _(engine: Search, model: Model, data: Data, chains: Sequence[Chain]) -> Extr
     for chain in chains:
         chain.trace.keep_population(engine.population(chain.rng, model, data, chain.state))
     best, known = engine.together(model, [chain.state for chain in chains])
-    for i, chain in enumerate(chains):
-        if i != best:
-            chain.trace.forget_population()
+    for chain in (*chains[:best], *chains[best + 1 :]):  # nothing but the record of their steps
+        trace = chain.trace
+        trace.kept_at, trace.kept, trace.weights, trace.population = [], [], [], []
     return known

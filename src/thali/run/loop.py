@@ -12,15 +12,16 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
 from thali import storage
 from thali.data import Data
-from thali.engines.base import Engine
+from thali.engines.base import AnyEngine
 from thali.machine import cores
 from thali.model import Model
 from thali.results.fit import Fit, burned, fit_class
@@ -28,6 +29,8 @@ from thali.run.checkpoints import Chain, fingerprint, read, tell_of_fresh_start,
 from thali.run.conclude import conclude, kept
 from thali.run.progress import Progress
 from thali.starts.choosing import Starting
+
+Result = TypeVar("Result")
 
 SLICE = 0.1  # seconds a thread stays with one chain before it turns to the one furthest behind
 CHECKPOINT_EVERY = 3.0  # seconds, or twenty times what writing takes if that is longer
@@ -37,7 +40,7 @@ LOOK = 50  # sweeps after which the number of features tells how many more, if t
 def run(
     seed: int,
     model: Model,
-    engine: Engine,
+    engine: AnyEngine,
     data: Data,
     *,
     progress: bool | str = "auto",
@@ -46,8 +49,11 @@ def run(
     time_budget: float | None = None,
 ) -> Fit:
     """Run every chain of ``engine`` on ``model`` and ``data``, and return what was found."""
+    from threadpoolctl import threadpool_limits
+
     loop = _Loop(seed, model, engine, data, checkpoint, time_budget)
-    with Progress(progress) as bar, _one_blas_thread():
+    # chains already fill the cores; BLAS threads of their own would only get in the way
+    with Progress(progress) as bar, threadpool_limits(limits=1, user_api="blas"):
         loop.begin(bar, resume)
         loop.drive(bar)
     return loop.finish()
@@ -60,7 +66,7 @@ class _Loop:
         self,
         seed: int,
         model: Model,
-        engine: Engine,
+        engine: AnyEngine,
         data: Data,
         checkpoint: str | os.PathLike[str] | None,
         time_budget: float | None,
@@ -82,10 +88,8 @@ class _Loop:
         self.resting: set[int] = set()  # chains that no thread is at work on
         self.asked = False  # whether a checkpoint is being collected,
         self.wanted: set[int] = set()  # and the chains that have yet to answer
-        self.failure: BaseException | None = None
-        self.left = threading.Condition()
-        self.working = 0  # threads at work on chains
         self.until = 0  # the sweep to which chains are being driven
+        self.next_save = 0.0
 
     # beginning
 
@@ -106,7 +110,7 @@ class _Loop:
             self.model,
             self.data,
             self.stop.is_set,
-            lambda jobs, what: self._in_threads(jobs, bar, what),
+            lambda jobs, what: self._in_threads(jobs, partial(bar.say, what)),
         ).starts(sequences[-1])
         self.starts = [start.name for start in starts]
         for index, start in enumerate(starts):
@@ -116,19 +120,26 @@ class _Loop:
         if self.stop.is_set():  # a race cut short is not what a run never stopped would begin from
             self.checkpoint = None
 
-    def _in_threads(self, jobs: Sequence[Callable[[], Any]], bar: Progress, what: str) -> list[Any]:
+    def _in_threads(
+        self, jobs: Sequence[Callable[[], Result]], meanwhile: Callable[[], None]
+    ) -> list[Result]:
         """Run jobs side by side, results in order; a stop lets each end at its next step."""
+        futures: list[Future[Result]] = []
         with ThreadPoolExecutor(max(1, min(len(jobs), cores()))) as pool:
-            futures = [pool.submit(job) for job in jobs]
             try:
-                while not all(f.done() for f in futures):
-                    bar.say(what)
+                for job in jobs:
+                    futures.append(pool.submit(job))
+                while wait(futures, timeout=0.02).not_done:
+                    meanwhile()
                     if time.monotonic() > self.deadline:
                         self._halt("time budget")
-                    time.sleep(0.005)
             except KeyboardInterrupt:
                 self._halt("interrupted")
-            return [f.result() for f in futures]
+                futures += [pool.submit(job) for job in jobs[len(futures) :]]
+            except BaseException:
+                self.stop.set()
+                raise
+        return [future.result() for future in futures]
 
     # running
 
@@ -152,46 +163,19 @@ class _Loop:
         self.until = until
         self.waiting = [chain for chain in self.chains if not self._done(chain)]
         self.resting = {chain.index for chain in self.chains}
-        next_save = time.monotonic() + min(1.0, CHECKPOINT_EVERY)
-        try:
-            for _ in range(min(len(self.waiting), cores())):
-                self._hire()
-            while self.working > 0:
-                self._wait()
-                bar.update(
-                    [chain.trace for chain in self.chains],
-                    self.engine.steps(self.data) * self.engine.chains,
-                    self.engine.unit,
-                )
-                if time.monotonic() > self.deadline:
-                    self._halt("time budget")
-                if self.checkpoint is not None and time.monotonic() > next_save:
-                    next_save = self._save_when_ready(next_save)
-        except KeyboardInterrupt:
-            self._halt("interrupted")
-        except BaseException:
-            self.stop.set()
-            raise
-        finally:
-            while self.working > 0:
-                self._wait()
-        if self.failure is not None:
-            raise self.failure
+        self.next_save = time.monotonic() + min(1.0, CHECKPOINT_EVERY)
+
+        def meanwhile() -> None:
+            total = self.engine.steps(self.data) * self.engine.chains
+            bar.update([chain.trace for chain in self.chains], total, self.engine.unit)
+            if self.checkpoint is not None and time.monotonic() > self.next_save:
+                self._save_when_ready()
+
+        self._in_threads([self._work] * min(len(self.waiting), cores()), meanwhile)
         if self.checkpoint is not None and self.stopped != "finished":
             for chain in self.chains:
                 chain.snapshot(self.engine)
             self._save()
-
-    def _hire(self) -> None:
-        """Start a thread; one whose start is interrupted is not waited for."""
-        with self.left:
-            self.working += 1
-        try:
-            threading.Thread(target=self._work, daemon=True).start()
-        except BaseException:
-            with self.left:
-                self.working -= 1
-            raise
 
     def _work(self) -> None:
         """A thread's life: take the chain furthest behind, work on it for a while, put it back."""
@@ -211,20 +195,9 @@ class _Loop:
                         self.wanted.discard(chain.index)
                     if not self._done(chain):
                         self.waiting.append(chain)
-        except BaseException as error:
-            self.failure = error
+        except BaseException:
             self.stop.set()
-        finally:
-            with self.left:
-                self.working -= 1
-                self.left.notify()
-
-    def _wait(self) -> None:
-        """Wait a little, or until a thread leaves. (Ctrl-C inside ``Thread.join`` makes Python,
-        before 3.13, take the thread for dead while it is still at work.)"""
-        with self.left:
-            if self.working > 0:
-                self.left.wait(0.02)
+            raise
 
     def _advance(self, chain: Chain) -> None:
         engine, until = self.engine, time.monotonic() + SLICE
@@ -249,8 +222,8 @@ class _Loop:
 
     # checkpoints
 
-    def _save_when_ready(self, due: float) -> float:
-        """Ask each chain for a snapshot; write once all have answered. Returns when to be back."""
+    def _save_when_ready(self) -> None:
+        """Ask each chain for a snapshot; write once all have answered."""
         with self.lock:
             if not self.asked:
                 self.asked, self.wanted = True, {chain.index for chain in self.chains}
@@ -258,24 +231,21 @@ class _Loop:
                 self.chains[index].snapshot(self.engine)
                 self.wanted.discard(index)
             if self.wanted:
-                return due
+                return
             self.asked = False
         began = time.monotonic()
         self._save()
-        took = time.monotonic() - began
-        return time.monotonic() + max(CHECKPOINT_EVERY, 20.0 * took)
+        done = time.monotonic()
+        self.next_save = done + max(CHECKPOINT_EVERY, 20.0 * (done - began))
 
     def _save(self) -> None:
         assert self.checkpoint is not None
-        write(
-            self.checkpoint,
-            self.fingerprint,
-            self.chains,
-            self.model.structure,
-            self.data.n,
-            self.starts,
-            self._seconds(),
-        )
+        whole = {
+            "fingerprint": self.fingerprint,
+            "starts": self.starts,
+            "seconds": self._seconds(),
+        }
+        write(self.checkpoint, self.chains, self.model.structure, self.data.n, whole)
 
     # ending
 
@@ -296,20 +266,13 @@ class _Loop:
             engine,
             self.seed,
             chains,
-            burned(self.engine.burned, chains),
-            tuple(self.starts),
-            self.stopped,
-            self._seconds(),
-            self.engine.steps(self.data),
-            extra,
+            burn_in=burned(self.engine.burned, chains),
+            starts=tuple(self.starts),
+            stopped=self.stopped,
+            seconds=self._seconds(),
+            sweeps=self.engine.steps(self.data),
+            extra=extra,
         )
 
     def _seconds(self) -> float:
         return self.earlier + time.monotonic() - self.began
-
-
-def _one_blas_thread() -> Any:
-    """Chains already fill the cores; BLAS threads of their own would only get in the way."""
-    from threadpoolctl import threadpool_limits
-
-    return threadpool_limits(limits=1, user_api="blas")

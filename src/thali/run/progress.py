@@ -6,9 +6,16 @@ Nothing is shown when the output is not a terminal (or a notebook), nor for the 
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from thali.results.trace import ChainTrace
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+    from rich.progress import TaskID
 
 PATIENCE = 0.5  # seconds before anything is shown
 RHAT_EVERY = 2.0  # seconds between computations of R-hat
@@ -20,8 +27,7 @@ class Progress:
     def __init__(self, show: bool | str) -> None:
         self.show = show
         self.began = time.monotonic()
-        self.bar: Any = None
-        self.task: Any = None
+        self.bar: tuple[Bar, TaskID] | None = None
         self.rhat = float("nan")
         self.rhat_at = self.began
 
@@ -30,16 +36,17 @@ class Progress:
 
     def __exit__(self, *_: object) -> None:
         if self.bar is not None:
-            self.bar.stop()
+            self.bar[0].stop()
 
     def say(self, what: str) -> None:
         """Show a phase without numbers (such as the race of starts)."""
-        if self._visible():
-            self.bar.update(self.task, description=what)
+        if shown := self._shown():
+            shown[0].update(shown[1], description=what)
 
-    def update(self, chains: list[Any], total: int, unit: str = "sweep") -> None:
+    def update(self, chains: Sequence[ChainTrace], total: int, unit: str = "sweep") -> None:
         """Move the bar to where the chains are, of ``total`` steps between them."""
-        if not self._visible() or not all(chain.scalars for chain in chains):
+        shown = self._shown()
+        if shown is None or not all(chain.scalars for chain in chains):
             return
         last = [chain.scalars[-1] for chain in chains]
         counts = sorted({int(row[0]) for row in last})
@@ -47,14 +54,10 @@ class Progress:
         text += f"  log joint {max(row[1] for row in last):,.1f}"
         text += self._rhat_text(chains)
         steps = sum(len(chain.scalars) for chain in chains)
-        self.bar.update(
-            self.task,
-            completed=steps,
-            total=total,
-            description=f"{unit} {steps // len(chains)}  {text}",
-        )
+        text = f"{unit} {steps // len(chains)}  {text}"
+        shown[0].update(shown[1], completed=steps, total=total, description=text)
 
-    def _rhat_text(self, chains: list[Any]) -> str:
+    def _rhat_text(self, chains: Sequence[ChainTrace]) -> str:
         now = time.monotonic()
         steps = min(len(chain.scalars) for chain in chains)
         if now - self.rhat_at > RHAT_EVERY and len(chains) > 1 and steps >= 8:
@@ -65,11 +68,12 @@ class Progress:
             self.rhat_at = time.monotonic()
         return "" if np.isnan(self.rhat) else f"  R-hat {self.rhat:.2f}"
 
-    def _visible(self) -> bool:
+    def _shown(self) -> tuple[Bar, TaskID] | None:
+        """The bar and its task, once there is something to show and someone to see it."""
         if self.bar is not None:
-            return True
+            return self.bar
         if self.show is False or time.monotonic() - self.began < PATIENCE:
-            return False
+            return None
         from rich.console import Console
         from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
         from rich.progress import Progress as Bar
@@ -77,8 +81,8 @@ class Progress:
         console = Console(stderr=True, force_terminal=True if self.show is True else None)
         if self.show == "auto" and not (console.is_terminal or console.is_jupyter):
             self.show = False
-            return False
-        self.bar = Bar(
+            return None
+        bar = Bar(
             TextColumn("{task.description}"),
             BarColumn(),
             TimeElapsedColumn(),
@@ -86,6 +90,6 @@ class Progress:
             console=console,
             transient=True,
         )
-        self.bar.start()
-        self.task = self.bar.add_task("starting", total=None)
-        return True
+        bar.start()
+        self.bar = bar, bar.add_task("starting", total=None)
+        return self.bar

@@ -11,13 +11,36 @@ of a chain's: they come before its first, nothing of them is recorded, and burn-
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
 from thali.data import Data, sparse
+from thali.hyperparameters import Values
 from thali.model import Model
 from thali.starts.base import Start
+
+if TYPE_CHECKING:
+    from thali.engines.base import Info
+
+
+class Warm(Protocol):
+    """What annealing reads of an engine's state."""
+
+    @property
+    def latent(self) -> Any: ...
+    @property
+    def hyper(self) -> Values: ...
+
+
+StateT = TypeVar("StateT", bound=Warm)
+
+
+class Steps(Protocol[StateT]):
+    """What annealing asks of an engine."""
+
+    def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> StateT: ...
+    def step(self, rng: np.random.Generator, model: Model, data: Data, state: StateT) -> Info: ...
 
 
 def melting_scale(data: Data) -> float:
@@ -36,14 +59,14 @@ def melting_scale(data: Data) -> float:
 
 def anneal(
     rng: np.random.Generator,
-    engine: Any,
+    engine: Steps[StateT],
     model: Model,
     data: Data,
     start: Start,
     stopped: Callable[[], bool],
 ) -> Start:
     """Where ``engine.anneal`` steps under falling noise lead from ``start``."""
-    sweeps, cold = engine.anneal, model.likelihood_values(start.hyper)["sigma_x"]
+    sweeps, cold = getattr(engine, "anneal", 0), model.likelihood_values(start.hyper)["sigma_x"]
     hot = max(melting_scale(data), cold)
     held = Start(start.name, start.latent, start.hyper, hold_sigma=sweeps)
     state = engine.begin(rng, model, data, held)

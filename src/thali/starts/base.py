@@ -6,7 +6,6 @@ def ica_start(rng, model, data): …
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import update_wrapper
@@ -15,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from thali.data import Data
-from thali.machine import refuse_beyond_memory
+from thali.hyperparameters import Value
+from thali.likelihoods.base import Likelihood
 from thali.model import Model
 from thali.registry import STARTS
-from thali.structures.features import as_binary_matrix
+from thali.settings import did_you_mean
 
 RACE = "race"  # no start of its own: several of them, and the log joint decides
 
@@ -32,7 +32,7 @@ class Start:
 
     name: str
     latent: Any
-    hyper: dict[str, Any]
+    hyper: dict[str, Value]
     hold_sigma: int = 0
     parameters: dict[str, np.ndarray] = field(default_factory=dict)
 
@@ -57,11 +57,7 @@ class StartMaker:
 
 def start(name: str, *, entries: int = 1, blind: bool = False) -> Callable[[Make], StartMaker]:
     """A decorator that registers a function as the start of that name."""
-
-    def decorate(make: Make) -> StartMaker:
-        return STARTS.register(name)(StartMaker(make, entries, blind))
-
-    return decorate
+    return lambda make: STARTS.register(name)(StartMaker(make, entries, blind))
 
 
 def start_names() -> list[str]:
@@ -74,7 +70,7 @@ def blind_names() -> list[str]:
     return [*(name for name, made in STARTS.items() if made.blind), RACE]
 
 
-def contenders(likelihood: Any) -> list[str]:
+def contenders(likelihood: Likelihood) -> list[str]:
     """Who enters a race: the likelihood's starts in their order, then those that enter again.
 
     >>> from thali import LinearGaussian
@@ -86,41 +82,24 @@ def contenders(likelihood: Any) -> list[str]:
     return [name for heat in range(heats) for name in able if STARTS[name].entries > heat]
 
 
-def check_init(owner: str, init: Any) -> Any:
-    """A known name or a fitted model as it is, a matrix as bits; anything else is refused."""
+def check_init(engine: type, init: object) -> object:
+    """A known name or a fitted model as it is, a value as the engine's structure has it.
+
+    The structure is that of the parts that the engine needs.
+    """
+    owner, names = engine.__name__, start_names()
     if isinstance(init, str):
-        names = start_names()
         if init not in names:
-            near = difflib.get_close_matches(init, names, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
             raise ValueError(
                 f"{owner}: init={init!r} is not a start; use one of {', '.join(names)}, "
-                f"a matrix Z, or a fitted model.{hint}"
+                f"a value to begin from, or a fitted model.{did_you_mean(init, names)}"
             )
         return init
-    if hasattr(init, "Z_"):
+    needs = (*getattr(engine, "needs_prior", ()), *getattr(engine, "needs_likelihood", ()))
+    structures = [need.structure for need in needs if hasattr(need, "structure")]
+    if not structures or hasattr(init, structures[0].answer):
         return init
-    return _bits(owner, init)
-
-
-def _bits(owner: str, init: Any) -> np.ndarray:
-    """A matrix given as array, data frame or lists, as one of True and False."""
-    try:
-        matrix = np.asarray(init)
-    except ValueError:
-        raise ValueError(f"{owner}: init is a list whose rows differ in length.") from None
-    if matrix.ndim != 2:
-        raise TypeError(
-            f"{owner}: init must be one of {', '.join(start_names())}, a 0/1 matrix with a row "
-            f"for each row of X, or a fitted model; not {type(init).__name__}."
-        )
-    if matrix.dtype == bool:
-        return matrix
-    refuse_beyond_memory("init", matrix.shape[0], matrix.shape[1], 1)
-    try:
-        return as_binary_matrix(matrix)
-    except ValueError as error:
-        raise ValueError(f"{owner}: init: {error}") from None
+    return structures[0].check(owner, init)
 
 
 def suitable(init: str, model: Model, races: bool = True) -> str:
@@ -134,5 +113,5 @@ def suitable(init: str, model: Model, races: bool = True) -> str:
         return likelihood.starts[0]
     raise ValueError(
         f"init={init!r} does not suit {type(likelihood).__name__}; use one of "
-        f"{', '.join(likelihood.starts)}, a matrix Z, or a fitted model."
+        f"{', '.join(likelihood.starts)}, a value to begin from, or a fitted model."
     )

@@ -1,6 +1,6 @@
 """Where the chains of a run begin: the starts that an engine asks for, raced if it says so.
 
-A start is made, walked from and judged by the engine itself, several side by side; what is done
+A start is made, walked from and compared by the engine itself, several side by side; what is done
 before the chains begin is seeded apart from them.
 """
 
@@ -8,23 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from thali.data import Data
 from thali.model import Model
 from thali.registry import STARTS
-from thali.starts import (
-    Finish,
-    Start,
-    contenders,
-    different,
-    given_start,
-    perturb,
-    rank,
-    suitable,
-)
+from thali.starts.base import RACE, Start, contenders, suitable
+from thali.starts.given import given_start
+from thali.starts.race import Finish, different, perturb, rank
+
+if TYPE_CHECKING:
+    from thali.engines.base import AnyEngine
 
 SEARCH = 1e9  # multiply-adds up to which the search before a chain may be longer than the chain
 
@@ -34,7 +30,7 @@ class Starting:
 
     def __init__(
         self,
-        engine: Any,
+        engine: AnyEngine,
         model: Model,
         data: Data,
         stopped: Callable[[], bool],
@@ -49,27 +45,26 @@ class Starting:
         """A start for each chain, as the engine's ``init`` says."""
         init, chains = self.engine.init, self.engine.chains
         if not isinstance(init, str):
-            return [given_start(init, self.model, self.filled)] * chains
+            owner = type(self.engine).__name__
+            return [given_start(init, self.model, self.filled, owner)] * chains
         init = suitable(init, self.model, self.engine.races)
-        names = contenders(self.model.likelihood) if init == "race" else [init] * chains
+        names = contenders(self.model.likelihood) if init == RACE else [init] * chains
         generators = [np.random.default_rng(s) for s in sequence.spawn(len(names))]
         self.filled.singular_values  # noqa: B018 computed once, before threads need it
         self.filled.squares  # noqa: B018
         if init == "empty" and getattr(self.engine, "anneal", 0) == 0:
             return [STARTS[init](generators[0], self.model, self.filled)] * chains
         starts = self._begin(names, generators)
-        if init != "race":
-            return starts
-        return self._race(starts, generators, sequence)
+        return self._race(starts, generators, sequence) if init == RACE else starts
 
     def _begin(self, names: Sequence[str], generators: list[np.random.Generator]) -> list[Start]:
         """The named starts; one that knows nothing of the data is annealed if the engine asks."""
-        filled = self.filled  # where chains end is judged on what was observed
+        filled = self.filled  # where chains end is compared on what was observed
 
         def make(name: str, rng: np.random.Generator) -> Start:
             start = STARTS[name](rng, self.model, filled)
             if STARTS[name].blind and getattr(self.engine, "anneal", 0) > 0:
-                return self.engine.annealed(rng, self.model, filled, start, self.stopped)  # type: ignore[no-any-return]
+                return self.engine.annealed(rng, self.model, filled, start, self.stopped)
             return start
 
         jobs = [partial(make, *pair) for pair in zip(names, generators, strict=True)]
@@ -82,35 +77,28 @@ class Starting:
         sequence: np.random.SeedSequence,
     ) -> list[Start]:
         """Short runs from every start, a search from the best of them, and a start per chain."""
+        chains, structure = self.engine.chains, self.model.structure
         entrants = self._heat(starts, generators)
         kind = max(entrants, key=lambda entrant: entrant[0].level)[0].start.name
-        more = [np.random.default_rng(s) for s in sequence.spawn(self.engine.chains - 1)]
+        more = [np.random.default_rng(s) for s in sequence.spawn(chains - 1)]
         entrants += self._heat(self._begin([kind] * len(more), more), more)
-        best = sorted(entrants, key=lambda entrant: -entrant[0].level)[: self.engine.chains]
         if not self.engine.searches:
-            return different(
-                [finish for finish, _ in entrants], self.engine.chains, self.model.structure
-            )
-        capacity = self.model.at(self.model.start(self.data)).prior.tables(self.data.n).capacity  # type: ignore[attr-defined]
-        structure = self.model.structure
+            return different([finish for finish, _ in entrants], chains, structure)
+        most = self.model.at(self.model.start(self.data)).prior.most_components(self.data.n)
         jobs = [
-            partial(perturb, rng, at, self._walk, self._search_sweeps(at), structure, capacity)
-            for at, rng in best
+            partial(perturb, rng, at, self._walk, self._search_sweeps(at), structure, most)
+            for at, rng in sorted(entrants, key=lambda entrant: -entrant[0].level)[:chains]
         ]
-        finishes = self.side_by_side(jobs, "improving the best starts")
-        return rank(finishes, self.engine.chains)
+        return rank(self.side_by_side(jobs, "improving the best starts"), chains)
 
     def _heat(
         self, starts: list[Start], generators: list[np.random.Generator]
     ) -> list[tuple[Finish, np.random.Generator]]:
         """A short run from each start, with the generator to go on with."""
         short = max(5, min(60, self.given.racing_sweeps(self.data, 0) // 5))
-        jobs = [
-            partial(self._walk, rng, start, short)
-            for start, rng in zip(starts, generators, strict=True)
-        ]
-        finishes = self.side_by_side(jobs, "racing starts")
-        return list(zip(finishes, generators, strict=True))
+        pairs = zip(starts, generators, strict=True)
+        jobs = [partial(self._walk, rng, start, short) for start, rng in pairs]
+        return list(zip(self.side_by_side(jobs, "racing starts"), generators, strict=True))
 
     def _search_sweeps(self, at: Finish) -> int:
         """Sweeps of the search from ``at``: as many as a chain's, and more where they are cheap."""

@@ -25,19 +25,13 @@ from thali.starts.ica import (
 def columns_start(rng: np.random.Generator, model: Model, data: Data) -> Start:
     """Two means of each column (of the widest ones, where there are too many)."""
     hyper = noise_scale(model, data, model.start(data))
-    spread = sparse.spreads(data.X) if data.sparse else data.X.std(axis=0)
-    widest = np.argsort(-spread, kind="stable")[: largest_rank(model, data)]
-    widest = widest[spread[widest] > 0.0]
+    width = sparse.deviations(data.X) if data.sparse else data.X.std(axis=0)
+    widest = np.argsort(-width, kind="stable")[: largest_rank(model, data)]
+    widest = widest[width[widest] > 0.0]
     Z = np.zeros((data.n, 0), bool)
     if len(widest) and data.n >= 4:
-        Z = split_columns(data, np.sort(widest))
+        few = np.split(np.sort(widest), range(CHUNK, len(widest), CHUNK))  # dense at a time
+        parts = (sparse.columns(data.X, w) if data.sparse else data.X[:, w] for w in few)
+        Z = np.concatenate([split_in_two(part) for part in parts], axis=1)
         Z = drop_rejected(model, data, Z, hyper)
     return Start("columns", Z, fitted_scales(model, data, Z, hyper))
-
-
-def split_columns(data: Data, which: np.ndarray) -> np.ndarray:
-    """Two means of each of these columns; of a sparse X a few at a time are made dense."""
-    if not data.sparse:
-        return split_in_two(data.X[:, which])
-    few = np.split(which, range(CHUNK, len(which), CHUNK))
-    return np.concatenate([split_in_two(sparse.columns(data.X, part)) for part in few], axis=1)

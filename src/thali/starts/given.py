@@ -1,4 +1,4 @@
-"""A given start: a matrix Z, or another fitted model's answer."""
+"""A given start: a value of the latent structure, or another fitted model's answer."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from thali.machine import refuse_beyond_memory
 from thali.model import Model
 from thali.starts.base import Start
 from thali.starts.ica import fitted_scales, noise_scale
-from thali.structures.features import as_binary_matrix
 
 
-def given_start(init: Any, model: Model, data: Data) -> Start:
-    """Z as given; scales from a fitted model, or from the least-squares residual of Z."""
-    hyper = model.start(data)
-    name = "given Z"
+def given_start(init: Any, model: Model, data: Data, owner: str = "start") -> Start:
+    """The value as given; scales from a fitted model, or from its least-squares residual."""
+    structure, hyper, name = model.structure, model.start(data), "given Z"
     amounts = "S" in getattr(model.likelihood, "axes", {})
     parameters: dict[str, np.ndarray] = {}
-    shape = np.shape(init.Z_ if hasattr(init, "Z_") else init)
-    refuse_beyond_memory("init", shape[0], shape[1], data.d)
-    if hasattr(init, "Z_"):
+    value = getattr(init, structure.answer, init)
+    shape = np.shape(value)
+    if len(shape) == 2:
+        refuse_beyond_memory("init", shape[0], shape[1], data.d)
+    latent = structure.check(owner, value, data.n)
+    if value is not init:
         name = "another model"
         for label in model.hyperpriors:  # numbers that the model fixes stay as they are
             hyper[label] = getattr(init, f"{label.replace('.', '_')}_", hyper[label])
-        Z = as_binary_matrix(init.Z_, n=data.n)
         if amounts and hasattr(init, "amounts_") and init.components_.shape[1] == data.d:
             parameters = {"A": init.components_, "S": init.amounts_}
+    elif amounts:  # where rows have amounts, Z alone fits nothing
+        hyper = noise_scale(model, data, hyper)
     else:
-        Z = as_binary_matrix(init, n=data.n)
-        # where rows have amounts, Z alone fits nothing
-        hyper = noise_scale(model, data, hyper) if amounts else fitted_scales(model, data, Z, hyper)
-    capacity = model.at(hyper).prior.tables(data.n).capacity  # type: ignore[attr-defined]
-    used = int(Z.any(axis=0).sum())
-    if 0 <= capacity < used:
+        hyper = fitted_scales(model, data, latent, hyper)
+    most = model.at(hyper).prior.most_components(data.n)
+    used = structure.n_components(structure.canonical(latent))
+    if 0 <= most < used:
         raise ValueError(
-            f"init has {used} features but the prior allows at most {capacity}; "
-            "raise n_components or give fewer columns."
+            f"init has {used} {structure.component}s but the prior allows at most {most}; "
+            "raise n_components or give fewer."
         )
-    return Start(name, np.ascontiguousarray(Z), hyper, parameters=parameters)
+    return Start(name, latent, hyper, parameters=parameters)

@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import threading
 import warnings
-from typing import Any
 
 import numpy as np
 from scipy.integrate import quad
 from scipy.optimize import brentq
+from scipy.sparse import csr_array
 
 from thali.data import Data, sparse
+from thali.hyperparameters import Value
 from thali.model import Model
 from thali.starts.base import Start, start
-from thali.structures.features import counts_from_gram
+from thali.structures.features import FEATURES, counts_from_gram
 
 LARGEST_RANK = 100
 ROUNDS = 50  # of least squares and flips; a handful suffices
@@ -38,17 +39,16 @@ def ica_start(rng: np.random.Generator, model: Model, data: Data) -> Start:
     rank = min(signal_rank(data), largest_rank(model, data))
     Z = np.zeros((data.n, 0), bool)
     if rank and data.n >= 4:
-        Z = split_in_two(independent_sources(rng, leading_scores(rng, data, rank), most=some(data)))
-        Z = orient(Z, data.reduced)
-        Z = alternate(Z, data.reduced)
-        Z = drop_rejected(model, data, Z, hyper)
+        scores, most = leading_scores(rng, data, rank), SOME_ROWS if data.sparse else None
+        Z = orient(split_in_two(independent_sources(rng, scores, most=most)), data.reduced)
+        Z = drop_rejected(model, data, alternate(Z, data.reduced), hyper)
     return Start("ica", Z, fitted_scales(model, data, Z, hyper))
 
 
 def largest_rank(model: Model, data: Data) -> int:
     """As many features as the prior allows and as the data could tell apart."""
-    capacity = model.at(model.start(data)).prior.tables(data.n).capacity  # type: ignore[attr-defined]
-    return min(LARGEST_RANK, data.n // 4, capacity if capacity >= 0 else LARGEST_RANK)
+    most = model.at(model.start(data)).prior.most_components(data.n)
+    return min(LARGEST_RANK, data.n // 4, most if most >= 0 else LARGEST_RANK)
 
 
 def leading_scores(rng: np.random.Generator, data: Data, rank: int) -> np.ndarray:
@@ -56,12 +56,7 @@ def leading_scores(rng: np.random.Generator, data: Data, rank: int) -> np.ndarra
     if data.sparse:
         return sparse.leading_scores(rng, data.X, rank)
     U, s = leading_vectors(rng, data.reduced - data.reduced.mean(axis=0), rank)
-    return U * s
-
-
-def some(data: Data) -> int:
-    """How many rows are enough to find the sources by; all of them where X is dense."""
-    return SOME_ROWS if data.sparse else data.n
+    return np.asarray(U * s)
 
 
 def leading_vectors(
@@ -91,7 +86,7 @@ def signal_rank(data: Data) -> int:
     return int((s > max(omega * np.median(s), ROUNDING * s[0])).sum())
 
 
-def noise_scale(model: Model, data: Data, hyper: dict[str, Any]) -> dict[str, Any]:
+def noise_scale(model: Model, data: Data, hyper: dict[str, Value]) -> dict[str, Value]:
     """σ_x from the median singular value, which features hardly touch, and σ_a from the rest."""
     s = data.singular_values
     total = data.mean_square
@@ -109,15 +104,16 @@ def noise_scale(model: Model, data: Data, hyper: dict[str, Any]) -> dict[str, An
     return with_inferred(model, hyper, numbers)
 
 
-def fitted_scales(model: Model, data: Data, Z: np.ndarray, hyper: dict[str, Any]) -> dict[str, Any]:
-    """σ_x from the residual of least squares on Z, σ_a from the size of its features."""
-    k = int(Z.any(axis=0).sum())
-    if (
-        k == 0
-        or k >= data.n
-        or data.mean_square == 0.0
-        or "sigma_x" not in model.labels["likelihood"]
-    ):
+def fitted_scales(
+    model: Model, data: Data, Z: np.ndarray, hyper: dict[str, Value]
+) -> dict[str, Value]:
+    """σ_x from the residual of least squares on Z, σ_a from the size of its features.
+
+    Of another structure's values nothing is known but the data.
+    """
+    k = int(Z.any(axis=0).sum()) if model.structure == FEATURES else 0
+    scaled = "sigma_x" in model.labels["likelihood"] and data.mean_square > 0.0
+    if not scaled or not 0 < k < data.n:
         return noise_scale(model, data, hyper)
     X, bits = data.reduced, Z.astype(float)
     T = products(Z, X)
@@ -131,29 +127,29 @@ def fitted_scales(model: Model, data: Data, Z: np.ndarray, hyper: dict[str, Any]
     return with_inferred(model, hyper, numbers)
 
 
-def with_inferred(model: Model, hyper: dict[str, Any], numbers: dict[str, float]) -> dict[str, Any]:
+def with_inferred(
+    model: Model, hyper: dict[str, Value], numbers: dict[str, float]
+) -> dict[str, Value]:
     """A table with these numbers of the likelihood in it; fixed ones are not to be moved."""
     labels = model.labels["likelihood"]
-    own = {labels[name]: value for name, value in numbers.items()}
+    own = {labels[name]: value for name, value in numbers.items() if name in labels}
     return {**hyper, **{k: v for k, v in own.items() if k in model.hyperpriors}}
 
 
 def marchenko_pastur_median(beta: float) -> float:
-    """The median of the Marchenko–Pastur law with aspect ratio β ≤ 1 (squared values / n)."""
+    """The Marchenko–Pastur distribution's median, aspect ratio β ≤ 1 (squared values / n)."""
     low, high = (1.0 - np.sqrt(beta)) ** 2, (1.0 + np.sqrt(beta)) ** 2
 
     def below(x: float) -> float:
         # x = center − half·cos θ turns the square-root ends into something smooth
         half, center = 0.5 * (high - low), 0.5 * (high + low)
         top = np.arccos(np.clip((center - x) / half, -1.0, 1.0))
-        return quad(
-            lambda u: (
-                (half * np.sin(u)) ** 2
-                / (2.0 * np.pi * beta * max(center - half * np.cos(u), 1e-300))
-            ),
-            0.0,
-            top,
-        )[0]
+
+        def density(u: float) -> float:
+            x = max(center - half * np.cos(u), 1e-300)
+            return float((half * np.sin(u)) ** 2 / (2.0 * np.pi * beta * x))
+
+        return float(quad(density, 0.0, top)[0])
 
     return float(brentq(lambda x: below(x) - 0.5, low, high))
 
@@ -188,20 +184,20 @@ def independent_sources(
             except (np.linalg.LinAlgError, ValueError):
                 continue
         if np.isfinite(sources).all():
-            return sources
+            return np.asarray(sources)
     return scores
 
 
-def least_squares(Z: np.ndarray, X: Any) -> np.ndarray:
+def least_squares(Z: np.ndarray, X: np.ndarray | csr_array) -> np.ndarray:
     """The A that minimizes ‖X − ZA‖², X dense or sparse."""
-    if sparse.is_sparse(X):
-        return sparse.least_squares(Z, X)
-    return np.asarray(np.linalg.lstsq(Z.astype(float), X, rcond=None)[0])
+    if isinstance(X, np.ndarray):
+        return np.asarray(np.linalg.lstsq(Z.astype(float), X, rcond=None)[0])
+    return sparse.least_squares(Z, X)
 
 
-def products(Z: np.ndarray, X: Any) -> np.ndarray:
+def products(Z: np.ndarray, X: np.ndarray | csr_array) -> np.ndarray:
     """ZᵀX."""
-    return sparse.cross(Z, X) if sparse.is_sparse(X) else np.asarray(Z.astype(float).T @ X)
+    return np.asarray(Z.astype(float).T @ X) if isinstance(X, np.ndarray) else sparse.cross(Z, X)
 
 
 def split_in_two(sources: np.ndarray) -> np.ndarray:
@@ -221,19 +217,19 @@ def _split(sources: np.ndarray) -> np.ndarray:
     cut = between.argmax(axis=0)
     columns = np.arange(sources.shape[1])
     threshold = 0.5 * (ordered[cut, columns] + ordered[cut + 1, columns])
-    return sources > threshold
+    return np.asarray(sources > threshold)
 
 
-def orient(Z: np.ndarray, X: Any) -> np.ndarray:
+def orient(Z: np.ndarray, X: np.ndarray | csr_array) -> np.ndarray:
     """Flip columns so that no intercept is left: b ≈ −Σ f_k a_k, flip where f_k rounds to 1."""
     design = np.column_stack([np.ones(len(Z), bool), Z])
     coefficients = least_squares(design, X)
     b, A = coefficients[0], coefficients[1:]
     f = np.linalg.lstsq(A.T, -b, rcond=None)[0]
-    return Z ^ (f > 0.5)
+    return np.asarray(Z ^ (f > 0.5))
 
 
-def alternate(Z: np.ndarray, X: Any) -> np.ndarray:
+def alternate(Z: np.ndarray, X: np.ndarray | csr_array) -> np.ndarray:
     """Least squares for A, then the best single flips of each row, until nothing changes."""
     from thali.kernels.row_fits import flip_rows
 
@@ -248,7 +244,7 @@ def alternate(Z: np.ndarray, X: Any) -> np.ndarray:
     return bits.astype(bool)
 
 
-def drop_rejected(model: Model, data: Data, Z: np.ndarray, hyper: dict[str, Any]) -> np.ndarray:
+def drop_rejected(model: Model, data: Data, Z: np.ndarray, hyper: dict[str, Value]) -> np.ndarray:
     """Drop, one at a time, the column whose loss raises the log joint the most."""
     from thali.kernels.evidence import log_evidence
 
@@ -262,16 +258,11 @@ def drop_rejected(model: Model, data: Data, Z: np.ndarray, hyper: dict[str, Any]
         gram = C[np.ix_(keep, keep)]
         d, U = np.linalg.eigh(gram)
         t = np.einsum("ki,kl,li->i", U, P[np.ix_(keep, keep)], U, optimize=True)
+        scales = numbers["sigma_x"], numbers["sigma_a"]
         evidence = log_evidence(
-            np.maximum(d, 0.0),
-            np.ascontiguousarray(t),
-            total,
-            data.n,
-            float(data.d),
-            numbers["sigma_x"],
-            numbers["sigma_a"],
+            np.maximum(d, 0.0), np.ascontiguousarray(t), total, data.n, float(data.d), *scales
         )
-        return evidence + prior.log_prob_counts(counts_from_gram(data.n, gram))
+        return float(evidence) + prior.log_prob_counts(counts_from_gram(data.n, gram))
 
     keep = np.arange(Z.shape[1])
     best = log_joint(keep)
@@ -280,6 +271,5 @@ def drop_rejected(model: Model, data: Data, Z: np.ndarray, hyper: dict[str, Any]
         values = [log_joint(candidate) for candidate in without]
         if max(values) <= best:
             break
-        best = max(values)
-        keep = without[int(np.argmax(values))]
+        best, keep = max(values), without[int(np.argmax(values))]
     return Z[:, keep]

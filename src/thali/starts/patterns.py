@@ -1,8 +1,8 @@
 r"""The patterns start, for noisy-or models: columns of the data that explain the others.
 
-In a column in which one cause alone is active, the nodes that are on are those of the cause, but
-for a few. So columns of X, and what two of them share, are candidates v for a column of Z; with
-the codes e_it of the causes chosen so far (``kernels.noisy_or``), making v active in column t
+In a column in which one feature alone is active, the nodes that are on are those of the feature,
+but for a few. So columns of X, and what two of them share, are candidates v for a column of Z; with
+the codes e_it of the features chosen so far (``kernels.noisy_or``), making v active in column t
 changes the log joint of that column by
 
     Δ_t(v) = log p/(1−p) + Σ_i v_i gain[e_it],
@@ -12,8 +12,6 @@ fitted (v_i = 1 where its active columns say so), and so on while the log joint 
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
@@ -32,9 +30,9 @@ def patterns_start(rng: np.random.Generator, model: Model, data: Data) -> Start:
     from thali.kernels.noisy_or import gains, rates_at
 
     hyper = model.start(data)
-    prior: Any = model.at(hyper).prior
-    capacity = prior.tables(data.n).capacity
-    most = LARGEST if capacity < 0 else min(LARGEST, capacity)
+    prior = model.at(hyper).prior
+    most = prior.most_components(data.n)
+    most = LARGEST if most < 0 else min(LARGEST, most)
     rates = model.likelihood_values(hyper)
     p = rates["p"]
     gain = gains(rates_at(rates["epsilon"], rates["lam"], p), most + 1)

@@ -11,22 +11,22 @@ before burn-in: it chooses where chains begin, not how they move.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from thali.starts.base import Start
-from thali.structures.base import Structure
+from thali.structures.base import AnyStructure
 
 BEHIND = 0.002  # a contender further behind than this share of the best log joint drops out
-ROUND = 12  # sweeps before a change, or none, is judged
+ROUND = 12  # sweeps before a change, or none, is compared
 PATIENCE = 60  # rounds without a gain after which a search ends
 
 
 class Finish(NamedTuple):
     """The end of a walk: a start to go on from, and the mean log joint of the walk's later half.
 
-    A mean, since the best of a walk says more of its length and of chance than of the place.
+    A mean, since the best of a walk says more of its length and of chance than of where it ends.
     """
 
     start: Start
@@ -41,10 +41,10 @@ def perturb(
     at: Finish,
     walk: Walk,
     sweeps: int,
-    structure: Structure[Any],
+    structure: AnyStructure,
     capacity: int = -1,
 ) -> Finish:
-    """Iterated local search from ``at``, ``sweeps`` in all, and the best place it came to.
+    """Iterated local search from ``at``, ``sweeps`` in all, and the best it came to.
 
     A round walks on from where it is, and from there with components changed; the better goes on.
     """
@@ -70,11 +70,10 @@ def rank(finishes: Sequence[Finish], chains: int) -> list[Start]:
     return [good[i % len(good)] for i in range(chains)]
 
 
-def different(finishes: Sequence[Finish], count: int, structure: Structure[Any]) -> list[Start]:
+def different(finishes: Sequence[Finish], count: int, structure: AnyStructure) -> list[Start]:
     """The best starts whose values differ, as equal ones lead some engines to equal ends."""
-    ranked = sorted(finishes, key=lambda finish: -finish.level)
     found: dict[bytes, Start] = {}
-    for finish in ranked:
+    for finish in sorted(finishes, key=lambda finish: -finish.level):
         key = structure.pack(structure.canonical(finish.start.latent)).tobytes()
         found.setdefault(key, finish.start)
     starts = list(found.values())

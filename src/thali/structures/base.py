@@ -35,6 +35,7 @@ class Structure(ABC, Generic[Latent]):
 
     name: ClassVar[str]
     component: ClassVar[str]
+    answer: ClassVar[str] = "latent_"  # the attribute of a fitted model that holds its value
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Structure) and other.name == self.name
@@ -61,7 +62,7 @@ class Structure(ABC, Generic[Latent]):
         """The sufficient statistics of the value for an exchangeable prior."""
 
     @abstractmethod
-    def check(self, owner: str, given: Any, n: int | None = None) -> Latent:
+    def check(self, owner: str, given: object, n: int | None = None) -> Latent:
         """A value as a user gives it to begin from, or a refusal in the name of ``owner``."""
 
     # many values
@@ -100,6 +101,9 @@ class Structure(ABC, Generic[Latent]):
 
         It has at most ``capacity`` components where that is not negative.
         """
+
+
+AnyStructure = Structure[Any]  # whatever its values
 
 
 def evenly_spaced(count: int, most: int) -> np.ndarray:

@@ -8,9 +8,10 @@ m_k and the multiplicities K_h of equal columns (the histories h).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from thali.machine import refuse_beyond_memory
 from thali.structures.base import PointEstimate, Structure
@@ -44,15 +45,15 @@ def potentials(tables: FeatureTables) -> np.ndarray:
 
 
 class NextRow(NamedTuple):
-    """The law of the next row given those before, for one or for many values of hyperparameters.
+    """The distribution of the next row given those before, for one or many tables of numbers.
 
-    A dish taken m times before is taken with odds (m + offset)/(rest − m); new dishes have the
-    weights of ``FeatureTables``. Each is a number, or an array over particles.
+    A row has a feature that m rows before it have with odds (m + offset)/(rest − m); new features
+    have the weights of ``FeatureTables``. Each is a number, or an array over particles.
     """
 
-    offset: Any
-    rest: Any
-    new_log_weight: Any
+    offset: float | np.ndarray
+    rest: float | np.ndarray
+    new_log_weight: float | np.ndarray
     capacity: int
 
 
@@ -64,7 +65,7 @@ class FeatureCounts(NamedTuple):
     multiplicities: np.ndarray
 
 
-def as_binary_matrix(Z: Any, *, n: int | None = None) -> np.ndarray:
+def as_binary_matrix(Z: object, *, n: int | None = None) -> np.ndarray:
     """Return Z as a C-ordered boolean matrix, or say what is wrong with it.
 
     >>> as_binary_matrix([[1, 0], [0, 1]]).dtype
@@ -86,44 +87,47 @@ def as_binary_matrix(Z: Any, *, n: int | None = None) -> np.ndarray:
     return np.ascontiguousarray(array)
 
 
-def as_amounts(W: Any) -> np.ndarray:
+def as_amounts(W: object) -> np.ndarray:
     """A matrix of finite numbers, or one sentence."""
-    W = np.asarray(W, float)
-    if W.ndim != 2 or not np.isfinite(W).all():
+    amounts = np.asarray(W, float)
+    if amounts.ndim != 2 or not np.isfinite(amounts).all():
         raise ValueError("Z must be a matrix (rows x features) of finite amounts.")
-    return W
+    return amounts
 
 
-def left_order(Z: Any) -> np.ndarray:
+def left_order(Z: ArrayLike) -> np.ndarray:
     """Return the left-ordered form: empty columns dropped, the rest by history, largest first.
 
     >>> left_order([[0, 1, 0], [1, 1, 0]]).astype(int)
     array([[1, 0],
            [1, 1]])
     """
-    Z = as_binary_matrix(Z)
-    Z = Z[:, Z.any(axis=0)]
-    histories = [column.tobytes() for column in np.packbits(Z, axis=0).T]  # first rows first
+    used = used_columns(Z)
+    histories = [column.tobytes() for column in np.packbits(used, axis=0).T]  # first rows first
     order = sorted(range(len(histories)), key=histories.__getitem__, reverse=True)
-    return np.ascontiguousarray(Z[:, order])
+    return np.ascontiguousarray(used[:, order])
 
 
-def feature_counts(Z: Any) -> FeatureCounts:
+def used_columns(Z: ArrayLike) -> np.ndarray:
+    """Z without its empty columns."""
+    bits = as_binary_matrix(Z)
+    return bits[:, bits.any(axis=0)]
+
+
+def feature_counts(Z: ArrayLike) -> FeatureCounts:
     """Count column sums and equal columns of Z, empty columns left out."""
-    Z = as_binary_matrix(Z)
-    Z = Z[:, Z.any(axis=0)]
-    packed = np.packbits(Z, axis=0).T
-    _, multiplicities = np.unique(packed, axis=0, return_counts=True)
-    if Z.shape[1] == 0:
+    used = used_columns(Z)
+    _, multiplicities = np.unique(np.packbits(used, axis=0).T, axis=0, return_counts=True)
+    if used.shape[1] == 0:
         multiplicities = np.zeros(0, np.int64)
-    return FeatureCounts(Z.shape[0], Z.sum(axis=0), multiplicities)
+    return FeatureCounts(len(used), used.sum(axis=0), multiplicities)
 
 
 def gram(Z: np.ndarray) -> np.ndarray:
     """ZᵀZ of a binary matrix, exactly."""
     # single precision counts exactly up to 2²⁴ rows and halves the work
-    real: np.ndarray = Z.astype("f4" if len(Z) < 2**24 else "f8")
-    return np.dot(real.T, real).astype(float)
+    real = Z.astype("f4" if len(Z) < 2**24 else "f8")
+    return np.asarray(np.dot(real.T, real), float)
 
 
 def counts_from_gram(n: int, gram: np.ndarray) -> FeatureCounts:
@@ -142,9 +146,10 @@ class Features(Structure[np.ndarray]):
 
     name = "features"
     component = "feature"
+    answer = "Z_"
 
     def n_components(self, latent: np.ndarray) -> int:
-        return latent.shape[1]
+        return int(latent.shape[1])
 
     def empty(self, n: int) -> np.ndarray:
         return np.zeros((n, 0), bool)
@@ -155,7 +160,7 @@ class Features(Structure[np.ndarray]):
     def counts(self, latent: np.ndarray) -> FeatureCounts:
         return feature_counts(latent)
 
-    def check(self, owner: str, given: Any, n: int | None = None) -> np.ndarray:
+    def check(self, owner: str, given: object, n: int | None = None) -> np.ndarray:
         try:
             matrix = np.asarray(given)
         except ValueError:

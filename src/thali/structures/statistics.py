@@ -9,7 +9,7 @@ here, so that blocks of rows may lie anywhere.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -51,26 +51,16 @@ class Statistics:
 
     def padded(self) -> Self:
         """With one more feature, that no row has."""
-        one = [(0, 1)]
-        beside = [(0, 0)] * (self.C.ndim - 2)
-        return type(self)(
-            self.n,
-            np.pad(self.counts, one),
-            np.pad(self.C, beside + 2 * one),
-            np.pad(self.T, [(0, 1), (0, 0)]),
-            self.squares,
-            self.entries,
-            np.pad(self.gain, one),
+        one, beside = [(0, 1)], [(0, 0)] * (self.C.ndim - 2)
+        return replace(
+            self,
+            counts=np.pad(self.counts, one),
+            C=np.pad(self.C, beside + 2 * one),
+            T=np.pad(self.T, [(0, 1), (0, 0)]),
+            gain=np.pad(self.gain, one),
         )
 
     def taken(self, order: np.ndarray) -> Self:
         """The statistics of some features, in this order."""
-        return type(self)(
-            self.n,
-            self.counts[order],
-            np.ascontiguousarray(self.C[..., order[:, None], order]),
-            self.T[order],
-            self.squares,
-            self.entries,
-            self.gain[order],
-        )
+        C = np.ascontiguousarray(self.C[..., order[:, None], order])
+        return replace(self, counts=self.counts[order], C=C, T=self.T[order], gain=self.gain[order])

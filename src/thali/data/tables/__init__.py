@@ -12,17 +12,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from thali.data.sparse import is_sparse
 
 from .arrays import read_npy, read_npz, read_parquet
 from .text import Sheet, names_rows, numbers, read_text, refusal
-
-__all__ = ["Table", "check_file", "read_table"]
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
@@ -43,7 +40,7 @@ class Table:
         What was decided in reading, where a file could be read otherwise.
     """
 
-    values: NDArray[np.float64] | Any
+    values: np.ndarray | csr_array
     column_names: list[str] | None
     row_names: list[str] | None
     notes: tuple[str, ...] = ()
@@ -101,7 +98,7 @@ def read_table(
     elif suffix == ".parquet":
         table = _from_sheet(file, read_parquet(file), columns)
     else:
-        values: Any = read_npy(file) if suffix == ".npy" else read_npz(file, member)
+        values: csr_array = read_npy(file) if suffix == ".npy" else read_npz(file, member)
         if columns is not None:
             values = values[:, _choose_columns(file, None, values.shape[1], columns)]
         notes = (f"sparse, {values.nnz:,} entries",) if is_sparse(values) else ()
@@ -128,16 +125,16 @@ def _from_sheet(file: Path, sheet: Sheet, columns: Sequence[str] | None) -> Tabl
         values[:, j], texts = numbers(sheet.columns[c])
         if texts.any():
             i, name = int(texts.argmax()), repr(names[c]) if names else c + 1
-            place = f"{file}, {sheet.place(i)}, column {name}"
-            raise ValueError(refusal(place, str(sheet.columns[c][i])))
+            where = f"{file}, {sheet.row_label(i)}, column {name}"
+            raise ValueError(refusal(where, str(sheet.columns[c][i])))
     return Table(values, [names[c] for c in chosen] if names else None, rows, tuple(notes))
 
 
 def _transposed(file: Path, table: Table) -> Table:
     why = " (transposing makes row names column names.)"
     _refuse_repeats(file, table.row_names or (), "row name", why)
-    values: Any = table.values.T
-    values = values.tocsr() if is_sparse(values) else np.ascontiguousarray(values)
+    values = table.values.T
+    values = np.ascontiguousarray(values) if isinstance(values, np.ndarray) else values.tocsr()
     return Table(values, table.row_names, table.column_names, table.notes)
 
 
@@ -182,11 +179,10 @@ def _choose_columns(
 
 
 def _nearest(name: str, names: Sequence[str]) -> str:
-    lower = {other.lower(): other for other in names}
-    near = difflib.get_close_matches(name.lower(), lower, n=3)
-    if near:
-        return f"did you mean {' or '.join(repr(lower[other]) for other in near)}?"
-    return f"it has {', '.join(map(repr, names[:10]))}{', …' * (len(names) > 10)}."
+    lower = {other.lower(): repr(other) for other in names}
+    near = [lower[other] for other in difflib.get_close_matches(name.lower(), lower, n=3)]
+    listed = f"{', '.join(map(repr, names[:10]))}{', …' * (len(names) > 10)}"
+    return f"did you mean {' or '.join(near)}?" if near else f"it has {listed}."
 
 
 def _refuse_repeats(

@@ -4,31 +4,22 @@ from __future__ import annotations
 
 import difflib
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO
 
 import numpy as np
 import scipy.sparse
-from numpy.typing import NDArray
 
 from thali.data.checks import by_rows
 
 from .text import Sheet
 
-__all__ = ["read_npy", "read_npz", "read_parquet"]
-
-Head = tuple[tuple[int, ...], np.dtype[Any]]  # the shape of an array, and the type of its entries
+Head = tuple[tuple[int, ...], np.dtype]  # the shape of an array, and the type of its entries
 REAL = "biuf"  # kinds of dtype of NumPy
 PARTS = ("data", "indices", "indptr", "shape")
 SAVED = {*PARTS, "format", "_is_array", "row", "col", "offsets"}  # names of scipy.sparse.save_npz
-# what libraries raise when the bytes are not what they should be
-DAMAGE = (
-    *(ValueError, EOFError, TypeError, SyntaxError, NotImplementedError, RuntimeError),
-    *(LookupError, OSError, zipfile.BadZipFile, zlib.error),
-)
 
 
 @contextmanager
@@ -36,12 +27,14 @@ def _or(complaint: str, remedy: str) -> Iterator[None]:
     """Say in one sentence that bytes are broken, whatever a library says of them."""
     try:
         yield
-    except DAMAGE as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # of many kinds, when the bytes are not what they should be
         why = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
         raise ValueError(f"{complaint} ({why}); {remedy}.") from None
 
 
-def read_npy(file: Path) -> NDArray[np.float64]:
+def read_npy(file: Path) -> np.ndarray:
     broken = _or(f"{file} is not a NumPy file, or a damaged one", "save it again with numpy.save")
     with broken, file.open("rb") as stream:
         shape, dtype = _head(stream)
@@ -56,7 +49,7 @@ def read_npy(file: Path) -> NDArray[np.float64]:
     return _table(file, np.load(file, allow_pickle=False))
 
 
-def read_npz(file: Path, member: str | None) -> Any:
+def read_npz(file: Path, member: str | None) -> np.ndarray | scipy.sparse.csr_array:
     """The only matrix of an archive, or the one named; a sparse one stays sparse."""
     heads: dict[str, Head] = {}
     broken = f"{file} is not an .npz file, or a half-written one", "save it again with numpy.savez"
@@ -76,7 +69,7 @@ def read_npz(file: Path, member: str | None) -> Any:
     return _table(f"{file}:{name}", array)
 
 
-def _head(stream: Any) -> Head:
+def _head(stream: IO[bytes]) -> Head:
     """Read shape and dtype of an .npy stream without its data."""
     old = np.lib.format.read_magic(stream) == (1, 0)
     read = np.lib.format.read_array_header_1_0 if old else np.lib.format.read_array_header_2_0
@@ -84,7 +77,7 @@ def _head(stream: Any) -> Head:
     return shape, dtype
 
 
-def _refuse_pickle(where: object, dtype: np.dtype[Any]) -> None:
+def _refuse_pickle(where: object, dtype: np.dtype) -> None:
     if dtype.hasobject:
         raise ValueError(
             f"{where} holds Python objects, which thali does not unpickle; save plain numbers "
@@ -92,7 +85,7 @@ def _refuse_pickle(where: object, dtype: np.dtype[Any]) -> None:
         )
 
 
-def _table(where: object, array: NDArray[Any]) -> NDArray[np.float64]:
+def _table(where: object, array: np.ndarray) -> np.ndarray:
     """Check that an array is a table of real numbers."""
     kind, shape = array.dtype.kind, array.shape
     if kind not in REAL:
@@ -142,7 +135,7 @@ def _pick(file: Path, heads: dict[str, Head], member: str | None) -> tuple[str, 
     raise ValueError(f"{file} holds {count}; choose an array as {file}:NAME. Its arrays: {listed}.")
 
 
-def _sparse(file: Path, saved: bool, prefix: str) -> Any:
+def _sparse(file: Path, saved: bool, prefix: str) -> scipy.sparse.csr_array:
     """The sparse matrix, by rows; no entry that it leaves out is made."""
     complaint = f"{file} holds a sparse matrix whose parts do not fit together"
     with _or(complaint, "save it again with scipy.sparse.save_npz"):
@@ -171,7 +164,7 @@ def read_parquet(file: Path) -> Sheet:
         ) from None
     with _or(f"{file} is not a Parquet file, or a half-written one", "write it again"):
         frame = pyarrow.parquet.ParquetFile(file).read().to_pandas()
-    columns: list[Any] = []
+    columns: list[list[str] | np.ndarray] = []
     for column in (frame.iloc[:, j] for j in range(frame.shape[1])):
         if is_numeric_dtype(column) or infer_dtype(column) in ("boolean", "decimal", "empty"):
             columns.append(column.to_numpy(np.float64, na_value=np.nan))

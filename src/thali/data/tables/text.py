@@ -19,8 +19,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Sheet", "names_rows", "numbers", "read_text", "refusal"]
-
 Row = Sequence[str]
 Floats = NDArray[np.float64]
 
@@ -30,7 +28,7 @@ class Sheet(NamedTuple):
 
     columns: Sequence[Row | Floats]  # cells as they are written, or numbers
     names: list[str] | None  # of the columns
-    place: Callable[[int], str]  # what a person calls a row
+    row_label: Callable[[int], str]  # what a person calls a row
     notes: list[str]
     row_names: list[str] | None = None  # if they are no column
     typed: bool = False  # whether a column of cells is one of text, whatever is written there
@@ -206,7 +204,7 @@ def _with_point(cell: str) -> str:
     return cell.replace(",", ".") if DECIMAL_COMMA.fullmatch(cell) else cell
 
 
-def refusal(place: str, cell: str) -> str:
+def refusal(where: str, cell: str) -> str:
     """The sentence about a cell that is not a number, with what to do."""
     meant, advice = _plain(cell), "correct it, or choose columns of numbers with --columns"
     if meant and not DECIMAL_COMMA.fullmatch(cell):
@@ -216,7 +214,7 @@ def refusal(place: str, cell: str) -> str:
     elif meant:
         advice = f"write it with a point ({meant})"
     shown = cell if len(cell) <= 40 else cell[:40] + "…"
-    return f"{place}: {shown!r} is not a number; {advice}."
+    return f"{where}: {shown!r} is not a number; {advice}."
 
 
 # ----------------------------------------------------------------------------------- names or data
@@ -271,7 +269,7 @@ def _differs(cell: str, below: Row) -> bool:
 
 
 def _numbers_are_names(rows: Sequence[Row], start: int) -> tuple[bool, str]:
-    """Judge a first row of numbers, such as years, after ``start`` words or empty cells."""
+    """Whether numbers, such as years, after ``start`` words or empty cells are names of columns."""
     label, labels, first = rows[0][0], [row[0] for row in rows[1:]], rows[0][start:]
     counted, whole = _counts_up(first), all(map(str.isdecimal, first))
     if start and label and (not first or _labels_rows(label)):

@@ -56,7 +56,7 @@ class Optimizer(BoundOptimizer):
                 f"not {self.truncation!r}."
             )
         check_settings(self)
-        object.__setattr__(self, "init", check_init(owner, self.init))
+        object.__setattr__(self, "init", check_init(type(self), self.init))
 
     # what the loop reads of every engine
 

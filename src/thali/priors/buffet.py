@@ -1,0 +1,124 @@
+r"""What feature priors share: Z drawn row by row, unused frequencies, and updates of the mass.
+
+The frequencies of IBP(α, β) are the points of a Poisson process of intensity αβ π⁻¹(1−π)^{β−1}
+(Thibaux and Jordan 2007). Those that none of n rows has are an independent Poisson process, its
+intensity thinned by (1−π)^n; only finitely many lie above any s > 0 (Teh, Görür and Ghahramani
+2007 break them as sticks instead, for β = 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Self
+
+import numpy as np
+from scipy.special import gammaln
+
+from thali.hyperparameters import (
+    SMALLEST,
+    Gamma,
+    Hyperprior,
+    Values,
+    check_hyperparameters,
+    first_numbers,
+    slice_step,
+)
+from thali.priors.base import FeaturePrior
+from thali.settings import Settings, check_settings, hyperparameters_of
+from thali.structures.features import FeatureCounts, left_order
+
+
+class PositiveNumbers(Settings):
+    """A feature prior whose hyperparameters are each a positive number, or a hyperprior of one."""
+
+    def __post_init__(self) -> None:
+        check_hyperparameters(self)
+        check_settings(self)
+
+    def at(self, **numbers: float) -> Self:
+        return self.replace(**numbers)
+
+    def start(self) -> dict[str, float]:
+        return first_numbers(self)
+
+
+def draw_rows(
+    rng: np.random.Generator,
+    n: int,
+    old: Callable[[int, np.ndarray], np.ndarray],
+    new: Callable[[int, int], int],
+) -> np.ndarray:
+    """Draw n rows; ``old(i, m)`` are the probabilities of features that m of the i rows before
+    have, ``new(i, k)`` draws how many new ones join the k there are. Left-ordered."""
+    rows: list[np.ndarray] = []
+    sums = np.zeros(0)
+    for i in range(n):
+        again = rng.random(len(sums)) < old(i, sums)
+        first = int(new(i, len(sums)))
+        rows.append(np.concatenate([again, np.ones(first, bool)]))
+        sums = np.concatenate([sums + again, np.ones(first)])
+    Z = np.zeros((n, len(sums)), bool)
+    for i, row in enumerate(rows):
+        Z[i, : len(row)] = row
+    return left_order(Z)
+
+
+def draw_buffet(rng: np.random.Generator, n: int, alpha: float, beta: float) -> np.ndarray:
+    """Draw n rows: old features m_k/(β+i−1), new ones Poisson(αβ/(β+i−1)); left-ordered."""
+    return draw_rows(
+        rng, n, lambda i, m: m / (beta + i), lambda i, k: rng.poisson(alpha * beta / (beta + i))
+    )
+
+
+def unused_sticks(
+    rng: np.random.Generator, n: int, mass: float, beta: float, above: float
+) -> np.ndarray:
+    """The points above s of intensity mass·π⁻¹(1−π)^{n+β−1}, in random order.
+
+    Points of mass/π on (s, 1) are s^u, u uniform; each is kept with probability (1−π)^{n+β−1},
+    which is one since n ≥ 1.
+    """
+    pi: np.ndarray = above ** rng.random(rng.poisson(mass * -np.log(above)))
+    kept = np.log(1.0 - rng.random(len(pi))) < (n + beta - 1.0) * np.log1p(-pi)
+    return np.asarray(pi[kept])
+
+
+def log_orders(counts: FeatureCounts) -> float:
+    """Σ_h log K_h!, which is 0 where no two columns are equal."""
+    times = counts.multiplicities
+    return float(gammaln(times + 1.0).sum()) if len(times) < len(counts.column_sums) else 0.0
+
+
+@lru_cache(maxsize=256)  # the prior of every sweep of a chain needs the same one
+def harmonic(n: int, beta: float) -> float:
+    """Σ_{i=1..n} β/(β+i−1): the harmonic number H_n when β = 1."""
+    return float((beta / (beta + np.arange(n))).sum())
+
+
+def resample_mass(
+    rng: np.random.Generator, hyperprior: Hyperprior, alpha: float, k: int, rate: float
+) -> float:
+    """Draw α given that P(Z | α) ∝ α^k e^{−α·rate}: conjugate under a gamma, else by slice."""
+    if isinstance(hyperprior, Gamma):
+        # a tiny shape underflows to zero, which is no mass at all
+        scale = 1.0 / (hyperprior.rate + rate)
+        return max(float(rng.gamma(hyperprior.shape + k, scale)), SMALLEST)
+    return slice_step(
+        rng, alpha, lambda a: hyperprior.log_density(a) + k * np.log(a) - a * rate, width=1.0
+    )
+
+
+def resample_by_slice(
+    rng: np.random.Generator, prior: FeaturePrior, name: str, hyper: Values, counts: FeatureCounts
+) -> None:
+    """Update one hyperparameter of a prior given Z and its others, if it is inferred."""
+    hyperprior = getattr(prior, name)
+    if isinstance(hyperprior, Hyperprior):
+        fixed = prior.at(**{own: hyper[own] for own in hyperparameters_of(prior)})
+
+        def log_density(value: float) -> float:
+            at = fixed.at(**{name: value})
+            return hyperprior.log_density(value) + at.log_prob_counts(counts)
+
+        hyper[name] = slice_step(rng, hyper[name], log_density, width=1.0)
