@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from thali.data import Data
-from thali.engines.base import BoundOptimizer, Engine, Sampler, Search, WeightedSampler
+from thali.engines.base import AnyEngine, BoundOptimizer, Sampler, Search, WeightedSampler
 from thali.hyperparameters import from_scalars
 from thali.model import Model
 from thali.results.diagnostics import import_arviz, rhat_and_ess
@@ -44,7 +44,7 @@ class Fit(ABC):
 
     model: Model  # every "auto" resolved
     data: Data
-    engine: Engine
+    engine: AnyEngine
     seed: int
     chains: tuple[ChainTrace, ...]
     burn_in: int
@@ -316,7 +316,7 @@ FITS: dict[type, type[Fit]] = {  # by what an engine is
 }
 
 
-def fit_class(engine: Engine) -> type[Fit]:
+def fit_class(engine: AnyEngine) -> type[Fit]:
     """The kind of result that an engine leads to."""
     return next(cls for kind, cls in FITS.items() if isinstance(engine, kind))
 
@@ -326,7 +326,7 @@ def fit_from_arrays(
     meta: Mapping[str, Any],
     model: Model,
     data: Data,
-    engine: Engine,
+    engine: AnyEngine,
     seed: int,
 ) -> Fit:
     """The fit that ``to_arrays`` saved."""

@@ -19,7 +19,7 @@ import numpy as np
 
 from thali import storage
 from thali.data import Data
-from thali.engines.base import Engine
+from thali.engines.base import AnyEngine
 from thali.model import Model
 from thali.results.trace import (
     ChainTrace,
@@ -53,7 +53,7 @@ class Chain:
     trace: ChainTrace = field(default_factory=ChainTrace)
     saved: Snapshot | None = None
 
-    def snapshot(self, engine: Engine) -> None:
+    def snapshot(self, engine: AnyEngine) -> None:
         """Everything needed to go on from here."""
         arrays, numbers = engine.to_arrays(self.state)
         steps, draws = len(self.trace.scalars), len(self.trace.kept)
@@ -68,7 +68,7 @@ class Chain:
         self.saved = Snapshot(arrays, meta, list(self.trace.burning))
 
 
-def fingerprint(seed: int, model: Model, engine: Engine, data: Data) -> dict[str, str]:
+def fingerprint(seed: int, model: Model, engine: AnyEngine, data: Data) -> dict[str, str]:
     """What must be the same for a run to go on from another's checkpoint."""
     settings = {k: _plain(v) for k, v in engine.get_params().items()}
     return {
@@ -108,7 +108,7 @@ def write(
 
 
 def read(
-    path: Path, fingerprint: dict[str, str], model: Model, engine: Engine, data: Data
+    path: Path, fingerprint: dict[str, str], model: Model, engine: AnyEngine, data: Data
 ) -> tuple[list[Chain], list[str], float]:
     """The chains that ``write`` saved, where they began, and the seconds spent on them."""
     arrays, meta = storage.read(path, "checkpoint")

@@ -29,8 +29,8 @@ def conclude(engine: Any, model: Model, data: Data, chains: Sequence[Chain]) -> 
     raise TypeError(f"{type(engine).__name__} is no kind of engine that a run knows.")
 
 
-@conclude.register
-def _(engine: Sampler, model: Model, data: Data, chains: Sequence[Chain]) -> Extra:
+@conclude.register(Sampler)
+def _(engine: Sampler[object], model: Model, data: Data, chains: Sequence[Chain]) -> Extra:
     """A chain that was stopped in its burn-in keeps the later half of what it did."""
     for chain in chains:
         if not chain.trace.kept:
@@ -38,23 +38,23 @@ def _(engine: Sampler, model: Model, data: Data, chains: Sequence[Chain]) -> Ext
     return {}
 
 
-@conclude.register
-def _(engine: WeightedSampler, model: Model, data: Data, chains: Sequence[Chain]) -> Extra:
+@conclude.register(WeightedSampler)
+def _(engine: WeightedSampler[object], model: Model, data: Data, chains: Sequence[Chain]) -> Extra:
     for chain in chains:
         chain.trace.keep_population(engine.population(chain.rng, model, data, chain.state))
     return {}
 
 
-@conclude.register
-def _(engine: BoundOptimizer, model: Model, data: Data, chains: Sequence[Chain]) -> Extra:
+@conclude.register(BoundOptimizer)
+def _(engine: BoundOptimizer[object], model: Model, data: Data, chains: Sequence[Chain]) -> Extra:
     """The restart with the highest bound, and draws of it with its record."""
     best = max(chains, key=lambda chain: chain.trace.scalars[-1][1])
     best.trace.keep_population(engine.population(best.rng, model, data, best.state))
     return engine.params(model, best.state)
 
 
-@conclude.register
-def _(engine: Search, model: Model, data: Data, chains: Sequence[Chain]) -> Extra:
+@conclude.register(Search)
+def _(engine: Search[object], model: Model, data: Data, chains: Sequence[Chain]) -> Extra:
     """The best answer alone, and what all restarts together know of it."""
     for chain in chains:
         chain.trace.keep_population(engine.population(chain.rng, model, data, chain.state))

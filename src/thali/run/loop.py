@@ -20,7 +20,7 @@ import numpy as np
 
 from thali import storage
 from thali.data import Data
-from thali.engines.base import Engine
+from thali.engines.base import AnyEngine
 from thali.machine import cores
 from thali.model import Model
 from thali.results.fit import Fit, burned, fit_class
@@ -37,7 +37,7 @@ LOOK = 50  # sweeps after which the number of features tells how many more, if t
 def run(
     seed: int,
     model: Model,
-    engine: Engine,
+    engine: AnyEngine,
     data: Data,
     *,
     progress: bool | str = "auto",
@@ -60,7 +60,7 @@ class _Loop:
         self,
         seed: int,
         model: Model,
-        engine: Engine,
+        engine: AnyEngine,
         data: Data,
         checkpoint: str | os.PathLike[str] | None,
         time_budget: float | None,

@@ -10,16 +10,24 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 
 from thali.data import Data
 from thali.engines.base import Info
-from thali.engines.filtering.genealogy import Genealogy, settle, systematic
+from thali.engines.filtering.genealogy import Genealogy, parents_of, systematic
+from thali.hyperparameters import Values
 from thali.machine import cores, physical_memory
 from thali.model import Model
+from thali.priors.base import Prior, Sequential
 from thali.structures.features import counts_from_gram
+
+if TYPE_CHECKING:
+    from thali.kernels.particle_rows import Particles, Proposals, RowLaws
+    from thali.kernels.particle_scales import Seen
+
+Found = TypeVar("Found")
 
 
 @dataclass
@@ -33,9 +41,9 @@ class Draws:
 
 @dataclass
 class State:
-    """What the next row needs. ``particles`` are None once ``draws`` has taken their place."""
+    """What the next row needs. There are no ``particles`` once there are ``draws`` of them."""
 
-    particles: Any  # kernels.particle_rows.Particles
+    particles: Particles
     hyper: dict[str, np.ndarray]  # (P,) each
     log_weights: np.ndarray  # (P,) normalized
     log_evidence: float
@@ -44,7 +52,7 @@ class State:
     draws: Draws | None = None
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(cores()))
 
-    def in_blocks(self, work: Callable[[int, int], Any], size: int | None = None) -> list[Any]:
+    def in_blocks(self, work: Callable[[int, int], Found], size: int | None = None) -> list[Found]:
         """``work(first, last)`` over all particles, in threads; results in order."""
         count = len(self.log_weights)
         parts = max(1, min(2 * cores(), count // 32)) if size is None else -(-count // size)
@@ -62,36 +70,34 @@ def log_sum(logs: np.ndarray) -> float:
     return float(top + np.log(np.exp(logs - top).sum())) if np.isfinite(top) else -np.inf
 
 
-def seen(data: Data, n: int) -> Any:
+def seen(data: Data, n: int) -> Seen:
     """The first n rows as the kernels of scales read them."""
     from thali.kernels.particle_scales import Seen
 
     return Seen(n, float(data.squares[:n].sum()), float(data.d))
 
 
-def row_laws(model: Model, data: Data, state: State) -> Any:
-    """Each particle's law of the next row."""
+def row_numbers(model: Model, data: Data, state: State) -> RowLaws:
+    """Each particle's numbers for the next row."""
     from thali.kernels.particle_rows import RowLaws
 
-    law = model.prior.next_row(state.row + 1, model.prior_values(state.hyper))  # type: ignore[attr-defined]
+    hyper = dict(model.prior_values(state.hyper))
+    row = cast(Sequential, model.prior).next_row(state.row + 1, hyper)
     shape = state.log_weights.shape
     offset, rest, new_log_weight = (
         np.ascontiguousarray(np.broadcast_to(np.asarray(value, float), shape))
-        for value in (law.offset, law.rest, law.new_log_weight)
+        for value in (row.offset, row.rest, row.new_log_weight)
     )
     scales = model.likelihood_values(state.hyper)
-    sigma_x, sigma_a = scales["sigma_x"], scales["sigma_a"]
-    capacity = int(law.capacity)
-    return RowLaws(offset, rest, new_log_weight, sigma_x, sigma_a, capacity, float(data.d))
+    sigmas, capacity = (scales["sigma_x"], scales["sigma_a"]), int(row.capacity)
+    return RowLaws(offset, rest, new_log_weight, *sigmas, capacity, float(data.d))
 
 
 # ---- particles --------------------------------------------------------------------------------
 
 
-def empty_particles(count: int, cap: int, d: int) -> Any:
-    """Particles without dishes, with room for ``cap``; refused where they would not fit."""
-    from thali.kernels.particle_rows import Particles
-
+def empty_particles(count: int, cap: int, d: int) -> Particles:
+    """Particles without features, with room for ``cap``; refused where they would not fit."""
     needed = 8 * count * (3 * cap * cap + cap * d)
     if needed > physical_memory() // 2:
         raise MemoryError(
@@ -99,6 +105,13 @@ def empty_particles(count: int, cap: int, d: int) -> Any:
             "much for this machine; use fewer particles, or look at sigma_a and alpha: a small "
             "sigma_a or a large alpha asks for many features."
         )
+    return zero_particles(count, cap, d)
+
+
+def zero_particles(count: int, cap: int, d: int) -> Particles:
+    """Particles of zeros."""
+    from thali.kernels.particle_rows import Particles
+
     square = (count, cap, cap)
     return Particles(
         np.zeros(count, np.int64),
@@ -111,7 +124,7 @@ def empty_particles(count: int, cap: int, d: int) -> Any:
     )
 
 
-def no_proposals(particles: Any) -> Any:
+def no_proposals(particles: Particles) -> Proposals:
     from thali.kernels.particle_rows import Proposals
 
     count, cap = particles.m.shape
@@ -123,7 +136,7 @@ def no_proposals(particles: Any) -> Any:
     )
 
 
-def make_room(state: State, proposals: Any) -> Any:
+def make_room(state: State, proposals: Proposals, scales: Values) -> Proposals:
     """Arrays as wide as the proposals need, wider or (where far too wide) narrower."""
     old = state.particles
     lost = np.isnan(proposals.log_weight) & (state.log_weights > -np.inf)
@@ -131,8 +144,8 @@ def make_room(state: State, proposals: Any) -> Any:
         p = int(lost.argmax())
         raise FloatingPointError(
             f"The density of row {state.row} is not a number at sigma_x="
-            f"{state.hyper['sigma_x'][p]:.3g}, sigma_a={state.hyper['sigma_a'][p]:.3g}; "
-            "rescale the data, or give laws with less weight far from their scale."
+            f"{scales['sigma_x'][p]:.3g}, sigma_a={scales['sigma_a'][p]:.3g}; "
+            "rescale the data, or give hyperpriors with less weight far from their scale."
         )
     alive = (proposals.log_weight > -np.inf) & (state.log_weights > -np.inf)
     proposals.log_weight[~alive] = -np.inf
@@ -154,12 +167,12 @@ def make_room(state: State, proposals: Any) -> Any:
     return wide._replace(new=proposals.new, log_weight=proposals.log_weight)
 
 
-def weigh(state: State, log_weight: np.ndarray) -> None:
+def weigh(state: State, log_weight: np.ndarray, scales: Values) -> None:
     """Multiply the weights; their average goes into the evidence."""
     state.log_weights = state.log_weights + log_weight
     total = log_sum(state.log_weights)
     if not np.isfinite(total):
-        sigmas = ", ".join(f"{s}={np.median(state.hyper[s]):.3g}" for s in ("sigma_x", "sigma_a"))
+        sigmas = ", ".join(f"{s}={np.median(scales[s]):.3g}" for s in ("sigma_x", "sigma_a"))
         raise ValueError(
             f"Row {state.row - 1} is so far from what the particles can make (median {sigmas}) "
             "that none of them has any weight left; give larger scales, let them be inferred, or "
@@ -173,7 +186,7 @@ def resample(rng: np.random.Generator, state: State, weights: np.ndarray) -> Non
     """Systematic resampling: survivors stay, copies take the slots of the others."""
     from thali.kernels.particle_rows import copy_particles
 
-    parents = settle(systematic(rng.random(), weights, len(weights)))
+    parents = parents_of(systematic(rng.random(), weights, len(weights)))
     targets = np.flatnonzero(parents != np.arange(len(parents)))
     copy_particles(state.particles, parents[targets], targets)
     for values in state.hyper.values():
@@ -218,12 +231,13 @@ def evidences(model: Model, data: Data, state: State, first: int, last: int) -> 
 def log_joints(model: Model, state: State, slots: np.ndarray, evidence: np.ndarray) -> np.ndarray:
     """Left-ordered log P([Z]) + log P(X | Z) of the rows so far, for some particles."""
     hyper = model.own_values("prior", state.hyper)
-    prior, before = None, None
+    prior: Prior | None = None
+    before: dict[str, float] = {}
     found = evidence.astype(float)
     for i, p in enumerate(slots):
-        numbers = tuple(float(values[p]) for values in hyper.values())
+        numbers = {name: float(values[p]) for name, values in hyper.items()}
         if prior is None or numbers != before:
-            prior, before = model.prior.at(**dict(zip(hyper, numbers, strict=True))), numbers
+            prior, before = model.prior.at(**numbers), numbers
         k = state.particles.k[p]
         counts = counts_from_gram(state.row, state.particles.C[p, :k, :k])
         found[i] += prior.log_prob_counts(counts)
@@ -238,5 +252,5 @@ def drawn(model: Model, data: Data, state: State) -> Draws:
     Z = list(state.genealogy.matrices(state.particles.k, slots))
     state.log_weights = state.log_weights[slots]
     state.hyper = {name: values[slots] for name, values in state.hyper.items()}
-    state.particles, state.genealogy = None, Genealogy()
+    state.particles, state.genealogy = zero_particles(0, 0, data.d), Genealogy()
     return Draws(Z, {name: values.copy() for name, values in state.hyper.items()}, joints)
