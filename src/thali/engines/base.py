@@ -176,40 +176,35 @@ class Sampler(Engine[StateT]):
         return {}
 
 
-class WeightedSampler(Engine[StateT]):
+class EndsWithPopulation(Engine[StateT]):
+    """Keeps nothing on the way."""
+
+    @abstractmethod
+    def population(
+        self, rng: np.random.Generator, model: Model, data: Data, state: StateT
+    ) -> Population:
+        """What is kept at the end."""
+
+
+class WeightedSampler(EndsWithPopulation[StateT]):
     """Ends with weighted draws of the posterior."""
 
-    @abstractmethod
-    def population(
-        self, rng: np.random.Generator, model: Model, data: Data, state: StateT
-    ) -> Population:
-        """The weighted draws."""
 
+class BoundOptimizer(EndsWithPopulation[StateT]):
+    """Raises a lower bound of the evidence; of several restarts the highest is kept.
 
-class BoundOptimizer(Engine[StateT]):
-    """Raises a lower bound of the evidence; of several restarts the highest is kept."""
+    Its population are draws of the approximating distribution.
+    """
 
     measure: ClassVar[str] = "elbo"
-
-    @abstractmethod
-    def population(
-        self, rng: np.random.Generator, model: Model, data: Data, state: StateT
-    ) -> Population:
-        """Draws of the approximating distribution."""
 
     @abstractmethod
     def params(self, model: Model, state: StateT) -> dict[str, np.ndarray]:
         """The parameters of the approximating distribution."""
 
 
-class Search(Engine[StateT]):
-    """Looks for one value; its population is that value alone."""
-
-    @abstractmethod
-    def population(
-        self, rng: np.random.Generator, model: Model, data: Data, state: StateT
-    ) -> Population:
-        """The value found, and its parameters."""
+class Search(EndsWithPopulation[StateT]):
+    """Looks for one value; its population is that value alone, with its parameters."""
 
     @abstractmethod
     def together(self, model: Model, states: list[StateT]) -> tuple[int, dict[str, np.ndarray]]:

@@ -43,7 +43,7 @@ GAINED = 1e-6  # of log probability: a pass of polishing that gains less is the 
 MOVED = 1e-3  # of a hyperparameter, relative: for less, another search is not worth while
 ROUNDING = 1e-9  # relative, of a log probability
 PLAIN = (  # of a state, what files keep as it is
-    "seed", "passes", "searched", "enqueued", "dequeued", "bound", "proven", "finished", "drift",
+    "seed", "passes", "searched", "enqueued", "dequeued", "bound", "proven", "finished",
 )  # fmt: skip
 
 
@@ -64,7 +64,6 @@ class State:
     bound: float = np.inf  # of all matrices, by the last search
     proven: bool = False
     finished: bool = False
-    drift: float = 0.0
     at: tuple[int, float] = (0, -np.inf)  # K and log joint, as last seen
     own: tuple[int, float] = (0, -np.inf)  # of the best that searches came to, starts left out
 
@@ -222,7 +221,7 @@ class BeamSearch(Settings, Search[State]):
         if state.finished:
             state.at = state.own
         k, log_joint = state.at
-        return Info(k, log_joint, dict(state.hyper), state.drift)
+        return Info(k, log_joint, dict(state.hyper), 0.0)
 
     def _advance(self, form: Form[KeptT], state: State, search: BestFirst[KeptT]) -> None:
         """Take some candidates; after the last, see what is known of the answer."""
@@ -279,7 +278,6 @@ class BeamSearch(Settings, Search[State]):
         state.hyper = dict(state.best.hyper)
 
     def finished(self, state: State) -> bool:
-        """Whether another step would change nothing."""
         return state.finished
 
     # ending
@@ -341,7 +339,6 @@ class BeamSearch(Settings, Search[State]):
     def from_arrays(
         self, model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
     ) -> State:
-        """The state that ``to_arrays`` saved."""
 
         def answer(name: str) -> Answer:
             Z = np.unpackbits(arrays[name], axis=0, count=data.n).astype(bool)

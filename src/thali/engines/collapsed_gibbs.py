@@ -267,7 +267,6 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
     def from_arrays(
         self, model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
     ) -> State:
-        """The state that ``to_arrays`` saved."""
         from thali.kernels.maintained_rows import rows_of
 
         Z = np.unpackbits(arrays["Z"], axis=0, count=data.n).astype(bool)

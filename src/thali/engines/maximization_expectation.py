@@ -153,14 +153,12 @@ class MaximizationExpectation(Optimizer[PointState]):
     # files
 
     def to_arrays(self, state: PointState) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """The state as arrays and plain values."""
         arrays, numbers = super().to_arrays(state)
         return arrays | {"Z": np.packbits(state.rows.nu > 0.5, axis=0)}, numbers
 
     def from_arrays(
         self, model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
     ) -> PointState:
-        """The state that ``to_arrays`` saved."""
         hyper = dict(numbers["hyper"])
         features = saved_features(feature_posterior(model, hyper, 1, data.d), arrays)
         Z = np.unpackbits(arrays["Z"], axis=0, count=data.n)

@@ -31,17 +31,9 @@ from thali.engines.filtering.genealogy import Genealogy, effective_size
 from thali.engines.filtering.particles import (
     Draws,
     State,
-    describe,
-    drawn,
     empty_particles,
     log_sum,
-    make_room,
     no_proposals,
-    resample,
-    row_numbers,
-    seen,
-    shrink,
-    weigh,
     zero_particles,
 )
 from thali.hyperparameters import Gamma, Hyperprior, InverseGamma
@@ -134,9 +126,8 @@ class ParticleFilter(Settings, WeightedSampler[State]):
             hyper[name] = np.full(count, value)
             if name in model.hyperpriors:
                 guess = value if name in model.labels["likelihood"].values() else None
-                drawn_from = draw_numbers(rng, model.hyperpriors[name], guess, count)
-                hyper[name] = drawn_from[0]
-                log_weights += drawn_from[1]
+                hyper[name], log_weight = draw_numbers(rng, model.hyperpriors[name], guess, count)
+                log_weights += log_weight
         scales = model.likelihood_values(hyper)
         sigma_x, sigma_a = scales["sigma_x"], scales["sigma_a"]
         share, scale = floor_of(model, data)
@@ -145,12 +136,9 @@ class ParticleFilter(Settings, WeightedSampler[State]):
         usable &= sigma_x >= share * np.maximum(scale, sigma_a)
         log_weights[~usable] = -np.inf
         total = log_sum(log_weights)
-        return State(
-            empty_particles(count, 4, data.reduced.shape[1]),
-            hyper,
-            log_weights - total,
-            float(total - np.log(count)),
-        )
+        particles = empty_particles(count, 4, data.reduced.shape[1])
+        evidence = float(total - np.log(count))
+        return State(model, data, particles, hyper, log_weights - total, evidence)
 
     # a step
 
@@ -158,32 +146,22 @@ class ParticleFilter(Settings, WeightedSampler[State]):
         """One row, or once all are seen one Gibbs sweep of every particle."""
         if state.row < data.n:
             last = state.row + 1 == data.n and self.passes == 1
-            return self._take_row(rng, model, data, state, may_resample=not last)
-        if state.draws is None:
-            state.draws = drawn(model, data, state)
-        return self._rejuvenate(rng, model, data, state, state.draws)
+            return self._take_row(rng, state, may_resample=not last)
+        return self._rejuvenate(rng, state, state.drawn())
 
-    def _take_row(
-        self,
-        rng: np.random.Generator,
-        model: Model,
-        data: Data,
-        state: State,
-        may_resample: bool = True,
-    ) -> Info:
+    def _take_row(self, rng: np.random.Generator, state: State, may_resample: bool) -> Info:
         from thali.kernels import particle_rows as kernel
 
-        x, x2 = data.reduced[state.row], float(data.squares[state.row])
-        numbers, scales = row_numbers(model, data, state), model.likelihood_values(state.hyper)
+        x, x2 = state.data.reduced[state.row], float(state.data.squares[state.row])
+        numbers, informed = state.row_numbers(), self.proposal == "conditional"
         uniforms = rng.random((len(state.log_weights), state.particles.m.shape[1] + 1))
         proposals = no_proposals(state.particles)
-        informed = self.proposal == "conditional"
         state.in_blocks(
             lambda a, b: kernel.propose(
                 state.particles, numbers, x, x2, uniforms, informed, proposals, a, b
             )
         )
-        proposals = make_room(state, proposals, scales)
+        proposals = state.make_room(proposals)
         drift = max(
             state.in_blocks(
                 lambda a, b: kernel.extend(state.particles, numbers, x, x2, proposals, a, b)
@@ -191,19 +169,17 @@ class ParticleFilter(Settings, WeightedSampler[State]):
         )
         state.genealogy.record(proposals.z)
         state.row += 1
-        weigh(state, proposals.log_weight, scales)
+        state.weigh(proposals.log_weight)
         weights = np.exp(state.log_weights)
         heaviest = int(weights.argmax())
         if may_resample and effective_size(weights) < self.resample_below * len(weights):
-            resample(rng, state, weights)
-            move(rng, model, data, state)
-        return describe(model, data, state, heaviest, drift)
+            state.resample(rng, weights)
+            move(rng, state)
+        return state.describe(heaviest, drift)
 
-    def _rejuvenate(
-        self, rng: np.random.Generator, model: Model, data: Data, state: State, draws: Draws
-    ) -> Info:
+    def _rejuvenate(self, rng: np.random.Generator, state: State, draws: Draws) -> Info:
         """One collapsed Gibbs sweep of every particle, hyperparameters included."""
-        gibbs = CollapsedGibbs(sweeps=1, chains=1)
+        gibbs, model, data = CollapsedGibbs(sweeps=1, chains=1), state.model, state.data
         seeds = rng.integers(2**63, size=-(-len(draws.Z) // BLOCK))
 
         def sweep(first: int, last: int) -> float:
@@ -222,10 +198,7 @@ class ParticleFilter(Settings, WeightedSampler[State]):
             return drift
 
         drift = max(state.in_blocks(sweep, BLOCK))
-        heaviest = int(state.log_weights.argmax())
-        numbers = {name: float(values[heaviest]) for name, values in draws.hyper.items()}
-        log_joint = float(draws.log_joints[heaviest])
-        return Info(draws.Z[heaviest].shape[1], log_joint, numbers, drift)
+        return draws.describe(int(state.log_weights.argmax()), drift)
 
     # ending
 
@@ -234,13 +207,10 @@ class ParticleFilter(Settings, WeightedSampler[State]):
     ) -> Population:
         """The weighted draws; a filter stopped early goes on with a few particles first."""
         if state.row < data.n:
-            shrink(rng, state, min(FEWEST, len(state.log_weights)))
+            state.shrink(rng, min(FEWEST, len(state.log_weights)))
             while state.row < data.n:
-                last = state.row + 1 == data.n
-                self._take_row(rng, model, data, state, may_resample=not last)
-        if state.draws is None:
-            state.draws = drawn(model, data, state)
-        draws = state.draws
+                self._take_row(rng, state, may_resample=state.row + 1 < data.n)
+        draws = state.drawn()
         k = [Z.shape[1] for Z in draws.Z]
         scalars = np.column_stack([k, draws.log_joints, *draws.hyper.values()])
         return Population(np.exp(state.log_weights), scalars, draws.Z, state.log_evidence)
@@ -248,7 +218,6 @@ class ParticleFilter(Settings, WeightedSampler[State]):
     # files
 
     def to_arrays(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """The state as arrays and plain values."""
         arrays = {f"hyper_{name}": values.copy() for name, values in state.hyper.items()}
         arrays["log_weights"] = state.log_weights.copy()
         numbers: dict[str, Any] = {"row": state.row, "log_evidence": state.log_evidence}
@@ -265,21 +234,20 @@ class ParticleFilter(Settings, WeightedSampler[State]):
     def from_arrays(
         self, model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
     ) -> State:
-        """The state that ``to_arrays`` saved."""
         from thali.kernels.particle_rows import Particles
 
         hyper = {k.removeprefix("hyper_"): v for k, v in arrays.items() if k.startswith("hyper_")}
         whole = (hyper, arrays["log_weights"], numbers["log_evidence"], numbers["row"])
         if "draws_Z" not in arrays:
             particles = Particles(*(arrays[f"particles_{f}"] for f in Particles._fields))
-            return State(particles, *whole, Genealogy.from_arrays(arrays))
+            return State(model, data, particles, *whole, Genealogy.from_arrays(arrays))
         ends = np.cumsum(arrays["draws_k"])
         draws = Draws(
             np.split(arrays["draws_Z"], ends[:-1], axis=1),
             {name: arrays[f"draws_{name}"] for name in hyper},
             arrays["draws_log_joints"],
         )
-        return State(zero_particles(0, 0, data.d), *whole, draws=draws)
+        return State(model, data, zero_particles(0, 0, data.d), *whole, draws=draws)
 
 
 # ---- hyperparameters --------------------------------------------------------------------------
@@ -303,32 +271,27 @@ def draw_numbers(
     return values, log_p - (np.logaddexp(log_p, log_bell) - np.log(2.0))
 
 
-def move(rng: np.random.Generator, model: Model, data: Data, state: State) -> None:
+def move(rng: np.random.Generator, state: State) -> None:
     """A step of every inferred hyperparameter of every particle, given the rows so far."""
     from thali.kernels import particle_scales as kernel
 
-    particles, n = state.particles, state.row
-    hyper, scales = model.prior_values(state.hyper), model.likelihood_values(state.hyper)
-    ours = list(model.labels["prior"])
+    particles, model, n = state.particles, state.model, state.row
     if inferred(model.prior):
-        none = np.zeros(0)
+        hyper, none = model.prior_values(state.hyper), np.zeros(0)
         for p, k in enumerate(particles.k):  # microseconds each, and only after a resampling
-            numbers = {name: float(hyper[name][p]) for name in ours}
+            numbers = {name: float(hyper[name][p]) for name in model.labels["prior"]}
             model.prior.resample(rng, numbers, FeatureCounts(n, particles.m[p, :k], none))
-            for name in ours:
-                hyper[name][p] = numbers[name]
-    inferred_scales = inferred(model.likelihood)
-    of_x, of_a = (scale_prior(inferred_scales.get(name)) for name in ("sigma_x", "sigma_a"))
+            for name, value in numbers.items():
+                hyper[name][p] = value
+    scales = inferred(model.likelihood)
+    of_x, of_a = (scale_prior(scales.get(name)) for name in ("sigma_x", "sigma_a"))
     if of_x.family != kernel.FIXED or of_a.family != kernel.FIXED:
-        now, floor = seen(data, n), floor_of(model, data)
+        now, floor, sigmas = state.seen, floor_of(model, state.data), state.sigmas
         seeds = rng.integers(2**63, size=-(-len(state.log_weights) // BLOCK))
-        sigma_x, sigma_a = scales["sigma_x"], scales["sigma_a"]
 
         def work(first: int, last: int) -> None:
             own = np.random.default_rng(seeds[first // BLOCK])
-            kernel.move_scales(
-                own, particles, now, of_x, of_a, floor, sigma_x, sigma_a, first, last
-            )
+            kernel.move_scales(own, particles, now, of_x, of_a, floor, *sigmas, first, last)
 
         state.in_blocks(work, BLOCK)
 

@@ -235,7 +235,6 @@ class UncollapsedGibbs(ChainSettings, Sampler[State]):
         return {name: np.moveaxis(state.parameters[name], axis, 0) for name, axis in axes.items()}
 
     def to_arrays(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """The state as arrays and plain values."""
         arrays = {"Z": np.packbits(state.bits, axis=0), **state.parameters}
         if isinstance(state.data, Augmented):
             arrays["X"] = state.data.X
@@ -245,7 +244,6 @@ class UncollapsedGibbs(ChainSettings, Sampler[State]):
     def from_arrays(
         self, model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
     ) -> State:
-        """The state that ``to_arrays`` saved."""
         bits = np.ascontiguousarray(np.unpackbits(arrays["Z"], axis=0, count=data.n))
         parameters = {name: value for name, value in arrays.items() if name not in ("Z", "X")}
         at = Augmented(arrays["X"], source=data) if "X" in arrays else data

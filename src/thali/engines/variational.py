@@ -227,7 +227,6 @@ class Variational(Optimizer[State]):
     # files
 
     def to_arrays(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """The state as arrays and plain values."""
         arrays, numbers = super().to_arrays(state)
         arrays |= {"nu": state.rows.nu.copy(), "tau": state.frequencies.tau}
         arrays |= dict(zip(AMOUNTS, (a.copy() for a in state.rows.amounts), strict=False))
@@ -238,7 +237,6 @@ class Variational(Optimizer[State]):
     def from_arrays(
         self, model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
     ) -> State:
-        """The state that ``to_arrays`` saved."""
         hyper, tau = dict(numbers["hyper"]), arrays["tau"]
         amounts = tuple(arrays[name] for name in AMOUNTS if name in arrays)
         rows = Rows(arrays["nu"], cast(Expected, model.likelihood).amounts, amounts)

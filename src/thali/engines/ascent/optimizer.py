@@ -115,7 +115,6 @@ class Optimizer(Settings, BoundOptimizer[StateT]):
         return self.tol * max(abs(state.bound), float(state.data.size))
 
     def finished(self, state: StateT) -> bool:
-        """Whether another step would change nothing."""
         return state.finished
 
     def backend(self) -> Backend:
@@ -150,7 +149,6 @@ class Optimizer(Settings, BoundOptimizer[StateT]):
     # files
 
     def to_arrays(self, state: StateT) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """The state as arrays and plain values."""
         arrays = {f"{FEATURES}{name}": value for name, value in state.features.arrays().items()}
         numbers = {name: getattr(state, name) for name in PROGRESS}
         return arrays, {"hyper": dict(state.hyper)} | numbers

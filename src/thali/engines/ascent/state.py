@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Protocol, Self
+from typing import Self
 
 import numpy as np
 
@@ -20,23 +20,13 @@ from thali.backends.block import Block
 from thali.backends.local import Local
 from thali.backends.rows import Rows
 from thali.engines.ascent.bound import best_mass, best_scale, log_fit
+from thali.engines.ascent.counts import Counts
 from thali.engines.base import inferred
 from thali.hyperparameters import Values
 from thali.likelihoods.feature_posteriors import FeaturePosterior, expected_squares
 from thali.model import Model
 from thali.priors.frequencies import Frequencies
 from thali.structures.statistics import Statistics
-
-
-class PriorPart(Protocol):
-    """What the bound has of the prior: q(frequencies), or the prior with them integrated out."""
-
-    @property
-    def k(self) -> int:
-        """The most features there can be."""
-
-    def gain(self, counts: np.ndarray, n: float, alpha: float) -> float:
-        """The prior's part of the bound."""
 
 
 @dataclass
@@ -49,7 +39,7 @@ class AscentState(ABC):
     data: Block
     rows: Rows
     features: FeaturePosterior
-    frequencies: PriorPart
+    frequencies: Frequencies | Counts  # or the prior with these integrated out
     hyper: Values
     model: Model
     least: float = 0.0  # of σ_x, as a share of the data's scale and of σ_a

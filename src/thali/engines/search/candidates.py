@@ -40,8 +40,8 @@ class Candidate(Generic[KeptT]):
         parent: Candidate[KeptT] | None,
         z: np.ndarray,
         new: int,
-        score: float = np.nan,
-        evidence: float = np.nan,
+        score: float,
+        evidence: float,
     ) -> None:
         self.parent, self.z, self.new, self.score = parent, z, new, score
         self.rows: int = 0 if parent is None else parent.rows + 1
@@ -120,10 +120,6 @@ class SearchProblem(ABC, Generic[KeptT]):
         """What a candidate keeps, made from what its parent does."""
 
     @abstractmethod
-    def revive(self, path: list[Candidate[KeptT]], Z: np.ndarray) -> None:
-        """Let the last of a path know what it keeps, or what to make it from; Z are its rows."""
-
-    @abstractmethod
     def scores(
         self, candidate: Candidate[KeptT], future: float, floor: float, most_new: int
     ) -> RowScores:
@@ -137,15 +133,14 @@ class SearchProblem(ABC, Generic[KeptT]):
 
     def restored(self, Z: np.ndarray, score: float, evidence: float) -> Candidate[KeptT]:
         """The candidate with these rows, its columns in the order in which they were opened."""
-        path = [self.root()]
+        at, kept = self.root(), self.nothing()
         opened = np.where(Z.any(axis=0), Z.argmax(axis=0), len(Z))
         for n, row in enumerate(Z):
             old, k = int((opened < n).sum()), int((opened <= n).sum())
-            path.append(Candidate(path[-1], row[:old].astype(np.uint8), k - old))
-        if len(Z):
-            path[-1].score, path[-1].evidence = score, evidence
-            self.revive(path, Z)
-        return path[-1]
+            at = Candidate(at, row[:old].astype(np.uint8), k - old, score, evidence)
+            kept = self.followed(at, kept)
+        at.kept = kept
+        return at
 
     def kept(self, candidate: Candidate[KeptT]) -> KeptT:
         """What an expanded candidate keeps."""
@@ -237,19 +232,6 @@ class Problem(SearchProblem[Kept]):
 
     def nothing(self) -> Kept:
         return Kept(zero_particles(1, 0, self.X.shape[1]), np.zeros(0, np.uint8))
-
-    def revive(self, path: list[Candidate[Kept]], Z: np.ndarray) -> None:
-        from thali.kernels.maintained_rows import fresh
-
-        k, bits = path[-1].k, Z.astype(float)
-        arrays = zero_particles(1, k, self.X.shape[1])
-        arrays.k[0], arrays.m[0] = k, bits.sum(axis=0)
-        arrays.C[0], arrays.T[0] = bits.T @ bits, bits.T @ self.X[: len(Z)]
-        if k:
-            arrays.S[0], arrays.G[0] = fresh(arrays.C[0].copy(), arrays.T[0], self.r)
-        same = np.zeros(k, np.uint8)
-        same[1:] = (Z[:, 1:] == Z[:, :-1]).all(axis=0)
-        path[-1].kept = Kept(arrays, same)
 
     def followed(self, candidate: Candidate[Kept], base: Kept) -> Kept:
         from thali.kernels.particle_rows import Proposals, RowLaws, extend

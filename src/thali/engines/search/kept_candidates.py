@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -128,10 +127,6 @@ class KeptProblem(SearchProblem[KeptLists]):
         one = np.zeros((1, 1))
         lists = Lists(one, one.astype(np.int64), np.full(1, -np.inf))
         return KeptLists(np.zeros(0, np.int64), np.zeros(0, np.uint8), lists)
-
-    def revive(self, path: list[Candidate[KeptLists]], Z: np.ndarray) -> None:
-        for before, at in pairwise(path):
-            at.base = self.kept(before)
 
     def followed(self, candidate: Candidate[KeptLists], base: KeptLists) -> KeptLists:
         from thali.kernels.search_causes import fits_of, follow
