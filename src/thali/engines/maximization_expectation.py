@@ -65,14 +65,8 @@ class MaximizationExpectation(Optimizer[PointState]):
     n_init : int, default 2
         How many optimizations are made; the one with the highest bound is kept.
         A single one works on blocks of rows side by side.
-    tol : float, default 1e-6
-        An optimization ends when the bound has gained less than this share of itself.
-    max_iter : int, default 500
-        The most iterations of an optimization.
-    init : str, array of shape (n, K), or fitted model, default "race"
-        Where the optimizations begin: the name of a start, a matrix Z, or another model's answer.
-        "race" tries the starts that suit the likelihood, for a while each, and goes on from the
-        best.
+    tol, max_iter, init
+        When an optimization ends, and where it begins: as of ``Variational``.
 
     Examples
     --------
@@ -86,6 +80,13 @@ class MaximizationExpectation(Optimizer[PointState]):
     """
 
     solver: str = setting("best", help="How the features of a row are chosen", choices=SOLVERS)
+    truncation: int | str = setting(
+        "auto", help="Most features there can be", choices=("auto",), minimum=1
+    )
+    n_init: int = setting(2, help="Runs from other starts, of which the best is kept", minimum=1)
+    tol: float = setting(1e-6, help="Gain of the bound, relative, that does not count")
+    max_iter: int = setting(500, help="Most iterations", minimum=1)
+    init: object = setting("race", help="Where to begin")
 
     needs_prior: ClassVar[tuple[type, ...]] = (PredictsRow,)
     needs_likelihood: ClassVar[tuple[type, ...]] = (ExpectedBits,)

@@ -89,19 +89,9 @@ class UncollapsedGibbs(ChainSettings, Sampler[State]):
 
     Parameters
     ----------
-    sweeps : int, optional
-        Sweeps of each chain. By default 1000, but fewer, down to 100, where data and features are
-        large.
-    burn_in : int, optional
-        How many of the first sweeps are not kept. By default half of them.
-    thin : int, default 1
-        One of so many sweeps is kept after burn-in.
-    chains : int, default 4
-        How many chains run side by side.
-    init : str, array of shape (n, K), or fitted model, default "race"
-        Where chains begin: the name of a start, a matrix Z, or another model's answer.
-        "race" tries the starts that suit the likelihood, for a while each, and goes on from the
-        best.
+    sweeps, burn_in, thin, chains, init
+        How long chains are, which sweeps are kept, how many chains there are and where they begin:
+        as of ``CollapsedGibbs``.
     new_features : {"integrated", "slice"}, default "integrated"
         How features that only one row has come and go. "integrated" sums their parameters out
         where the likelihood can, and else tries births and deaths. "slice" lets unused features

@@ -102,6 +102,12 @@ class Variational(Optimizer[State]):
     (True, True)
     """
 
+    truncation: int | str = setting(
+        "auto", help="Most features there can be", choices=("auto",), minimum=1
+    )
+    n_init: int = setting(2, help="Runs from other starts, of which the best is kept", minimum=1)
+    tol: float = setting(1e-6, help="Gain of the bound, relative, that does not count")
+    max_iter: int = setting(500, help="Most iterations", minimum=1)
     anneal: int = setting(0, help="Steps under falling noise before the first", minimum=0)
     stick_bound: str = setting(
         "multinomial", help="Bound of the sticks' logarithms", choices=BOUNDS
@@ -112,6 +118,7 @@ class Variational(Optimizer[State]):
     )
     forgetting: float = setting(0.7, help="How fast a stream forgets earlier pieces")
     delay: float = setting(1.0, help="How little the first pieces of a stream count")
+    init: object = setting("race", help="Where to begin")
 
     needs_prior: ClassVar[tuple[type, ...]] = (Truncates,)
     needs_likelihood: ClassVar[tuple[type, ...]] = (Expected,)
@@ -121,7 +128,7 @@ class Variational(Optimizer[State]):
         if not 0.5 < self.forgetting <= 1.0:
             raise ValueError(
                 "Variational: forgetting must be above 0.5 and at most 1, not "
-                f"{self.forgetting!r}; otherwise the steps do not settle."
+                f"{self.forgetting!r}; otherwise the steps do not converge."
             )
 
     # beginning
