@@ -49,15 +49,15 @@ class Form(ABC, Generic[KeptT]):
     def problem(self, order: np.ndarray, hyper: Values, bound: str) -> SearchProblem[KeptT]:
         """The problem with rows in this order."""
 
-    @abstractmethod
     def parameters(self, Z: np.ndarray, hyper: Values) -> Parameters:
-        """The parameters that are kept, to begin from a Z."""
+        """The parameters that are kept, to begin from a Z; none where A is integrated out."""
+        return {}
 
-    @abstractmethod
     def found(
         self, problem: SearchProblem[KeptT], candidate: Candidate[KeptT]
     ) -> tuple[Parameters, float]:
         """Parameters of a whole matrix, and a bound of what others of the same Z may come to."""
+        return {}, -np.inf
 
     @abstractmethod
     def log_joint(self, Z: np.ndarray, parameters: Parameters, hyper: Values) -> float:

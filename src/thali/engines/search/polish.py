@@ -13,7 +13,7 @@ import numpy as np
 
 from thali.data import Data
 from thali.engines.base import inferred
-from thali.engines.search.candidates import Candidate, Kept, Problem, SearchProblem
+from thali.engines.search.candidates import Kept, Problem
 from thali.engines.search.forms import Form
 from thali.engines.search.heuristics import NAMES
 from thali.engines.search.prior_bounds import SearchPrior
@@ -42,14 +42,6 @@ class Integrated(Form[Kept]):
         prior, scales = self.model.prior_at(hyper), self.model.likelihood_values(hyper)
         sigmas = scales["sigma_x"], scales["sigma_a"]
         return Problem(X, squares, self.data.d, cast(SearchPrior, prior), *sigmas, bound=bound)
-
-    def parameters(self, Z: np.ndarray, hyper: Values) -> Parameters:
-        return {}
-
-    def found(
-        self, problem: SearchProblem[Kept], candidate: Candidate[Kept]
-    ) -> tuple[Parameters, float]:
-        return {}, -np.inf
 
     def log_joint(self, Z: np.ndarray, parameters: Parameters, hyper: Values) -> float:
         return self.model.at(hyper).log_joint(self.data, Z)
