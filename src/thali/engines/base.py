@@ -72,19 +72,14 @@ class Engine(Protocol[StateT]):
     auto_rank: ClassVar[int | None] = None  # "auto" takes the able engine of lowest rank, if any
     races: ClassVar[bool] = True  # whether starts can be raced by short runs of it
 
-    # settings
+    if TYPE_CHECKING:  # ``Settings`` has these; a property would be taken for a field's default
 
-    @property
-    def init(self) -> object:
-        """Where to begin: the name of a start, a value, or a fitted model."""
-
-    @property
-    def chains(self) -> int:
-        """How many chains, or restarts, are made."""
-        return 1
-
-    def get_params(self, deep: bool = True) -> dict[str, object]: ...
-    def replace(self, **changes: object) -> Self: ...
+        @property
+        def init(self) -> object: ...  # the name of a start, a value, or a fitted model
+        @property
+        def chains(self) -> int: ...  # how many chains, or restarts, are made
+        def get_params(self, deep: bool = True) -> dict[str, object]: ...
+        def replace(self, **changes: object) -> Self: ...
 
     # steps
 

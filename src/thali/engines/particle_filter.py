@@ -99,6 +99,8 @@ class ParticleFilter(Settings, WeightedSampler[State]):
     needs_prior: ClassVar[tuple[type, ...]] = (Sequential,)
     needs_likelihood: ClassVar[tuple[type, ...]] = (Collapsed, GaussianRows)
     unit: ClassVar[str] = "row"
+    chains: ClassVar[int] = 1
+    init: ClassVar[str] = "empty"
 
     def __post_init__(self) -> None:
         share = self.resample_below
@@ -107,10 +109,6 @@ class ParticleFilter(Settings, WeightedSampler[State]):
                 f"ParticleFilter: resample_below must be a share between 0 and 1, not {share!r}."
             )
         check_settings(self)
-
-    @property
-    def init(self) -> str:
-        return "empty"
 
     def steps(self, data: Data) -> int:
         """One for each row, and one for each further pass."""
