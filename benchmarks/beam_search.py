@@ -101,7 +101,8 @@ def per_row(n: int, d: int, k: int, seen: int, times: int) -> float:
     def expand() -> None:
         child = Candidate(before, Z[seen - 1].astype(np.uint8), 0, 0.0, 0.0)
         child.base = before.kept
-        problem.laws.cache_clear()
+        for answers in ("constant", "worth", "slack", "future"):
+            getattr(problem.prior_bound, answers).cache_clear()
         problem.expand(child, future, expansion="within", width=10)
 
     expand()

@@ -48,7 +48,7 @@ from threadpoolctl import threadpool_limits
 
 import thali
 from thali.data import Data
-from thali.engines.ascent.hard_rows import SOLVERS
+from thali.engines.ascent.point_state import SOLVERS
 from thali.engines.ascent.state import State, iterate
 from thali.evaluation import BayesianNMF
 from thali.kernels.row_solvers import combined, row

@@ -20,7 +20,7 @@ from reed_ghahramani_2013_fits import (
 )
 from scipy.special import gammaln
 
-from thali.engines.ascent.hard_rows import SOLVERS
+from thali.engines.ascent.point_state import SOLVERS
 from thali.kernels.row_solvers import combined, row
 from thali.kernels.row_solvers.row import added, begin, flip, removed
 from thali.plots import style

@@ -13,7 +13,6 @@ from thali.backends.block import Block
 from thali.backends.rows import Rows
 from thali.data import Data
 from thali.engines.ascent.counts import Counts
-from thali.engines.ascent.optimizer import hyperpriors_of
 from thali.engines.ascent.point_state import PointState
 from thali.likelihoods.feature_posteriors import GaussianFeatures, NonnegativeFeatures
 from thali.model import Model
@@ -55,7 +54,7 @@ class Problem(PointState):
 
     def by_oracle(self, left_ordered=False):
         return oracle.bound(self.point(), left_ordered) + sum(
-            log_density_of_scale(self.hyper[name], *LAWS[name]) for name in self.laws
+            log_density_of_scale(self.hyper[name], *LAWS[name]) for name in self.model.hyperpriors
         )
 
 
@@ -94,7 +93,7 @@ def problem(
         random_features(rng, nonnegative, d, k, gaps),
         Counts(fixed, k + room),
         hyper,
-        hyperpriors_of(model),
+        model,
         solver=solver,
         rng=rng,
         X=X,

@@ -12,7 +12,6 @@ from thali.backends.block import Block
 from thali.backends.rows import Rows
 from thali.data import Data
 from thali.engines.ascent.state import State
-from thali.engines.variational import hyperpriors_of
 from thali.likelihoods.feature_posteriors import GaussianFeatures, NonnegativeFeatures
 from thali.model import Model
 
@@ -31,13 +30,12 @@ SIGMA_A = ("gamma", 3.0, 2.0)
 class Problem(State):
     """A state of the library, anywhere: no update has been made. And what the oracle needs."""
 
-    model: Model | None = None
     X: np.ndarray | None = None
     taylor: bool = False
 
     def fixed(self):
         """The same with hyperparameters that stay where they are."""
-        return replace(self, model=self.model.at(self.hyper), laws={})
+        return replace(self, model=self.model.at(self.hyper))
 
     def statistics(self):
         """Of the rows as they are."""
@@ -82,7 +80,10 @@ class Problem(State):
     def densities(self):
         """Log densities of the hyperparameters that have laws, from scipy."""
         each = {"alpha": ALPHA, "sigma_x": SIGMA_X, "sigma_a": SIGMA_A}
-        return sum(oracle.log_density_of_scale(self.hyper[name], *each[name]) for name in self.laws)
+        return sum(
+            oracle.log_density_of_scale(self.hyper[name], *each[name])
+            for name in self.model.hyperpriors
+        )
 
 
 def problem(
@@ -131,8 +132,7 @@ def problem(
         random_features(rng, likelihood, d, k, joint, gaps),
         type(frequencies)(tau),
         hyper,
-        hyperpriors_of(model),
-        model=model,
+        model,
         X=X,
         taylor=bound == "taylor" and prior == "ibp",
     )

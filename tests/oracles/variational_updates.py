@@ -163,7 +163,7 @@ def sticks(given, watch):
 
 
 def hyperparameters(given, watch):
-    hyper, laws, found = given.hyper, given.laws, given.statistics()
+    hyper, laws, found = given.hyper, given.model.hyperpriors, given.statistics()
     hyper["alpha"] = bound.best_mass(laws["alpha"], given.frequencies, hyper["alpha"])
     watch.after("α")
     squares = features.expected_squares(found, given.features)

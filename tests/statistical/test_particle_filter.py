@@ -185,11 +185,11 @@ def test_enumeration_catches_a_broken_kernel(name, monkeypatch, seed):
 
 
 def test_enumeration_catches_weights_that_outlive_resampling(monkeypatch, seed):
-    from thali.engines import particle_filter
+    from thali.engines.filtering.particles import State
 
-    old = "    state.log_weights = np.full(len(weights), -np.log(len(weights)))\n"
+    old = "        self.log_weights = np.full(len(weights), -np.log(len(weights)))\n"
     broken = mutate("thali.engines.filtering.particles", [(old, "")])
-    monkeypatch.setattr(particle_filter, "resample", broken.resample)
+    monkeypatch.setattr(State, "resample", broken.State.resample)
     assert alarms(check(CASES["N=3 ibp prior α=1"], seed))
 
 

@@ -10,9 +10,8 @@ from oracles.hard_problems import PRIORS, problem, random_problems, without_empt
 from thali.backends import local
 from thali.backends.block import Block
 from thali.backends.local import Local
-from thali.engines.ascent import bound, hard_rows, moves, state
-from thali.engines.ascent.hard_rows import SOLVERS, guarantee
-from thali.engines.ascent.point_state import PointState
+from thali.engines.ascent import bound, moves, state
+from thali.engines.ascent.point_state import SOLVERS, PointState, guarantee
 from thali.likelihoods import feature_posteriors as features
 
 ROUNDING = 1e-9  # of the bound, that an update may lower it by
@@ -172,8 +171,7 @@ class Watch:
 
 def each_row(given, watch):
     """One row after the other, with the counts as they are then."""
-    whole, masked = given.rows.nu, given.data.masked
-    known = hard_rows.broadcast(given.knowns(), given.rows, masked)
+    whole, known = given.rows.nu, given.globals()
     for n in range(given.data.n):
         one = slice(n, n + 1)
         m = whole.sum(axis=0).astype(np.int64)
@@ -205,11 +203,11 @@ def falls(rng, count):
         watch.after("prior")
         squares = features.expected_squares(found, given.features)
         given.hyper["sigma_x"] = bound.best_scale(
-            given.laws["sigma_x"], squares, found.entries, hyper["sigma_x"]
+            given.model.hyperpriors["sigma_x"], squares, found.entries, hyper["sigma_x"]
         )
         watch.after("σ_x")
         given.hyper["sigma_a"] = bound.best_scale(
-            given.laws["sigma_a"], given.features.squares(), given.features.phi.size,
+            given.model.hyperpriors["sigma_a"], given.features.squares(), given.features.phi.size,
             hyper["sigma_a"],
         )  # fmt: skip
         watch.after("σ_a")
@@ -238,7 +236,7 @@ def test_no_update_lowers_the_bound(count, rng):
 
 
 @pytest.mark.parametrize(("each", "taken"), [(0.1, False), (0.5, True)])
-def test_a_block_that_would_lower_the_bound_is_put_back(each, taken, rng):
+def test_a_block_that_would_lower_the_bound_is_put_back(each, taken, rng, monkeypatch):
     """Two rows gain by a new feature each, but less together: there are then log 3 − log 2 more
     orders of the columns to pay for than both think."""
     A = 3.0 * np.eye(3)
@@ -247,10 +245,11 @@ def test_a_block_that_would_lower_the_bound_is_put_back(each, taken, rng):
     X = A[[1, 2, 0, 0]]
     given.data = Block(X, None, (X**2).sum(axis=1))
     given.features = features.NonnegativeFeatures.of(A, np.full((3, 3), 1e-3))
-    knowns = given.knowns()
-    own = 0.5 * 9.0 / given.hyper["sigma_x"] ** 2 + knowns.tables.new_log_weight - np.log(2.0)
-    knowns = knowns._replace(gains=np.array([0.0, each - own, each - own]))
-    known = hard_rows.broadcast(knowns, given.rows, masked=False)
+    tables = given.frequencies.prior.tables(4)
+    own = 0.5 * 9.0 / given.hyper["sigma_x"] ** 2 + tables.new_log_weight - np.log(2.0)
+    gains = np.array([0.0, each - own, each - own])
+    monkeypatch.setattr(features.NonnegativeFeatures, "gains", lambda self, sigma_a: gains)
+    known = given.globals()
     found = Local(2, most=2).hard_step(rng, given.data, given.rows, known, side_by_side=True)
     after = Z.copy()
     if taken:

@@ -27,13 +27,13 @@ MUTANTS = {  # what is wrong -> where, old, new, and which check must notice
     "α at the center of its law": (
         LAWS + "counts",
         "found[name] = best_positive(target, found[name])",
-        "found[name] = law.center()",
+        "found[name] = hyperprior.center()",
         "falls",
     ),
     "a new feature's law for nothing": (
-        LAWS + "hard_rows",
-        "tables.new_log_weight + knowns.gains,",
-        "tables.new_log_weight + 0.0 * knowns.gains,",
+        LAWS + "point_state",
+        "tables.new_log_weight + gains,",
+        "tables.new_log_weight + 0.0 * gains,",
         "falls",
     ),
     "blocks never put back": (

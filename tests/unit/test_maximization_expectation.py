@@ -8,7 +8,7 @@ from resuming import check_resuming
 
 import thali
 from thali.backends.local import Local
-from thali.engines.ascent.hard_rows import SOLVERS
+from thali.engines.ascent.point_state import SOLVERS
 from thali.model import Model
 from thali.results.fit import VariationalFit
 from thali.run import loop as run_module

@@ -16,8 +16,8 @@ from thali.cli import run as thali_command
 from thali.data import Data
 from thali.engines import particle_filter as engine_module
 from thali.engines.filtering import particles as particles_module
-from thali.engines.filtering.genealogy import Genealogy, settle, systematic
-from thali.engines.filtering.particles import make_room, no_proposals, row_laws
+from thali.engines.filtering.genealogy import Genealogy, parents_of, systematic
+from thali.engines.filtering.particles import no_proposals
 from thali.kernels import particle_rows as kernel
 from thali.likelihoods.gaussian_scales import LEAST
 from thali.model import Model
@@ -67,12 +67,12 @@ def test_proposals_weights_and_changes_are_those_of_plain_numpy(plain, rng, sigm
     none = np.zeros((0, 0))
     theirs = [plain.Particle([], np.zeros(0), none, np.zeros((0, 5))) for _ in range(6)]
     for n, x in enumerate(X):
-        laws = row_laws(model, data, state)
+        laws = state.row_numbers()
         u = rng.random((6, state.particles.m.shape[1] + 1))
         ours = no_proposals(state.particles)
         x2 = float(data.squares[n])
         kernel.propose(state.particles, laws, x, x2, u, True, ours, 0, 6)
-        ours = make_room(state, ours)
+        ours = state.make_room(ours)
         for p, other in enumerate(theirs):
             z, new, weight = plain.propose(u[p], other, x, n + 1, numbers)
             assert (ours.z[p, : len(z)] == z).all()
@@ -148,7 +148,7 @@ def test_systematic_resampling_is_unbiased_and_near_its_weights(rng):
 
 def test_survivors_stay_and_the_others_get_copies(rng):
     counts = systematic(rng.random(), rng.dirichlet(np.full(30, 0.2)), 30)
-    parents = settle(counts)
+    parents = parents_of(counts)
     assert (np.bincount(parents, minlength=30) == counts).all()
     assert (parents[counts > 0] == np.flatnonzero(counts > 0)).all()
 
@@ -194,9 +194,9 @@ def test_a_weight_that_is_not_a_number_is_an_error_unless_its_particle_is_dead(r
     proposals = no_proposals(state.particles)
     proposals.log_weight[2] = np.nan
     with pytest.raises(FloatingPointError, match=r"row 0 is not a number at sigma_x=0\.5"):
-        make_room(state, proposals)
+        state.make_room(proposals)
     state.log_weights[2] = -np.inf
-    assert make_room(state, proposals).log_weight[2] == -np.inf
+    assert state.make_room(proposals).log_weight[2] == -np.inf
 
 
 # ---- results ----------------------------------------------------------------------------------

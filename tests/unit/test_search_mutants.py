@@ -108,14 +108,14 @@ MUTANTS = {  # what is wrong -> where, old, new, and which check must notice
     ),
     "new dishes like those before": (
         SEARCH + "candidates",
-        "same[old : old + 1] = 0",
-        "same[old : old + 1] = int(old > 0)",
+        "found[old : old + 1] = 0",
+        "found[old : old + 1] = int(old > 0)",
         "bounds",
     ),
     "columns that stay equal": (
         SEARCH + "candidates",
-        "same[1:old] &= candidate.z[1:] == candidate.z[:-1]",
-        "same[1:old] &= True",
+        "found[1:old] &= self.z[1:] == self.z[:-1]",
+        "found[1:old] &= True",
         "bounds",
     ),
     "what a queue drops forgotten": (

@@ -12,14 +12,8 @@ import thali
 from thali.data import Data
 from thali.engines.search.best_first import search
 from thali.engines.search.heuristics import heuristic
-from thali.engines.search.kept_candidates import MOST_DISHES, MOST_NEW, KeptProblem
-from thali.engines.search.kept_polish import (
-    best_parameters,
-    climb,
-    improve,
-    log_joint,
-    settle_hyper,
-)
+from thali.engines.search.kept_candidates import MOST_FEATURES, MOST_NEW, KeptProblem
+from thali.engines.search.kept_polish import KeptForm, best_parameters, climb
 from thali.kernels import climb_causes
 from thali.model import Model
 from thali.starts import Start
@@ -78,7 +72,7 @@ def enumerated(X, prior, rates):
 
 
 def problem_of(X, prior, rates, **options):
-    law = thali.NoisyOr(**rates).count_probabilities(MOST_DISHES + MOST_NEW)
+    law = thali.NoisyOr(**rates).count_probabilities(MOST_FEATURES + MOST_NEW)
     return KeptProblem(X, PRIORS[prior][0], law, **options)
 
 
@@ -176,7 +170,7 @@ def test_scores_made_row_by_row_are_those_made_at_once(rates, seed):
         assert oracles.noisy_or_joint(X, Z, Y, **rates) == pytest.approx(best, abs=1e-9)
         assert problem.is_exact(at)
         again = problem.restored(Z.astype(bool), at.score, at.evidence)
-        for ours, theirs in zip(problem.settle(at).lists, problem.settle(again).lists, strict=True):
+        for ours, theirs in zip(problem.kept(at).lists, problem.kept(again).lists, strict=True):
             assert np.array_equal(ours, theirs)
 
 
@@ -259,7 +253,8 @@ def test_polishing_ends_where_no_bit_and_no_cause_of_ones_own_is_better(seed):
         return oracles.noisy_or_joint(X, Z, Y, **RARE) + thali.IBP(2.0).log_prob(Z)
 
     best = value(Z, Y)
-    assert log_joint(model, data, Z, Y, {**RARE, "alpha": 2.0}) == pytest.approx(best, abs=1e-9)
+    found = KeptForm(model, data).log_joint(Z, {"A": Y}, {**RARE, "alpha": 2.0})
+    assert found == pytest.approx(best, abs=1e-9)
     for i, k in product(range(5), range(Z.shape[1])):
         other = Z.copy()
         other[i, k] = not other[i, k]
@@ -278,7 +273,8 @@ def test_rates_go_to_their_best():
     model, data = Model(thali.IBP(thali.Gamma(2.0, 1.0)), likelihood), Data(X.astype(float))
     Z = drawn(2, 6, 2).astype(bool)
     Y = drawn(3, 2, 30, 0.3)
-    hyper = settle_hyper(model, data, Z, Y, model.start(data))
+    form, start = KeptForm(model, data), model.start(data)
+    hyper = form.best_hyper(Z, {"A": Y}, start)
     assert hyper["p"] == pytest.approx((Y.sum() + 1.0) / (Y.size + 4.0), rel=1e-4)
     harmonic = (1.0 / np.arange(1, 7)).sum()
     assert hyper["alpha"] == pytest.approx((2.0 + 2.0 - 1.0) / (1.0 + harmonic), rel=1e-4)
@@ -293,15 +289,16 @@ def test_rates_go_to_their_best():
     rates = {k: hyper[k] for k in ("epsilon", "lam", "p")}
     for name, factor in product(rates, (0.99, 1.01)):
         assert value({**rates, name: rates[name] * factor}) <= value(rates) + 1e-9
-    Z, Y, after, gain = improve(model, data, Z, Y, model.start(data))
+    after, gain = form.improve(np.random.default_rng(0), form.answer(Z, {"A": Y}, start))
     assert gain > 0.0
-    assert after.keys() == hyper.keys()
+    assert after.hyper.keys() == hyper.keys()
 
 
 def test_without_causes_rates_that_nothing_speaks_of_stay():
     model, data = Model(thali.IBP(), thali.NoisyOr()), Data(np.zeros((4, 5)))
     start = model.start(data)
-    after = settle_hyper(model, data, np.zeros((4, 0), bool), np.zeros((0, 5), np.uint8), start)
+    none = {"A": np.zeros((0, 5), np.uint8)}
+    after = KeptForm(model, data).best_hyper(np.zeros((4, 0), bool), none, start)
     assert (after["lam"], after["p"]) == (start["lam"], start["p"])
     assert 0.0 < after["epsilon"] < start["epsilon"]
 
@@ -326,7 +323,8 @@ def test_a_planted_network_is_found_again(likelihood):
     model = thali.LatentFeatures("ibp", likelihood, "beam_search", random_state=0).fit(X)
     assert thali.evaluation.match_assignments(Z, model.Z_).distance == 0
     hyper = model.best_.hyper
-    truth = log_joint(Model(model.prior_, model.likelihood_), Data(X), Z, Y, hyper)
+    form = KeptForm(Model(model.prior_, model.likelihood_), Data(X))
+    truth = form.log_joint(Z, {"A": Y}, hyper)
     assert model.log_joint_ >= truth - 1e-9
     assert model.starts_ == ["patterns"] * 4
     if likelihood == thali.NoisyOr():

@@ -84,8 +84,10 @@ def test_an_improvement_is_one(rng):
         likelihood = thali.LinearGaussian(laws["sigma_x"], 1.0)
         model, data = Model(prior, likelihood), Data.of(case.X)
         hyper = {"alpha": 1.3, "sigma_x": case.sigma_x, "sigma_a": 1.0}
-        found, numbers, gain = polish.improve(rng, model, data, Z, hyper)
-        before, after = target(case.X, Z, hyper), target(case.X, found, numbers)
+        form = polish.Integrated(model, data)
+        found, gain = form.improve(rng, form.answer(Z, {}, hyper))
+        numbers = found.hyper
+        before, after = target(case.X, Z, hyper), target(case.X, found.Z, numbers)
         assert np.isclose(after - before, gain, atol=CLOSE)
         assert gain >= 0.0
         assert numbers["sigma_a"] == 1.0
@@ -128,7 +130,7 @@ def test_hyperparameters_go_to_their_best(kind, rng):
             return oracle.log_joint(X, Z, fixed, hyper["sigma_x"], hyper["sigma_a"]) + laws
 
         begin = {name: float(rng.uniform(0.5, 2.0)) for name in names}
-        found = polish.settle_hyper(model, Data.of(case.X), Z, begin)
+        found = polish.Integrated(model, Data.of(case.X)).best_hyper(Z, {}, begin)
         mine = log_target(np.log([found[name] for name in names]))
         theirs = max(
             -minimize(
@@ -146,4 +148,4 @@ def test_hyperparameters_go_to_their_best(kind, rng):
 def test_fixed_hyperparameters_stay(rng):
     case, Z = next(matrices(rng, 1, "ibp"))
     hyper = {"alpha": 1.0, "sigma_x": 0.4, "sigma_a": 2.0}
-    assert polish.settle_hyper(case.model(), Data.of(case.X), Z, hyper) == hyper
+    assert polish.Integrated(case.model(), Data.of(case.X)).best_hyper(Z, {}, hyper) == hyper

@@ -171,11 +171,11 @@ def drift_of_search(rng, kind, n, d, k, width, expansion, bound, guess, every=4)
         most = max(most, at.k)
         data = oracle.log_marginal(case.X[: at.rows], Z, case.sigma_x, case.sigma_a)
         worst = max(worst, abs(at.evidence - data), abs(at.score - case.score(Z, bound, guess)))
-        arrays = problem.settle(at).arrays
+        arrays = problem.kept(at).arrays
         S = np.linalg.inv(Z.T.astype(float) @ Z + problem.r * np.eye(at.k))
         worst = max(worst, np.abs(arrays.S[0] - S).max(initial=0.0))
         same = [c > 0 and (Z[:, c] == Z[:, c - 1]).all() for c in range(at.k)]
-        assert problem.settle(at).same.tolist() == same
+        assert problem.kept(at).same.tolist() == same
     assert search.answer is not None
     assert search.answer.rows == n
     return worst, most

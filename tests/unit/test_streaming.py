@@ -89,7 +89,9 @@ def test_the_rows_parts_of_the_bound_add_up_to_it():
         found = state.backend.local_step(block, law, state.globals(block), passes=0)
         rest = state.features.gain(state.hyper["sigma_a"])
         rest += state.frequencies.gain_of_mass(state.hyper["alpha"])
-        rest += sum(each.log_density(state.hyper[name]) for name, each in state.laws.items())
+        rest += sum(
+            each.log_density(state.hyper[name]) for name, each in state.model.hyperpriors.items()
+        )
         assert each.sum() + rest == pytest.approx(state.value(found), rel=1e-10)
 
 

@@ -1,31 +1,37 @@
 """What every engine is: a step, the capabilities it needs, and the kind of result it leads to.
 
 An engine is a frozen dataclass of settings with no loop of its own: ``thali.run`` drives every
-engine through the protocol ``Engine``. It inherits one of
+engine through the protocol ``Engine``, which has defaults for most of what the loop asks. An
+engine inherits one of
 
     Sampler          draws of the posterior along a chain
     WeightedSampler  weighted draws, once its steps are over
     BoundOptimizer   the parameters of an approximating distribution, and draws of it
     Search           one value, and what is known of it
 
-which have the methods that the loop asks for at the end, and defaults for the rest.
+each of which names the state that the engine's steps change.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
 from thali.data import Data
+from thali.hyperparameters import Hyperprior, Values
 from thali.likelihoods.base import Masked, TakesSparse
 from thali.model import Model
-from thali.settings import Label
+from thali.settings import Label, hyperparameters_of
 from thali.starts import Start, anneal
 
+if TYPE_CHECKING:
+    import scipy.sparse
+
 Parameters = dict[str, np.ndarray]
+StateT = TypeVar("StateT")  # what the next step of an engine needs
 
 
 class Info(NamedTuple):
@@ -33,7 +39,7 @@ class Info(NamedTuple):
 
     n_components: int
     log_joint: float
-    hyper: dict[str, Any]
+    hyper: Values
     drift: float
 
 
@@ -48,101 +54,50 @@ class Population(NamedTuple):
     parameters: Sequence[Parameters] = ()
 
 
-class State(Protocol):
-    """What the loop reads of an engine's state."""
+class Engine(Protocol[StateT]):
+    """What the loop, the starts and the files ask of an engine, and what most engines answer.
 
-    @property
-    def latent(self) -> Any:
-        """The value of the latent structure, as a trace keeps it."""
-
-
-class Engine(Protocol):
-    """What the loop, the starts and the files ask of an engine."""
-
-    needs_prior: ClassVar[tuple[type, ...]]
-    needs_likelihood: ClassVar[tuple[type, ...]]
-    masked: ClassVar[bool]  # whether it can deal with missing entries
-    sparse: ClassVar[bool]  # whether X may be a sparse matrix
-    blocks: ClassVar[bool]  # whether it reads X by blocks: also one that is only read
-    unit: ClassVar[str]  # what a step is called
-    measure: ClassVar[str]  # what a step tells of how good the state is,
-    measure_label: ClassVar[Label]  # and what that is called
-    auto_rank: ClassVar[int | None]  # "auto" takes the able engine of lowest rank, if any
-    races: ClassVar[bool]  # whether starts can be raced by short runs of it
-
-    @property
-    def init(self) -> Any: ...
-    @property
-    def chains(self) -> int: ...
-    @property
-    def burned(self) -> int: ...
-    @property
-    def searches(self) -> bool: ...
-    def get_params(self, deep: bool = True) -> dict[str, Any]: ...
-    def replace(self, **changes: Any) -> Self: ...
-    def steps(self, data: Data) -> int: ...
-    def planned(self, data: Data, n_components: int) -> Self: ...
-    def plans(self) -> bool: ...
-    def keeps(self, step: int) -> bool: ...
-    def racing_sweeps(self, data: Data, n_components: int) -> int: ...
-    def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> Any: ...
-    def step(self, rng: np.random.Generator, model: Model, data: Data, state: Any) -> Info: ...
-    def finished(self, state: Any) -> bool: ...
-    def level(
-        self, rng: np.random.Generator, model: Model, data: Data, state: Any, info: Info
-    ) -> float: ...
-    def annealed(
-        self,
-        rng: np.random.Generator,
-        model: Model,
-        data: Data,
-        start: Start,
-        stopped: Callable[[], bool],
-    ) -> Start: ...
-    def to_arrays(self, state: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]: ...
-    def from_arrays(
-        self, model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
-    ) -> Any: ...
-
-
-AnyEngine = Engine  # whatever its state
-
-
-class EngineDefaults(ABC):
-    """Declarations of an engine, and what most engines answer to the loop's questions."""
+    A sampler's states, and those of engines whose starts are raced, have ``latent``: the value of
+    the latent structure, as a trace keeps it.
+    """
 
     needs_prior: ClassVar[tuple[type, ...]] = ()
     needs_likelihood: ClassVar[tuple[type, ...]] = ()
-    masked: ClassVar[bool] = False
-    sparse: ClassVar[bool] = False
-    blocks: ClassVar[bool] = False
-    unit: ClassVar[str] = "sweep"
-    measure: ClassVar[str] = "log_joint"
-    measure_label: ClassVar[Label] = Label("log joint", "how well it fits")
-    auto_rank: ClassVar[int | None] = None
-    races: ClassVar[bool] = True
+    masked: ClassVar[bool] = False  # whether it can deal with missing entries
+    sparse: ClassVar[bool] = False  # whether X may be a sparse matrix
+    blocks: ClassVar[bool] = False  # whether it reads X by blocks: also one that is only read
+    unit: ClassVar[str] = "sweep"  # what a step is called
+    measure: ClassVar[str] = "log_joint"  # what a step tells of how good the state is,
+    measure_label: ClassVar[Label] = Label("log joint", "how well it fits")  # and its name
+    auto_rank: ClassVar[int | None] = None  # "auto" takes the able engine of lowest rank, if any
+    races: ClassVar[bool] = True  # whether starts can be raced by short runs of it
+
+    if TYPE_CHECKING:  # ``Settings`` has these; a property would be taken for a field's default
+
+        @property
+        def init(self) -> object: ...  # the name of a start, a value, or a fitted model
+        @property
+        def chains(self) -> int: ...  # how many chains, or restarts, are made
+        def get_params(self, deep: bool = True) -> dict[str, object]: ...
+        def replace(self, **changes: object) -> Self: ...
+
+    # steps
 
     @abstractmethod
     def steps(self, data: Data) -> int:
         """How many steps the loop makes in each chain, at most."""
 
     @abstractmethod
-    def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> Any:
+    def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> StateT:
         """The state at a start: all that the next step needs."""
 
     @abstractmethod
-    def step(self, rng: np.random.Generator, model: Model, data: Data, state: Any) -> Info:
+    def step(self, rng: np.random.Generator, model: Model, data: Data, state: StateT) -> Info:
         """One step, in place, and its diagnostics."""
 
-    @abstractmethod
-    def to_arrays(self, state: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """The state as plain arrays and JSON-able values."""
-
-    @abstractmethod
-    def from_arrays(
-        self, model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
-    ) -> Any:
-        """The state that ``to_arrays`` saved."""
+    def finished(self, state: StateT) -> bool:
+        """Whether another step would change nothing; samplers never are."""
+        return False
 
     @property
     def burned(self) -> int:
@@ -160,6 +115,8 @@ class EngineDefaults(ABC):
     def keeps(self, step: int) -> bool:
         """Whether the value after a step, counted from the end of burn-in, is kept."""
         return False
+
+    # starts
 
     def annealed(
         self,
@@ -181,21 +138,32 @@ class EngineDefaults(ABC):
         """Whether a race goes on by changes at random; not where the engine makes its own."""
         return True
 
-    def finished(self, state: Any) -> bool:
-        """Whether another step would change nothing; samplers never are."""
-        return False
-
     def level(
-        self, rng: np.random.Generator, model: Model, data: Data, state: Any, info: Info
+        self, rng: np.random.Generator, model: Model, data: Data, state: StateT, info: Info
     ) -> float:
         """What a race compares states by, after the step that ``info`` tells of."""
         return info.log_joint
 
+    # files
 
-class Sampler(EngineDefaults):
+    @abstractmethod
+    def to_arrays(self, state: StateT) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """The state as plain arrays and JSON-able values."""
+
+    @abstractmethod
+    def from_arrays(
+        self, model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
+    ) -> StateT:
+        """The state that ``to_arrays`` saved."""
+
+
+AnyEngine = Engine[Any]  # for code that holds an engine and its states without looking inside
+
+
+class Sampler(Engine[StateT]):
     """Leaves the posterior invariant, step by step."""
 
-    def kept_parameters(self, model: Model, state: Any) -> Parameters:
+    def kept_parameters(self, model: Model, state: StateT) -> Parameters:
         """Parameters to keep with a draw, components along the first axis.
 
         None where a draw's parameters can be drawn exactly later, given its latent value.
@@ -203,115 +171,128 @@ class Sampler(EngineDefaults):
         return {}
 
 
-class WeightedSampler(EngineDefaults):
-    """Ends with weighted draws of the posterior."""
+class EndsWithPopulation(Engine[StateT]):
+    """Keeps nothing on the way."""
 
     @abstractmethod
     def population(
-        self, rng: np.random.Generator, model: Model, data: Data, state: Any
+        self, rng: np.random.Generator, model: Model, data: Data, state: StateT
     ) -> Population:
-        """The weighted draws."""
+        """What is kept at the end."""
 
 
-class BoundOptimizer(EngineDefaults):
-    """Raises a lower bound of the evidence; of several restarts the highest is kept."""
+class WeightedSampler(EndsWithPopulation[StateT]):
+    """Ends with weighted draws of the posterior."""
+
+
+class BoundOptimizer(EndsWithPopulation[StateT]):
+    """Raises a lower bound of the evidence; of several restarts the highest is kept.
+
+    Its population are draws of the approximating distribution.
+    """
 
     measure: ClassVar[str] = "elbo"
 
     @abstractmethod
-    def population(
-        self, rng: np.random.Generator, model: Model, data: Data, state: Any
-    ) -> Population:
-        """Draws of the approximating distribution."""
-
-    @abstractmethod
-    def params(self, model: Model, state: Any) -> dict[str, np.ndarray]:
+    def params(self, model: Model, state: StateT) -> dict[str, np.ndarray]:
         """The parameters of the approximating distribution."""
 
 
-class Search(EngineDefaults):
-    """Looks for one value; its population is that value alone."""
+class Search(EndsWithPopulation[StateT]):
+    """Looks for one value; its population is that value alone, with its parameters."""
 
     @abstractmethod
-    def population(
-        self, rng: np.random.Generator, model: Model, data: Data, state: Any
-    ) -> Population:
-        """The value found, and its parameters."""
-
-    @abstractmethod
-    def together(self, model: Model, states: list[Any]) -> tuple[int, dict[str, np.ndarray]]:
+    def together(self, model: Model, states: list[StateT]) -> tuple[int, dict[str, np.ndarray]]:
         """Which of several restarts has the best value, and what all of them know of it."""
 
 
-def missing_capabilities(engine: Any, model: Model) -> list[str]:
+def inferred(part: object) -> dict[str, Hyperprior]:
+    """The hyperpriors of a prior or likelihood, by its own names of what is inferred.
+
+    >>> from thali import LinearGaussian
+    >>> inferred(LinearGaussian(sigma_x=1.0).resolve(Data.of([[1.0]]))).keys()
+    dict_keys(['sigma_a'])
+    """
+    found = {name: getattr(part, name) for name in hyperparameters_of(part)}
+    return {name: value for name, value in found.items() if isinstance(value, Hyperprior)}
+
+
+# ---- what an engine can run -------------------------------------------------------------------
+
+EngineType = type[AnyEngine]
+
+
+def missing_capabilities(engine: AnyEngine | EngineType, model: Model) -> list[str]:
     """What the engine needs and the model lacks, in words."""
-    lacks = []
-    for part, needs in (
-        (model.prior, engine.needs_prior),
-        (model.likelihood, engine.needs_likelihood),
-    ):
-        lacks += [
-            f"{need.__name__}, which {type(part).__name__} does not have"
-            for need in needs
-            if not isinstance(part, need)
-        ]
-    return lacks
+    return [
+        f"{need.__name__}, which {type(part).__name__} does not have"
+        for part, needs in (
+            (model.prior, engine.needs_prior),
+            (model.likelihood, engine.needs_likelihood),
+        )
+        for need in needs
+        if not isinstance(part, need)
+    ]
 
 
-def check_capabilities(engine: Engine, model: Model, engines: tuple[type[Engine], ...]) -> None:
+def check_capabilities(engine: AnyEngine, model: Model, engines: tuple[EngineType, ...]) -> None:
     """Refuse an invalid combination, and name the engines that could run it."""
     lacks = missing_capabilities(engine, model)
     if lacks:
-        able = [e.__name__ for e in engines if not missing_capabilities(e, model)]
         raise ValueError(
             f"{type(engine).__name__} cannot run {type(model.prior).__name__} × "
             f"{type(model.likelihood).__name__}: it needs {' and '.join(lacks)}. "
-            f"Engines that can: {', '.join(able) or 'none yet'}."
+            f"Engines that can: {able(model, engines) or 'none yet'}."
         )
 
 
-def takes_missing(engine: Any, model: Model) -> bool:
+def able(
+    model: Model,
+    engines: tuple[EngineType, ...],
+    takes: Callable[[EngineType, Model], bool] = lambda engine, model: True,
+) -> str:
+    """The names of the engines that can run a model and take such data."""
+    can = (e for e in engines if takes(e, model) and not missing_capabilities(e, model))
+    return ", ".join(e.__name__ for e in can)
+
+
+def takes_missing(engine: object, model: Model) -> bool:
     """Whether engine and likelihood can both deal with missing entries."""
     return getattr(engine, "masked", False) and isinstance(model.likelihood, Masked)
 
 
 def check_missing(
-    engine: Engine, model: Model, data: Data, engines: tuple[type[Engine], ...]
+    engine: AnyEngine, model: Model, data: Data, engines: tuple[EngineType, ...]
 ) -> None:
     """Refuse missing entries that engine or likelihood cannot deal with, and name what could."""
     if data.observed is None or takes_missing(engine, model):
         return
-    i, j = (int(places[0]) for places in data.where_missing)
-    able = [
-        e.__name__
-        for e in engines
-        if takes_missing(e, model) and not missing_capabilities(e, model)
-    ]
+    i, j = (int(at[0]) for at in data.where_missing)
     whose = type(engine if isinstance(model.likelihood, Masked) else model.likelihood).__name__
     raise ValueError(
         f"X has {data.missing} of {data.X.size} entries missing (NaN), the first at row {i}, "
         f"column {j}, which {whose} cannot deal with. Engines that can with "
-        f"{type(model.likelihood).__name__}: {', '.join(able) or 'none'}; or drop those rows or "
-        "columns, or impute them first."
+        f"{type(model.likelihood).__name__}: {able(model, engines, takes_missing) or 'none'}; or "
+        "drop those rows or columns, or impute them first."
     )
 
 
-def takes_sparse(engine: Any, model: Model) -> bool:
+def takes_sparse(engine: object, model: Model) -> bool:
     """Whether engine and likelihood can both work from a sparse matrix."""
     return getattr(engine, "sparse", False) and isinstance(model.likelihood, TakesSparse)
 
 
-def check_sparse(engine: Engine, model: Model, X: Any, engines: tuple[type[Engine], ...]) -> None:
+def check_sparse(
+    engine: AnyEngine, model: Model, X: scipy.sparse.csr_array, engines: tuple[EngineType, ...]
+) -> None:
     """Refuse a sparse matrix that engine or likelihood cannot work from, and name what could."""
     if takes_sparse(engine, model):
         return
-    able = [
-        e.__name__ for e in engines if takes_sparse(e, model) and not missing_capabilities(e, model)
-    ]
     whose = type(engine if isinstance(model.likelihood, TakesSparse) else model.likelihood).__name__
     megabytes = 8e-6 * X.shape[0] * X.shape[1]
     raise TypeError(
         f"X is a sparse matrix, which {whose} cannot work from. Engines that can with "
-        f"{type(model.likelihood).__name__}: {', '.join(able) or 'none'}; or make it dense first "
-        f"with X.toarray() if it fits in memory ({max(megabytes, 1.0):,.0f} MB)."
+        f"{type(model.likelihood).__name__}: {able(model, engines, takes_sparse) or 'none'}; or "
+        f"make it dense first with X.toarray() if it fits in memory ({max(megabytes, 1.0):,.0f} "
+        "MB)."
     )

@@ -22,10 +22,14 @@ from thali.data import Data
 from thali.engines.base import Info, Population, Search
 from thali.engines.search import orders, prior_bounds
 from thali.engines.search.best_first import BestFirst
-from thali.engines.search.forms import form_of, heuristic_for, log_target
+from thali.engines.search.candidates import KeptT
+from thali.engines.search.forms import Answer, Form
 from thali.engines.search.heuristics import NAMES as HEURISTICS
 from thali.engines.search.heuristics import heuristic
-from thali.likelihoods.base import Parameters, SearchRows
+from thali.engines.search.kept_polish import KeptForm
+from thali.engines.search.polish import Integrated
+from thali.hyperparameters import Values
+from thali.likelihoods.base import CountedCauses, SearchRows
 from thali.model import Model
 from thali.priors.base import PredictsRow, Sequential
 from thali.registry import ENGINES
@@ -35,46 +39,38 @@ from thali.structures.features import feature_counts
 
 EXPANSIONS = ("auto", "all", "within")
 CHUNK = 64  # candidates taken from the queue in one step, at most
-SETTLED = 1e-6  # of log probability: a pass of polishing that gains less is the last
+GAINED = 1e-6  # of log probability: a pass of polishing that gains less is the last
 MOVED = 1e-3  # of a hyperparameter, relative: for less, another search is not worth while
 ROUNDING = 1e-9  # relative, of a log probability
-
-
-@dataclass
-class Answer:
-    """A whole matrix, its rows in the order of the data, with hyperparameters."""
-
-    Z: np.ndarray
-    hyper: dict[str, Any]
-    value: float  # the log joint and the logarithms of the laws of hyperparameters
-    parameters: Parameters = field(default_factory=dict)  # those that are kept
+PLAIN = (  # of a state, what files keep as it is
+    "seed", "passes", "searched", "enqueued", "dequeued", "bound", "proven", "finished",
+)  # fmt: skip
 
 
 @dataclass
 class State:
     """A search on its way, or what is left to polish of its answer."""
 
-    hyper: dict[str, Any]
+    hyper: Values
     best: Answer  # so far
     order: np.ndarray
-    search: BestFirst | None = None  # None once it is over
+    search: BestFirst[Any] | None = None  # None once it is over
     seed: int = 0  # of what a heuristic draws for that search
     polishing: Answer | None = None
     passes: int = 0  # searches that are over
-    searched: dict[str, Any] = field(default_factory=dict)  # hyperparameters of the last one
+    searched: Values = field(default_factory=dict)  # hyperparameters of the last one
     enqueued: int = 0
     dequeued: int = 0
     bound: float = np.inf  # of all matrices, by the last search
     proven: bool = False
     finished: bool = False
-    drift: float = 0.0
     at: tuple[int, float] = (0, -np.inf)  # K and log joint, as last seen
     own: tuple[int, float] = (0, -np.inf)  # of the best that searches came to, starts left out
 
 
 @ENGINES.register("beam_search")
 @dataclass(frozen=True)
-class BeamSearch(Settings, Search):
+class BeamSearch(Settings, Search[State]):
     """Best-first search for the most probable Z, row by row, with a bounded queue.
 
     Parameters
@@ -82,7 +78,7 @@ class BeamSearch(Settings, Search):
     width : int or None, default 20
         The most candidates in the queue. None is any number.
     heuristic : str, default "auto"
-        What rows to come are taken to add: "inadmissible" (a dish of their own; what "auto" is
+        What rows to come are taken to add: "inadmissible" (a feature of their own; what "auto" is
         where features are integrated out), "trivial" (nothing; what "auto" is where they are not),
         "cluster", "neighbor", "neighbors_or", or "admissible", a bound: then ``proven_optimal_``
         may come out true, as it must with ``width=None`` and ``expansion="all"``.
@@ -94,7 +90,7 @@ class BeamSearch(Settings, Search):
     prior_bound : {"convex", "paper", "so_far"}, default "convex"
         The bound of the prior of what a candidate can become.
     most_new : int, optional
-        The most dishes that a row opens. By default any number, or 8 where features are not
+        The most features that a row opens. By default any number, or 8 where features are not
         integrated out.
     neighbors : int, default 3
         How many rows the heuristic "neighbors_or" looks at.
@@ -133,7 +129,7 @@ class BeamSearch(Settings, Search):
     passes: int = setting(2, help="Most searches, each with better hyperparameters", minimum=1)
     polish: bool = setting(True, help="Change the answer while that helps")
     n_init: int = setting(4, help="Runs from other starts, of which the best is kept", minimum=1)
-    init: Any = setting("race", help="Where to begin")
+    init: object = setting("race", help="Where to begin")
 
     needs_prior: ClassVar[tuple[type, ...]] = (PredictsRow, Sequential)
     needs_likelihood: ClassVar[tuple[type, ...]] = (SearchRows,)
@@ -166,149 +162,122 @@ class BeamSearch(Settings, Search):
 
     def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:
         """A start as the answer to improve on, polished if that is asked for."""
-        heuristic_for(self.heuristic, model)  # or a refusal, before anything is done
+        form = self.form(model, data)  # or a refusal, before anything is done
         hyper = dict(start.hyper)
         Z = start.latent[:, start.latent.any(axis=0)]
-        best = self._answer(model, data, Z, form_of(model).begin(model, data, Z, hyper), hyper)
+        best = form.answer(Z, form.parameters(Z, hyper), hyper)
         state = State(hyper, best, orders.row_order(self.order, data.reduced, rng))
         if self.polish:
             state.polishing = best
         else:
-            self._begin_search(rng, model, data, state)
+            self._begin_search(rng, form, state)
         return state
 
-    def _begin_search(
-        self, rng: np.random.Generator, model: Model, data: Data, state: State
-    ) -> None:
+    def form(self, model: Model, data: Data) -> Form[Any]:
+        """The form of search that suits the likelihood; a heuristic it does not have is refused."""
+        counted = isinstance(model.likelihood, CountedCauses)
+        form: Form[Any] = KeptForm(model, data) if counted else Integrated(model, data)
+        if self.heuristic not in ("auto", *form.heuristics):
+            raise ValueError(
+                f"BeamSearch: heuristic={self.heuristic!r} needs features that can be integrated "
+                f"out, and those of {type(model.likelihood).__name__} cannot; use 'auto', "
+                f"{', '.join(map(repr, form.heuristics))}."
+            )
+        return form
+
+    def _begin_search(self, rng: np.random.Generator, form: Form[KeptT], state: State) -> None:
         state.seed = int(rng.integers(2**31))
         state.searched = dict(state.hyper)
-        self._search(model, data, state)
+        state.search = self._search(form, state)
 
-    def _search(self, model: Model, data: Data, state: State) -> None:
-        """Begin a search at the state's hyperparameters, with its seed."""
-        problem = form_of(model).problem(model, data, state.order, state.hyper, self.prior_bound)
-        rng, name = np.random.default_rng(state.seed), heuristic_for(self.heuristic, model)
-        future = heuristic(name, problem, rng, self.neighbors)
-        bounded = future.admissible and self.prior_bound != "so_far"
-        state.search = BestFirst(
+    def _search(self, form: Form[KeptT], state: State) -> BestFirst[KeptT]:
+        """A search at the state's hyperparameters, with its seed."""
+        problem = form.problem(state.order, state.hyper, self.prior_bound)
+        name = form.heuristics[0] if self.heuristic == "auto" else self.heuristic
+        future = heuristic(name, problem, np.random.default_rng(state.seed), self.neighbors)
+        floor, best = -np.inf, state.best
+        if future.admissible and self.prior_bound != "so_far":
+            # a score below which no candidate can become better than the best answer so far
+            value = float(form.log_joint(best.Z, best.parameters, state.hyper))
+            floor = value - ROUNDING * (1.0 + abs(value))
+        return BestFirst(
             problem,
             future,
             width=self.width,
             expansion=self.expansion,
             most_new=-1 if self.most_new is None else self.most_new,
-            floor=self._floor(model, data, state) if bounded else -np.inf,
+            floor=floor,
         )
-
-    def _floor(self, model: Model, data: Data, state: State) -> float:
-        """A score below which no candidate can become better than the best answer so far."""
-        value = self._log_joint(model, data, state.best, state.hyper)
-        return value - ROUNDING * (1.0 + abs(value))
-
-    def _answer(
-        self,
-        model: Model,
-        data: Data,
-        Z: np.ndarray,
-        parameters: Parameters,
-        hyper: dict[str, Any],
-    ) -> Answer:
-        value = log_target(model, data, Z, parameters, hyper)
-        return Answer(Z, dict(hyper), value, parameters)
-
-    def _log_joint(
-        self, model: Model, data: Data, answer: Answer, hyper: dict[str, Any] | None = None
-    ) -> float:
-        """The log joint of an answer, at its own hyperparameters or at others."""
-        hyper = answer.hyper if hyper is None else hyper
-        return float(form_of(model).log_joint(model, data, answer.Z, answer.parameters, hyper))
 
     # a step
 
     def step(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> Info:
         """Some candidates of the search, or one pass of polishing."""
-        if state.finished:
-            pass
-        elif state.polishing is not None:
-            self._polish(rng, model, data, state, state.polishing)
-        else:
-            assert state.search is not None
-            self._advance(rng, model, data, state, state.search)
+        form = self.form(model, data)
+        if state.polishing is not None:
+            self._polish(rng, form, state, state.polishing)
+        elif state.search is not None:
+            self._advance(form, state, state.search)
         if state.finished:
             state.at = state.own
         k, log_joint = state.at
-        return Info(k, log_joint, dict(state.hyper), state.drift)
+        return Info(k, log_joint, dict(state.hyper), 0.0)
 
-    def _advance(
-        self, rng: np.random.Generator, model: Model, data: Data, state: State, search: BestFirst
-    ) -> None:
+    def _advance(self, form: Form[KeptT], state: State, search: BestFirst[KeptT]) -> None:
         """Take some candidates; after the last, see what is known of the answer."""
         if not search.advance(CHUNK):
-            state.at = self._so_far(search)
+            last = search.last  # K and the log joint of its rows
+            prior = search.problem.prior.log_prob_counts(feature_counts(last.matrix()))
+            state.at = last.k, last.evidence + prior
             return
         state.enqueued += search.queue.enqueued
         state.dequeued += search.queue.dequeued
         state.search, state.passes = None, state.passes + 1
         found, doubt = state.best, -np.inf
         if search.answer is not None:
-            Z = np.zeros((data.n, search.answer.k), bool)
+            Z = np.zeros((form.data.n, search.answer.k), bool)
             Z[state.order] = search.answer.matrix()
-            parameters, doubt = form_of(model).answer(search.problem, search.answer)
-            found = self._answer(model, data, Z, parameters, state.hyper)
-        self._settle(model, state, search, max(search.bound, doubt), found)
+            parameters, doubt = form.found(search.problem, search.answer)
+            found = form.answer(Z, parameters, state.hyper)
+        best = max(state.best.value, found.value)
+        exact = search.heuristic.admissible and self.prior_bound != "so_far"
+        fixed = not form.model.hyperpriors  # else it bounds nothing at other hyperparameters
+        bound = max(search.bound, doubt)  # of all that was dropped
+        state.bound = float(max(bound, best)) if exact and fixed else np.inf
+        state.proven = reached(state.bound, best)
         if self.polish and not state.proven and found is not state.best:
             state.polishing = found
         else:
-            self._take(model, data, state, found)
+            self._take(form, state, found)
             state.finished = True
 
-    def _so_far(self, search: BestFirst) -> tuple[int, float]:
-        """K and the log joint of the rows of the candidate last taken."""
-        last = search.last
-        counts = feature_counts(last.matrix())
-        return last.k, last.evidence + search.problem.prior.log_prob_counts(counts)
-
-    def _settle(
-        self, model: Model, state: State, search: BestFirst, bound: float, found: Answer
-    ) -> None:
-        """Whether nothing that was dropped, of at most ``bound``, is better than the answer."""
-        best = max(state.best.value, found.value)
-        exact = search.heuristic.admissible and self.prior_bound != "so_far"
-        fixed = not model.hyperpriors  # else it bounds nothing at other hyperparameters
-        state.bound = float(max(bound, best)) if exact and fixed else np.inf
-        state.proven = reached(state.bound, best)
-
     def _polish(
-        self, rng: np.random.Generator, model: Model, data: Data, state: State, answer: Answer
+        self, rng: np.random.Generator, form: Form[KeptT], state: State, answer: Answer
     ) -> None:
         """One pass; after the last, another search if there is to be one."""
-        Z, parameters, hyper, gain = form_of(model).improve(
-            rng, model, data, answer.Z, answer.parameters, answer.hyper
-        )
-        state.polishing = Answer(Z, hyper, answer.value + gain, parameters)
-        state.hyper = hyper
-        state.at = Z.shape[1], self._log_joint(model, data, state.polishing)
-        if gain > SETTLED:
+        answer, gain = form.improve(rng, answer)
+        state.polishing, state.hyper = answer, answer.hyper
+        state.at = seen(form, answer)
+        if gain > GAINED:
             return
-        answer, state.polishing = state.polishing, None
-        self._take(model, data, state, answer)
+        state.polishing = None
+        self._take(form, state, answer)
         before, now = state.searched, state.best.hyper
         moved = not before or any(abs(now[k] / before[k] - 1.0) > MOVED for k in now)
         if moved and state.passes < self.passes:
-            self._begin_search(rng, model, data, state)
+            self._begin_search(rng, form, state)
         else:
             state.finished = True
 
-    def _take(self, model: Model, data: Data, state: State, answer: Answer) -> None:
+    def _take(self, form: Form[KeptT], state: State, answer: Answer) -> None:
         """Make an answer the best one if it is."""
         if state.passes > 0:
-            log_joint = self._log_joint(model, data, answer)
-            state.own = max(state.own, (answer.Z.shape[1], log_joint), key=lambda own: own[1])
+            state.own = max(state.own, seen(form, answer), key=lambda own: own[1])
         if answer.value >= state.best.value:
             state.best = answer
         state.hyper = dict(state.best.hyper)
 
     def finished(self, state: State) -> bool:
-        """Whether another step would change nothing."""
         return state.finished
 
     # ending
@@ -317,16 +286,15 @@ class BeamSearch(Settings, Search):
         self, rng: np.random.Generator, model: Model, data: Data, state: State
     ) -> Population:
         """The answer alone; a search that was stopped first goes straight to its end."""
-        if state.search is not None:
-            search = state.search
+        form, search = self.form(model, data), state.search
+        if search is not None:
             search.hurry()
-            while not state.finished and state.search is search:
-                self._advance(rng, model, data, state, search)
+            while state.search is search:
+                self._advance(form, state, search)
         if state.polishing is not None:
-            self._take(model, data, state, state.polishing)
+            self._take(form, state, state.polishing)
         best = state.best
-        log_joint = self._log_joint(model, data, best)
-        scalars = np.array([[best.Z.shape[1], log_joint, *best.hyper.values()]])
+        scalars = np.array([[*seen(form, best), *best.hyper.values()]])
         kept = [best.parameters] if best.parameters else []
         return Population(np.ones(1), scalars, [np.packbits(best.Z, axis=0)], float("nan"), kept)
 
@@ -371,7 +339,6 @@ class BeamSearch(Settings, Search):
     def from_arrays(
         self, model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
     ) -> State:
-        """The state that ``to_arrays`` saved."""
 
         def answer(name: str) -> Answer:
             Z = np.unpackbits(arrays[name], axis=0, count=data.n).astype(bool)
@@ -386,25 +353,17 @@ class BeamSearch(Settings, Search):
         if "polishing" in arrays:
             state.polishing = answer("polishing")
         if "queue" in numbers:
-            self._search(model, data, state)
-            assert state.search is not None
+            state.search = self._search(self.form(model, data), state)
             state.search.from_arrays(arrays, numbers["queue"])
         return state
+
+
+def seen(form: Form[KeptT], answer: Answer) -> tuple[int, float]:
+    """K and the log joint of an answer, as a trace shows them."""
+    log_joint = form.log_joint(answer.Z, answer.parameters, answer.hyper)
+    return answer.Z.shape[1], float(log_joint)
 
 
 def reached(bound: float, value: float) -> bool:
     """Whether a value is as high as its bound, but for rounding."""
     return bool(bound <= value + ROUNDING * (1.0 + abs(value)))
-
-
-PLAIN = (
-    "seed",
-    "passes",
-    "searched",
-    "enqueued",
-    "dequeued",
-    "bound",
-    "proven",
-    "finished",
-    "drift",
-)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 from thali.data import Data
 from thali.settings import Settings, check_settings, setting
@@ -25,7 +25,7 @@ class ChainSettings(Settings):
     )
     thin: int = setting(1, help="Keep one of so many sweeps", minimum=1)
     chains: int = setting(4, help="Chains, run side by side", minimum=1)
-    init: Any = setting("race", help="Where to begin")
+    init: object = setting("race", help="Where to begin")
 
     def __post_init__(self) -> None:
         owner = type(self).__name__

@@ -1,7 +1,7 @@
 r"""Collapsed Gibbs sampling of Z, with A integrated out (Griffiths and Ghahramani 2005).
 
 A step is a few attempts at a change of whole columns (``kernels.column_moves``), one sweep over
-all bits and all rows' own dishes, O(N(K² + KD)), then the hyperparameters: α given [Z] (conjugate
+all bits and all rows' own features, O(N(K² + KD)), then the hyperparameters: α given [Z] (conjugate
 for the IBP), and σ_x, σ_a given Z, each evaluation of whose density costs O(K) through the
 eigenvalues of ZᵀZ.
 
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 from scipy.special import gammaln
@@ -36,6 +36,10 @@ from thali.settings import setting
 from thali.starts import Start, blind_names
 from thali.structures.features import FeatureTables, counts_from_gram, potentials
 
+if TYPE_CHECKING:
+    from thali.kernels.collapsed_rows import Report
+    from thali.kernels.maintained_rows import Rows
+
 SUMS_AFRESH = 64  # sweeps after which T = ZᵀX is summed again from the data
 
 
@@ -44,17 +48,19 @@ class State:
     """What the next sweep needs: the maintained arrays, the hyperparameters, and the count."""
 
     data: Data  # those given, or ``Augmented`` by draws
-    rows: Any  # kernels.collapsed_rows.Rows
+    rows: Rows
     n_components: int
-    hyper: dict[str, Any]
+    hyper: Values
     sweep: int = 0
     hold_sigma: int = 0  # the scales stay put until this sweep, while features are being born
-    prior: Any = None  # the model's prior at ``hyper``, kept from one sweep to the next
+    prior: PredictsRow | None = (
+        None  # the model's prior at ``hyper``, kept from one sweep to the next
+    )
 
     @property
     def latent(self) -> np.ndarray:
         """The N×K matrix of the features in use."""
-        return self.rows.Z[:, : self.n_components].astype(bool)
+        return np.asarray(self.rows.Z[:, : self.n_components], bool)
 
     @property
     def X(self) -> np.ndarray:
@@ -64,7 +70,7 @@ class State:
 
 @ENGINES.register("collapsed_gibbs")
 @dataclass(frozen=True)
-class CollapsedGibbs(ChainSettings, Sampler):
+class CollapsedGibbs(ChainSettings, Sampler[State]):
     """Sweeps over Z with A integrated out, in several chains.
 
     Parameters
@@ -134,7 +140,7 @@ class CollapsedGibbs(ChainSettings, Sampler):
         hyper = state.hyper
         scales = model.likelihood_values(hyper)
         if state.prior is None:
-            state.prior = model.prior_at(hyper)
+            state.prior = cast(PredictsRow, model.prior_at(hyper))
         tables = state.prior.tables(data.n)
         try:
             if self.moves:
@@ -167,7 +173,7 @@ class CollapsedGibbs(ChainSettings, Sampler):
             Z = state.latent
             state.data, evidence = augmented(rng, model, state.data, Z, hyper)
             state.rows.T[:k] = Z.T.astype(float) @ state.X
-        state.prior = model.prior_at(hyper)
+        state.prior = cast(PredictsRow, model.prior_at(hyper))
         log_joint = evidence + state.prior.log_prob_counts(counts)
         return Info(k, log_joint, dict(hyper), float(report.drift))
 
@@ -200,7 +206,7 @@ class CollapsedGibbs(ChainSettings, Sampler):
         state: State,
         tables: FeatureTables,
         scales: Values,
-    ) -> Any:
+    ) -> Report:
         """One pass of the compiled kernel; returns its report."""
         from thali.kernels import collapsed_rows as kernel
 
@@ -214,6 +220,7 @@ class CollapsedGibbs(ChainSettings, Sampler):
             float(data.d),
         )
         every = max(256, 8 * k)
+        report: Report
         if data.observed is not None:
             from thali.kernels.masked_rows import masked_sweep
 
@@ -227,8 +234,10 @@ class CollapsedGibbs(ChainSettings, Sampler):
                 rng, state.X, state.data.squares, state.rows, k, law, every, False
             )
         if report.refused >= 0 and tables.new_log_weight > np.log(0.1 * kernel.MOST_NEW):
+            own = {} if state.prior is None else state.prior.start()
+            mass = ", ".join(f"{name}={value:.3g}" for name, value in own.items())
             raise ValueError(
-                f"With alpha={state.hyper['alpha']:.3g} the prior gives a row more than "
+                f"With {mass} the prior gives a row more than "
                 f"{np.exp(tables.new_log_weight):.3g} features of its own; give a smaller alpha, "
                 "or let it be inferred."
             )
@@ -258,7 +267,6 @@ class CollapsedGibbs(ChainSettings, Sampler):
     def from_arrays(
         self, model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
     ) -> State:
-        """The state that ``to_arrays`` saved."""
         from thali.kernels.maintained_rows import rows_of
 
         Z = np.unpackbits(arrays["Z"], axis=0, count=data.n).astype(bool)
@@ -271,7 +279,7 @@ class CollapsedGibbs(ChainSettings, Sampler):
 
 def column_tables(tables: FeatureTables, n: int) -> tuple[np.ndarray, np.ndarray, float]:
     """λ_m for m = 0 … n (λ_0 = 0), cumulative weights C(n, m) e^{λ_m} from m = 1 on in units of the
-    largest, and the logarithm of their sum: the prior's law of one column.
+    largest, and the logarithm of their sum: the prior of one column.
 
     >>> from thali import IBP
     >>> potential, _, log_mass = column_tables(IBP(alpha=2.0).tables(2), 2)
@@ -294,7 +302,7 @@ def _log_binomials(n: int) -> np.ndarray:
 
 def kernel_matrix(data: Data) -> np.ndarray:
     """X with gaps filled as it is, any other reduced: the reduction changes with what is drawn."""
-    return data.reduced if data.given.observed is None else data.X  # type: ignore[no-any-return]
+    return np.asarray(data.reduced if data.given.observed is None else data.X)
 
 
 def total_square(data: Data) -> float:
@@ -303,7 +311,7 @@ def total_square(data: Data) -> float:
 
 
 def augmented(
-    rng: np.random.Generator, model: Model, data: Data, Z: np.ndarray, hyper: dict[str, Any]
+    rng: np.random.Generator, model: Model, data: Data, Z: np.ndarray, hyper: Values
 ) -> tuple[Data, float]:
     """What was given as the likelihood augments it, A being drawn first; and its log P given Z.
 
@@ -311,6 +319,6 @@ def augmented(
     """
     if not model.likelihood.augments(data.given):
         return data, np.nan
-    likelihood: Any = model.likelihood_at(hyper)
+    likelihood = cast(Collapsed, model.likelihood_at(hyper))
     A, evidence = likelihood.draw_features_and_evidence(rng, data, Z)
     return likelihood.augment(rng, data.given, Z, {"A": A}), evidence

@@ -2,8 +2,8 @@ r"""Maximization-expectation (Reed and Ghahramani 2013).
 
     q(Z, A) = δ(Z) q(A),   log P(X) ≥ E[log P(X | Z, A)] + log P(Z) + E[log p(A)] + H[q(A)]
 
-Assignments are hard, features have a law. Each row in turn takes the set of features that raises
-the bound most, as far as its solver can tell: for features without negative entries this is
+Assignments are hard, features have a distribution. Each row in turn takes the set of features that
+raises the bound most, as far as its solver can tell: for features without negative entries this is
 maximizing a submodular function, and solvers have guarantees (``thali/kernels/row_solvers``). Then
 q(A), the scales and the prior's hyperparameters are at their best given Z.
 
@@ -14,8 +14,8 @@ What is maximized has the probability of Z with its columns in one order. What i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -23,24 +23,25 @@ from thali.backends.block import Block
 from thali.backends.rows import Rows
 from thali.data import Data
 from thali.engines.ascent.counts import Counts
-from thali.engines.ascent.hard_rows import SOLVERS, guarantee
 from thali.engines.ascent.optimizer import (
     PROGRESS,
     Optimizer,
+    begun,
     by_frequency,
-    common_arrays,
-    features_from_arrays,
-    hyperpriors_of,
+    feature_posterior,
+    saved_features,
 )
-from thali.engines.ascent.point_state import PointState
-from thali.engines.ascent.state import State, iterate
+from thali.engines.ascent.point_state import SOLVERS, PointState, guarantee
+from thali.engines.base import Info
+from thali.hyperparameters import Values
 from thali.likelihoods.base import ExpectedBits
+from thali.likelihoods.feature_posteriors import FeaturePosterior
 from thali.likelihoods.gaussian_scales import LEAST
 from thali.machine import refuse_beyond_memory
 from thali.model import Model
 from thali.priors.base import PredictsRow
 from thali.registry import ENGINES
-from thali.settings import Settings, setting
+from thali.settings import setting
 from thali.starts import Start
 
 EXACT = 16  # features for which looking at every set of them is a matter of milliseconds
@@ -48,8 +49,8 @@ EXACT = 16  # features for which looking at every set of them is a matter of mil
 
 @ENGINES.register("maximization_expectation")
 @dataclass(frozen=True)
-class MaximizationExpectation(Settings, Optimizer):
-    """Hard assignments and a law of the features that maximize a lower bound of the evidence.
+class MaximizationExpectation(Optimizer[PointState]):
+    """Hard assignments and uncertain features that maximize a lower bound of the evidence.
 
     Parameters
     ----------
@@ -64,14 +65,8 @@ class MaximizationExpectation(Settings, Optimizer):
     n_init : int, default 2
         How many optimizations are made; the one with the highest bound is kept.
         A single one works on blocks of rows side by side.
-    tol : float, default 1e-6
-        An optimization ends when the bound has gained less than this share of itself.
-    max_iter : int, default 500
-        The most iterations of an optimization.
-    init : str, array of shape (n, K), or fitted model, default "race"
-        Where the optimizations begin: the name of a start, a matrix Z, or another model's answer.
-        "race" tries the starts that suit the likelihood, for a while each, and goes on from the
-        best.
+    tol, max_iter, init
+        When an optimization ends, and where it begins: as of ``Variational``.
 
     Examples
     --------
@@ -91,13 +86,13 @@ class MaximizationExpectation(Settings, Optimizer):
     n_init: int = setting(2, help="Runs from other starts, of which the best is kept", minimum=1)
     tol: float = setting(1e-6, help="Gain of the bound, relative, that does not count")
     max_iter: int = setting(500, help="Most iterations", minimum=1)
-    init: Any = setting("race", help="Where to begin")
+    init: object = setting("race", help="Where to begin")
 
     needs_prior: ClassVar[tuple[type, ...]] = (PredictsRow,)
     needs_likelihood: ClassVar[tuple[type, ...]] = (ExpectedBits,)
 
     def __post_init__(self) -> None:
-        self.check_limits()
+        super().__post_init__()
         if self.solver == "exact" and self.truncation != "auto" and int(self.truncation) > EXACT:
             raise ValueError(
                 "MaximizationExpectation: solver='exact' looks at every set of features, at most "
@@ -106,50 +101,47 @@ class MaximizationExpectation(Settings, Optimizer):
 
     # beginning
 
-    def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:
-        """The law that belongs to the start's Z, its most frequent features first."""
-        likelihood: Any = model.likelihood
+    def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> PointState:
+        """q that belongs to the start's Z, its most frequent features first."""
         hyper = dict(start.hyper)
         order = by_frequency(start.latent)
-        prior: Any = model.prior_at(hyper)
-        k = self.most(prior, data.n)
-        order = order[:k]
+        order = order[: self.most(model, hyper, data.n)]
         refuse_beyond_memory("The start", data.n, len(order), data.d)
-        state = PointState(
+        features = feature_posterior(model, hyper, len(order), data.d)
+        state = self._state(model, data, start.latent[:, order], features, hyper)
+        state.hold_sigma, state.rng = start.hold_sigma, rng
+        return begun(state, start.hold_sigma)
+
+    def _state(
+        self, model: Model, data: Data, Z: np.ndarray, features: FeaturePosterior, hyper: Values
+    ) -> PointState:
+        return PointState(
             Block.of(data, "float64"),
-            Rows.hard(start.latent[:, order]),
-            likelihood.feature_posterior(len(order), data.d, hyper["sigma_a"], False),
-            Counts(prior, k),  # type: ignore[arg-type]
+            Rows.hard(Z),
+            features,
+            Counts(cast(PredictsRow, model.prior_at(hyper)), self.most(model, hyper, data.n)),
             hyper,
-            hyperpriors_of(model),
+            model,
             LEAST,
-            start.hold_sigma,
             solver=self.solver,
             side_by_side=self.n_init == 1,
-            backend=self.backend(self.n_init == 1),
-            rng=rng,
+            backend=self.backend(),
         )
-        iterate(state, passes=0)
-        state.iteration, state.bound = 0, -np.inf  # of rows that no step has looked at
-        return state
 
-    def most(self, prior: Any, n: int) -> int:
+    def most(self, model: Model, hyper: Values, n: int) -> int:
         """How many features there can be."""
-        most = [n] if self.truncation == "auto" else [int(self.truncation)]
-        capacity = prior.tables(n).capacity
-        return min(*most, capacity if capacity >= 0 else n, EXACT if self.solver == "exact" else n)
+        capacity = cast(PredictsRow, model.prior_at(hyper)).tables(n).capacity
+        most = n if self.truncation == "auto" else int(self.truncation)
+        return min(most, capacity if capacity >= 0 else n, EXACT if self.solver == "exact" else n)
 
-    def step(self, rng: np.random.Generator, model: Model, data: Data, state: Any) -> Any:
+    def step(self, rng: np.random.Generator, model: Model, data: Data, state: PointState) -> Info:
         """As every optimizer's, with this generator for solvers that need one."""
         state.rng = rng
         return super().step(rng, model, data, state)
 
-    def reported(self, state: Any) -> float:
-        return float(state.reported)
-
     # ending
 
-    def params(self, model: Model, state: Any) -> dict[str, np.ndarray]:
+    def params(self, model: Model, state: PointState) -> dict[str, np.ndarray]:
         """The parameters of q as arrays, and the share of the best that rows are sure of
         (0 where their objective may not be submodular)."""
         arrays = {"nu": state.rows.weights(), **state.features.arrays()}
@@ -161,29 +153,17 @@ class MaximizationExpectation(Settings, Optimizer):
 
     # files
 
-    def to_arrays(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """The state as arrays and plain values."""
-        arrays, numbers = common_arrays(state)
+    def to_arrays(self, state: PointState) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        arrays, numbers = super().to_arrays(state)
         return arrays | {"Z": np.packbits(state.rows.nu > 0.5, axis=0)}, numbers
 
     def from_arrays(
         self, model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
-    ) -> State:
-        """The state that ``to_arrays`` saved."""
-        likelihood: Any = model.likelihood
+    ) -> PointState:
         hyper = dict(numbers["hyper"])
-        prior: Any = model.prior_at(hyper)
-        features = likelihood.feature_posterior(1, data.d, hyper["sigma_a"], False)
-        return PointState(
-            Block.of(data, "float64"),
-            Rows.hard(np.unpackbits(arrays["Z"], axis=0, count=data.n)),
-            features_from_arrays(features, arrays),
-            Counts(prior, self.most(prior, data.n)),  # type: ignore[arg-type]
-            hyper,
-            hyperpriors_of(model),
-            LEAST,
+        features = saved_features(feature_posterior(model, hyper, 1, data.d), arrays)
+        Z = np.unpackbits(arrays["Z"], axis=0, count=data.n)
+        return replace(
+            self._state(model, data, Z, features, hyper),
             **{name: numbers[name] for name in PROGRESS},
-            solver=self.solver,
-            side_by_side=self.n_init == 1,
-            backend=self.backend(self.n_init == 1),
         )

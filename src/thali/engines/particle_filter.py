@@ -1,7 +1,7 @@
 r"""Particle filtering: the rows one by one, in many weighted particles (Wood and Griffiths 2007).
 
 A particle is Z of the rows so far, with A integrated out. For each row, every particle proposes
-its bits and new dishes and is weighted by
+its bits and new features and is weighted by
 
     w = P(z, j | rows before) p(x | z, j, rows before) / q(z, j),
 
@@ -10,38 +10,31 @@ their weights (systematic resampling). The average weights multiply to an unbias
 evidence P(X), and the weighted particles approximate the posterior; both hold for any number of
 particles in the first case, and as their number grows in the second.
 
-Hyperparameters with laws are each particle's own. They begin as draws from their laws (scales half
-of the time from a bell around a guess, and weighted for it), and after every resampling take a step
-that leaves their law given the rows so far invariant (resample-move, Gilks and Berzuini 2001).
-So the target is the joint posterior of Z and hyperparameters, and the evidence is integrated over
-those that have laws.
+Hyperparameters with hyperpriors are each particle's own. They begin as draws from these (scales
+half of the time from a bell around a guess, and weighted for it), and after every resampling take a
+step that leaves their posterior given the rows so far invariant (resample-move, Gilks and Berzuini
+2001). So the target is the joint posterior of Z and hyperparameters, and the evidence is integrated
+over those that are inferred.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from thali.data import Data
-from thali.engines.base import Info, Population, WeightedSampler
+from thali.engines.base import Info, Population, WeightedSampler, inferred
 from thali.engines.collapsed_gibbs import CollapsedGibbs
 from thali.engines.filtering.genealogy import Genealogy, effective_size
 from thali.engines.filtering.particles import (
     Draws,
     State,
-    describe,
-    drawn,
     empty_particles,
     log_sum,
-    make_room,
     no_proposals,
-    resample,
-    row_laws,
-    seen,
-    shrink,
-    weigh,
+    zero_particles,
 )
 from thali.hyperparameters import Gamma, Hyperprior, InverseGamma
 from thali.likelihoods.base import Collapsed, GaussianRows
@@ -53,19 +46,22 @@ from thali.settings import Settings, check_settings, setting
 from thali.starts import Start
 from thali.structures.features import FeatureCounts
 
+if TYPE_CHECKING:
+    from thali.kernels.particle_scales import Floor, ScaleLaw
+
 PROPOSALS = ("conditional", "prior")
 BLOCK = 64  # particles that share a generator; fixed, so that threads change nothing
 FEWEST = 20  # particles with which a filter that was stopped goes through the remaining rows
-SPREAD = 0.7  # of the bell around the guess of log σ
+BELL = 0.7  # the standard deviation of log σ around its guess
 
 
 @ENGINES.register("particle_filter")
 @dataclass(frozen=True)
-class ParticleFilter(Settings, WeightedSampler):
+class ParticleFilter(Settings, WeightedSampler[State]):
     """A filter of weighted particles through the rows, in their order.
 
     The weighted particles approximate the joint posterior of Z and of every hyperparameter that
-    has a law, and ``log_evidence_`` estimates the logarithm of P(X), integrated over those laws.
+    is inferred, and ``log_evidence_`` estimates the logarithm of P(X), integrated over those.
     A filter that is stopped keeps 20 particles, by weight, and goes through the remaining
     rows with them: a filter still, only a rougher one.
 
@@ -80,8 +76,8 @@ class ParticleFilter(Settings, WeightedSampler):
         Particles are resampled where their effective size is below this share of their number.
     passes : int, default 1
         Each pass beyond the first gives every particle one collapsed Gibbs sweep over all rows,
-        hyperparameters with laws included. A sweep leaves the posterior invariant, so the weighted
-        particles approximate the same law before and after, and each is nearer to a draw of it.
+        inferred hyperparameters included. A sweep leaves the posterior invariant, so the weighted
+        particles approximate it before and after, and each is nearer to a draw of it.
 
     Examples
     --------
@@ -102,10 +98,9 @@ class ParticleFilter(Settings, WeightedSampler):
 
     needs_prior: ClassVar[tuple[type, ...]] = (Sequential,)
     needs_likelihood: ClassVar[tuple[type, ...]] = (Collapsed, GaussianRows)
-    # what the loop reads of every engine
+    unit: ClassVar[str] = "row"
     chains: ClassVar[int] = 1
     init: ClassVar[str] = "empty"
-    unit: ClassVar[str] = "row"
 
     def __post_init__(self) -> None:
         share = self.resample_below
@@ -126,12 +121,10 @@ class ParticleFilter(Settings, WeightedSampler):
         count = self.n_particles
         hyper, log_weights = {}, np.zeros(count)
         for name, value in start.hyper.items():
-            law = model.hyperpriors.get(name)
-            if law is None:
-                hyper[name] = np.full(count, value)
-            else:
+            hyper[name] = np.full(count, value)
+            if name in model.hyperpriors:
                 guess = value if name in model.labels["likelihood"].values() else None
-                hyper[name], log_weight = draw_numbers(rng, law, guess, count)
+                hyper[name], log_weight = draw_numbers(rng, model.hyperpriors[name], guess, count)
                 log_weights += log_weight
         scales = model.likelihood_values(hyper)
         sigma_x, sigma_a = scales["sigma_x"], scales["sigma_a"]
@@ -141,12 +134,9 @@ class ParticleFilter(Settings, WeightedSampler):
         usable &= sigma_x >= share * np.maximum(scale, sigma_a)
         log_weights[~usable] = -np.inf
         total = log_sum(log_weights)
-        return State(
-            empty_particles(count, 4, data.reduced.shape[1]),
-            hyper,
-            log_weights - total,
-            float(total - np.log(count)),
-        )
+        particles = empty_particles(count, 4, data.reduced.shape[1])
+        evidence = float(total - np.log(count))
+        return State(model, data, particles, hyper, log_weights - total, evidence)
 
     # a step
 
@@ -154,52 +144,40 @@ class ParticleFilter(Settings, WeightedSampler):
         """One row, or once all are seen one Gibbs sweep of every particle."""
         if state.row < data.n:
             last = state.row + 1 == data.n and self.passes == 1
-            return self._take_row(rng, model, data, state, may_resample=not last)
-        if state.draws is None:
-            state.draws = drawn(model, data, state)
-        return self._rejuvenate(rng, model, data, state, state.draws)
+            return self._take_row(rng, state, may_resample=not last)
+        return self._rejuvenate(rng, state, state.drawn())
 
-    def _take_row(
-        self,
-        rng: np.random.Generator,
-        model: Model,
-        data: Data,
-        state: State,
-        may_resample: bool = True,
-    ) -> Info:
+    def _take_row(self, rng: np.random.Generator, state: State, may_resample: bool) -> Info:
         from thali.kernels import particle_rows as kernel
 
-        x, x2 = data.reduced[state.row], float(data.squares[state.row])
-        laws = row_laws(model, data, state)
+        x, x2 = state.data.reduced[state.row], float(state.data.squares[state.row])
+        numbers, informed = state.row_numbers(), self.proposal == "conditional"
         uniforms = rng.random((len(state.log_weights), state.particles.m.shape[1] + 1))
         proposals = no_proposals(state.particles)
-        informed = self.proposal == "conditional"
         state.in_blocks(
             lambda a, b: kernel.propose(
-                state.particles, laws, x, x2, uniforms, informed, proposals, a, b
+                state.particles, numbers, x, x2, uniforms, informed, proposals, a, b
             )
         )
-        proposals = make_room(state, proposals)
+        proposals = state.make_room(proposals)
         drift = max(
             state.in_blocks(
-                lambda a, b: kernel.extend(state.particles, laws, x, x2, proposals, a, b)
+                lambda a, b: kernel.extend(state.particles, numbers, x, x2, proposals, a, b)
             )
         )
         state.genealogy.record(proposals.z)
         state.row += 1
-        weigh(state, proposals.log_weight)
+        state.weigh(proposals.log_weight)
         weights = np.exp(state.log_weights)
         heaviest = int(weights.argmax())
         if may_resample and effective_size(weights) < self.resample_below * len(weights):
-            resample(rng, state, weights)
-            move(rng, model, data, state)
-        return describe(model, data, state, heaviest, drift)
+            state.resample(rng, weights)
+            move(rng, state)
+        return state.describe(heaviest, drift)
 
-    def _rejuvenate(
-        self, rng: np.random.Generator, model: Model, data: Data, state: State, draws: Draws
-    ) -> Info:
+    def _rejuvenate(self, rng: np.random.Generator, state: State, draws: Draws) -> Info:
         """One collapsed Gibbs sweep of every particle, hyperparameters included."""
-        gibbs = CollapsedGibbs(sweeps=1, chains=1)
+        gibbs, model, data = CollapsedGibbs(sweeps=1, chains=1), state.model, state.data
         seeds = rng.integers(2**63, size=-(-len(draws.Z) // BLOCK))
 
         def sweep(first: int, last: int) -> float:
@@ -218,10 +196,7 @@ class ParticleFilter(Settings, WeightedSampler):
             return drift
 
         drift = max(state.in_blocks(sweep, BLOCK))
-        heaviest = int(state.log_weights.argmax())
-        numbers = {name: float(values[heaviest]) for name, values in draws.hyper.items()}
-        log_joint = float(draws.log_joints[heaviest])
-        return Info(draws.Z[heaviest].shape[1], log_joint, numbers, drift)
+        return draws.describe(int(state.log_weights.argmax()), drift)
 
     # ending
 
@@ -230,13 +205,10 @@ class ParticleFilter(Settings, WeightedSampler):
     ) -> Population:
         """The weighted draws; a filter stopped early goes on with a few particles first."""
         if state.row < data.n:
-            shrink(rng, state, min(FEWEST, len(state.log_weights)))
+            state.shrink(rng, min(FEWEST, len(state.log_weights)))
             while state.row < data.n:
-                last = state.row + 1 == data.n
-                self._take_row(rng, model, data, state, may_resample=not last)
-        if state.draws is None:
-            state.draws = drawn(model, data, state)
-        draws = state.draws
+                self._take_row(rng, state, may_resample=state.row + 1 < data.n)
+        draws = state.drawn()
         k = [Z.shape[1] for Z in draws.Z]
         scalars = np.column_stack([k, draws.log_joints, *draws.hyper.values()])
         return Population(np.exp(state.log_weights), scalars, draws.Z, state.log_evidence)
@@ -244,7 +216,6 @@ class ParticleFilter(Settings, WeightedSampler):
     # files
 
     def to_arrays(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """The state as arrays and plain values."""
         arrays = {f"hyper_{name}": values.copy() for name, values in state.hyper.items()}
         arrays["log_weights"] = state.log_weights.copy()
         numbers: dict[str, Any] = {"row": state.row, "log_evidence": state.log_evidence}
@@ -261,94 +232,86 @@ class ParticleFilter(Settings, WeightedSampler):
     def from_arrays(
         self, model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
     ) -> State:
-        """The state that ``to_arrays`` saved."""
         from thali.kernels.particle_rows import Particles
 
         hyper = {k.removeprefix("hyper_"): v for k, v in arrays.items() if k.startswith("hyper_")}
         whole = (hyper, arrays["log_weights"], numbers["log_evidence"], numbers["row"])
         if "draws_Z" not in arrays:
             particles = Particles(*(arrays[f"particles_{f}"] for f in Particles._fields))
-            return State(particles, *whole, Genealogy.from_arrays(arrays))
+            return State(model, data, particles, *whole, Genealogy.from_arrays(arrays))
         ends = np.cumsum(arrays["draws_k"])
         draws = Draws(
             np.split(arrays["draws_Z"], ends[:-1], axis=1),
             {name: arrays[f"draws_{name}"] for name in hyper},
             arrays["draws_log_joints"],
         )
-        return State(None, *whole, draws=draws)
+        return State(model, data, zero_particles(0, 0, data.d), *whole, draws=draws)
 
 
 # ---- hyperparameters --------------------------------------------------------------------------
 
 
-def law_of(model: Model, name: str) -> Hyperprior | None:
-    """The hyperprior of a scale, or None where it is a number."""
-    return model.hyperpriors.get(model.labels["likelihood"][name])
-
-
 def draw_numbers(
-    rng: np.random.Generator, law: Hyperprior, guess: float | None, count: int
+    rng: np.random.Generator, hyperprior: Hyperprior, guess: float | None, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draws from a law, half of them from a bell around a guess, and log p/q of each.
+    """Draws from a hyperprior, half of them from a bell around a guess, and log p/q of each.
 
     q = p/2 + bell/2 ≥ p/2, so that no weight exceeds 2.
     """
-    values = np.array([law.sample(rng) for _ in range(count)])
+    values = np.array([hyperprior.sample(rng) for _ in range(count)])
     if guess is None:
         return values, np.zeros(count)
-    near = guess * np.exp(SPREAD * rng.standard_normal(count))
+    near = guess * np.exp(BELL * rng.standard_normal(count))
     values = np.where(rng.random(count) < 0.5, near, values)
-    log_p = np.array([law.log_density(value) for value in values])
-    apart = (np.log(values) - np.log(guess)) / SPREAD
-    log_bell = -0.5 * apart**2 - np.log(SPREAD * np.sqrt(2.0 * np.pi)) - np.log(values)
+    log_p = np.array([hyperprior.log_density(value) for value in values])
+    apart = (np.log(values) - np.log(guess)) / BELL
+    log_bell = -0.5 * apart**2 - np.log(BELL * np.sqrt(2.0 * np.pi)) - np.log(values)
     return values, log_p - (np.logaddexp(log_p, log_bell) - np.log(2.0))
 
 
-def move(rng: np.random.Generator, model: Model, data: Data, state: State) -> None:
+def move(rng: np.random.Generator, state: State) -> None:
     """A step of every inferred hyperparameter of every particle, given the rows so far."""
     from thali.kernels import particle_scales as kernel
 
-    particles, n = state.particles, state.row
-    hyper, scales = model.prior_values(state.hyper), model.likelihood_values(state.hyper)
-    ours = list(model.labels["prior"])
-    if any(label in model.hyperpriors for label in model.labels["prior"].values()):
-        none = np.zeros(0)
+    particles, model, n = state.particles, state.model, state.row
+    if inferred(model.prior):
+        hyper, none = model.prior_values(state.hyper), np.zeros(0)
         for p, k in enumerate(particles.k):  # microseconds each, and only after a resampling
-            numbers = {name: float(hyper[name][p]) for name in ours}
+            numbers = {name: float(hyper[name][p]) for name in model.labels["prior"]}
             model.prior.resample(rng, numbers, FeatureCounts(n, particles.m[p, :k], none))
-            for name in ours:
-                hyper[name][p] = numbers[name]
-    law_x, law_a = (scale_law(law_of(model, name)) for name in ("sigma_x", "sigma_a"))
-    if law_x.family != kernel.FIXED or law_a.family != kernel.FIXED:
-        now, floor = seen(data, n), floor_of(model, data)
+            for name, value in numbers.items():
+                hyper[name][p] = value
+    scales = inferred(model.likelihood)
+    of_x, of_a = (scale_prior(scales.get(name)) for name in ("sigma_x", "sigma_a"))
+    if of_x.family != kernel.FIXED or of_a.family != kernel.FIXED:
+        now, floor, sigmas = state.seen, floor_of(model, state.data), state.sigmas
         seeds = rng.integers(2**63, size=-(-len(state.log_weights) // BLOCK))
-        sigma_x, sigma_a = scales["sigma_x"], scales["sigma_a"]
 
         def work(first: int, last: int) -> None:
             own = np.random.default_rng(seeds[first // BLOCK])
-            kernel.move_scales(
-                own, particles, now, law_x, law_a, floor, sigma_x, sigma_a, first, last
-            )
+            kernel.move_scales(own, particles, now, of_x, of_a, floor, *sigmas, first, last)
 
         state.in_blocks(work, BLOCK)
 
 
-def floor_of(model: Model, data: Data) -> Any:
-    """The least σ_x: where its law is cut off, as in ``scales_without_features``, or rounding."""
+def floor_of(model: Model, data: Data) -> Floor:
+    """The least σ_x: where its hyperprior is cut off, as in sampling, or rounding."""
     from thali.kernels.particle_scales import Floor
 
-    if law_of(model, "sigma_x") is None:
-        return Floor(FINEST, 0.0)
-    return Floor(LEAST, float(np.sqrt(data.mean_square)))
+    if "sigma_x" in inferred(model.likelihood):
+        return Floor(LEAST, float(np.sqrt(data.mean_square)))
+    return Floor(FINEST, 0.0)
 
 
-def scale_law(law: Hyperprior | None) -> Any:
-    """A law as the kernel reads it."""
+def scale_prior(hyperprior: Hyperprior | None) -> ScaleLaw:
+    """A hyperprior of a scale as the kernel reads it."""
     from thali.kernels import particle_scales as kernel
 
-    if law is None:
+    if hyperprior is None:
         return kernel.ScaleLaw(kernel.FIXED, 0.0, 0.0)
-    if isinstance(law, InverseGamma):
-        return kernel.ScaleLaw(kernel.INVERSE_GAMMA, float(law.shape), float(law.scale))
-    assert isinstance(law, Gamma)  # scales have no other law
-    return kernel.ScaleLaw(kernel.GAMMA, float(law.shape), float(law.rate))
+    if isinstance(hyperprior, InverseGamma):
+        return kernel.ScaleLaw(
+            kernel.INVERSE_GAMMA, float(hyperprior.shape), float(hyperprior.scale)
+        )
+    assert isinstance(hyperprior, Gamma)  # scales have no other
+    return kernel.ScaleLaw(kernel.GAMMA, float(hyperprior.shape), float(hyperprior.rate))

@@ -2,12 +2,12 @@ r"""Gibbs sampling of Z with the parameters kept (Doshi-Velez and others 2009, s
 
 A step is, for any likelihood with ``GibbsUpdates``,
 
-    bits        every z_nk of dishes that other rows have too, given the parameters
-    own dishes  those that only one row has, drawn anew: with their parameters integrated out
+    bits        every z_nk of features that other rows have too, given the parameters
+    own         those that only one row has, drawn anew: with their parameters integrated out
                 where that can be done, else by births and deaths
     parameters  scales and parameters given Z, then the prior's hyperparameters given Z
 
-or, with ``new_features="slice"``, bits and own dishes in one: every feature gets its frequency π,
+or, with ``new_features="slice"``, bits and own features in one: every feature gets its frequency π,
 a level s is drawn below the smallest in use, and all unused features with π > s take part with
 parameters from their prior (after Teh, Görür and Ghahramani 2007; exact for any likelihood).
 
@@ -15,16 +15,17 @@ Where entries of X are missing the state's data are ``Augmented`` by draws of th
 was observed, x_o:
 
     bits, own   leave P(Z, parameters | x_o) invariant: x_m is integrated out, row by row, and the
-                old draws are not looked at; parameters of own dishes that were integrated out
+                old draws are not looked at; parameters of own features that were integrated out
                 are drawn given x_o too, before anything else
-    augment     x_m given Z, the parameters and x_o: after it the whole state has its joint law
-    parameters  given Z and the completed data: leaves that joint law invariant
+    augment     x_m given Z, the parameters and x_o: after it the whole state has its joint
+                distribution
+    parameters  given Z and the completed data: leaves that distribution invariant
 
 which is blocked Gibbs sampling of (Z, x_m), then of the parameters. The order matters: had bits
-been drawn without x_m and the parameters with the old one, no law would be left invariant; had bits
-been drawn given x_m, which was drawn given them, rows of which little was observed would hardly
-move. A likelihood whose bits do look at ``GibbsState.data`` is valid too, and slow in such rows.
-The log joint is that of what was observed.
+been drawn without x_m and the parameters with the old one, nothing would be left invariant; had
+bits been drawn given x_m, which was drawn given them, rows of which little was observed would
+hardly move. A likelihood whose bits do look at ``GibbsState.data`` is valid too, and slow in
+such rows. The log joint is that of what was observed.
 
 Columns are put in a random order before every step: bits are visited in that order, which must not
 depend on the columns' age. Given the parameters the rows cost O(NK(K + D)) through two products.
@@ -33,17 +34,17 @@ depend on the columns' age. Given the parameters the rows cost O(NK(K + D)) thro
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
 from thali.data import Augmented, Data
 from thali.engines.base import Info, Sampler
 from thali.engines.chain_settings import ChainSettings
-from thali.hyperparameters import as_scalars
+from thali.hyperparameters import Values, as_scalars
 from thali.likelihoods.base import Collapsed, EstimatesEvidence, GibbsState, GibbsUpdates
 from thali.model import Model
-from thali.priors.base import HasFrequencies, PredictsRow
+from thali.priors.base import HasFrequencies, PredictsRow, Prior
 from thali.registry import ENGINES
 from thali.settings import setting
 from thali.starts import Start
@@ -53,33 +54,33 @@ from thali.structures.features import FeatureCounts, FeatureTables
 class FixedPrior(NamedTuple):
     """A prior ``of`` a model with its hyperparameters fixed ``at`` numbers, and its tables."""
 
-    of: Any
+    of: Prior
     at: dict[str, float]
-    prior: Any
+    prior: PredictsRow
     tables: FeatureTables
 
 
 @dataclass
 class State(GibbsState):
-    """What the next step needs: the place, how many steps led to it, and how long σ is held."""
+    """What the next step needs, how many steps led to it, and how long σ is held."""
 
     sweep: int = 0
     hold_sigma: int = 0
-    all_hyper: dict[str, Any] = field(default_factory=dict)  # those of the prior too
+    all_hyper: Values = field(default_factory=dict)  # those of the prior too
     fixed: FixedPrior | None = None
 
     def fixed_prior(self, model: Model) -> FixedPrior:
         """The prior at the numbers of ``hyper``, made anew when these are others than before."""
         at = as_scalars(model.own_values("prior", self.all_hyper))
         if self.fixed is None or self.fixed.of is not model.prior or self.fixed.at != at:
-            prior: Any = model.prior_at(self.all_hyper)
+            prior = cast(PredictsRow, model.prior_at(self.all_hyper))
             self.fixed = FixedPrior(model.prior, at, prior, prior.tables(self.data.n))
         return self.fixed
 
 
 @ENGINES.register("uncollapsed_gibbs")
 @dataclass(frozen=True)
-class UncollapsedGibbs(ChainSettings, Sampler):
+class UncollapsedGibbs(ChainSettings, Sampler[State]):
     """Sweeps over Z given the parameters, and over the parameters given Z, in several chains.
 
     Mixing is slower than with A integrated out, and a sweep is cheaper: it never touches more than
@@ -88,19 +89,9 @@ class UncollapsedGibbs(ChainSettings, Sampler):
 
     Parameters
     ----------
-    sweeps : int, optional
-        Sweeps of each chain. By default 1000, but fewer, down to 100, where data and features are
-        large.
-    burn_in : int, optional
-        How many of the first sweeps are not kept. By default half of them.
-    thin : int, default 1
-        One of so many sweeps is kept after burn-in.
-    chains : int, default 4
-        How many chains run side by side.
-    init : str, array of shape (n, K), or fitted model, default "race"
-        Where chains begin: the name of a start, a matrix Z, or another model's answer.
-        "race" tries the starts that suit the likelihood, for a while each, and goes on from the
-        best.
+    sweeps, burn_in, thin, chains, init
+        How long chains are, which sweeps are kept, how many chains there are and where they begin:
+        as of ``CollapsedGibbs``.
     new_features : {"integrated", "slice"}, default "integrated"
         How features that only one row has come and go. "integrated" sums their parameters out
         where the likelihood can, and else tries births and deaths. "slice" lets unused features
@@ -126,7 +117,7 @@ class UncollapsedGibbs(ChainSettings, Sampler):
         used = np.flatnonzero(start.latent.any(axis=0))
         Z = np.ascontiguousarray(start.latent[:, used], dtype=np.uint8)
         hyper = dict(start.hyper)
-        likelihood: Any = model.likelihood
+        likelihood = cast(GibbsUpdates, model.likelihood)
         own = model.likelihood_values(hyper)
         parameters = likelihood.new_parameters(rng, data, Z.shape[1], own)
         for name, value in start.parameters.items():
@@ -142,8 +133,8 @@ class UncollapsedGibbs(ChainSettings, Sampler):
         return state
 
     def step(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> Info:
-        """Bits, own dishes, missing entries, parameters, hyperparameters."""
-        likelihood: Any = model.likelihood
+        """Bits, own features, missing entries, parameters, hyperparameters."""
+        likelihood = cast(GibbsUpdates, model.likelihood)
         hyper = state.all_hyper
         self._select(model, state, rng.permutation(state.n_components))
         if self.new_features == "slice":
@@ -166,18 +157,18 @@ class UncollapsedGibbs(ChainSettings, Sampler):
     ) -> float:
         """The log joint with parameters integrated out, as well as the likelihood can tell.
 
-        Drawn entries are judged along with the rest, and their own density taken off again.
+        Drawn entries count along with the rest, and their own density is taken off again.
         """
         if not isinstance(model.likelihood, EstimatesEvidence):
             return info.log_joint
-        likelihood: Any = model.likelihood
+        likelihood = cast(GibbsUpdates, model.likelihood)
         counts = counts_of(state.bits)
         log_prior = state.fixed_prior(model).prior.log_prob_counts(counts)
-        judged = likelihood.estimate_evidence(rng, state)
+        evidence = model.likelihood.estimate_evidence(rng, state)
         if likelihood.augments(data):
-            judged += likelihood.log_density(replace(state, data=data))
-            judged -= likelihood.log_density(state)
-        return judged + log_prior
+            evidence += likelihood.log_density(replace(state, data=data))
+            evidence -= likelihood.log_density(state)
+        return evidence + log_prior
 
     def _augment(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> None:
         """Complete data given Z and the parameters, where the likelihood needs any."""
@@ -188,7 +179,7 @@ class UncollapsedGibbs(ChainSettings, Sampler):
     def _bits_then_own(self, rng: np.random.Generator, model: Model, state: State) -> None:
         from thali.kernels.bit_prior import BitPrior
 
-        likelihood: Any = model.likelihood
+        likelihood = cast(GibbsUpdates, model.likelihood)
         tables = state.fixed_prior(model).tables
         m = state.bits.sum(axis=0, dtype=np.int64)
         likelihood.update_matrix(rng, state, BitPrior(tables.log_odds, m, np.zeros(0)), tables)
@@ -197,8 +188,8 @@ class UncollapsedGibbs(ChainSettings, Sampler):
         """Frequencies, level, unused features above it, all bits; then the unused ones go."""
         from thali.kernels.bit_prior import BitPrior
 
-        likelihood: Any = model.likelihood
-        prior = state.fixed_prior(model).prior
+        likelihood = cast(GibbsUpdates, model.likelihood)
+        prior = cast(HasFrequencies, state.fixed_prior(model).prior)
         data = state.data
         m = state.bits.sum(axis=0, dtype=np.int64)
         used = prior.used_frequencies(rng, data.n, m)
@@ -220,7 +211,7 @@ class UncollapsedGibbs(ChainSettings, Sampler):
 
     def _select(self, model: Model, state: State, order: np.ndarray) -> None:
         """Keep these features, in this order."""
-        axes: dict[str, int] = model.likelihood.axes  # type: ignore[attr-defined]
+        axes = cast(GibbsUpdates, model.likelihood).axes
         state.bits = state.bits.take(order, axis=1)
         state.parameters = {
             name: state.parameters[name].take(order, axis=axis) for name, axis in axes.items()
@@ -230,11 +221,10 @@ class UncollapsedGibbs(ChainSettings, Sampler):
         """The parameters, unless they can be drawn again given Z."""
         if isinstance(model.likelihood, Collapsed):
             return {}
-        axes: dict[str, int] = model.likelihood.axes  # type: ignore[attr-defined]
+        axes = cast(GibbsUpdates, model.likelihood).axes
         return {name: np.moveaxis(state.parameters[name], axis, 0) for name, axis in axes.items()}
 
     def to_arrays(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """The state as arrays and plain values."""
         arrays = {"Z": np.packbits(state.bits, axis=0), **state.parameters}
         if isinstance(state.data, Augmented):
             arrays["X"] = state.data.X
@@ -244,7 +234,6 @@ class UncollapsedGibbs(ChainSettings, Sampler):
     def from_arrays(
         self, model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
     ) -> State:
-        """The state that ``to_arrays`` saved."""
         bits = np.ascontiguousarray(np.unpackbits(arrays["Z"], axis=0, count=data.n))
         parameters = {name: value for name, value in arrays.items() if name not in ("Z", "X")}
         at = Augmented(arrays["X"], source=data) if "X" in arrays else data
@@ -263,7 +252,7 @@ def counts_of(bits: np.ndarray) -> FeatureCounts:
 def log_density_of_observed(model: Model, data: Data, state: State) -> float:
     """log P(X | Z) or log P(X, parameters | Z), as ``update_parameters`` has it."""
     if isinstance(model.likelihood, Collapsed):
-        fixed: Any = model.likelihood_at(state.all_hyper)
+        fixed = cast(Collapsed, model.likelihood_at(state.all_hyper))
         return float(fixed.log_marginal(data, state.bits))
-    likelihood: Any = model.likelihood
+    likelihood = cast(GibbsUpdates, model.likelihood)
     return float(likelihood.log_density(replace(state, data=data)))

@@ -14,46 +14,49 @@ nothing else moves (``thali/engines/ascent/moves.py``).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from thali.backends.block import Block
+from thali.backends.local import Local
 from thali.backends.rows import Rows
 from thali.data import Data
 from thali.engines.ascent.optimizer import (
+    FEATURES,
     PROGRESS,
     Optimizer,
+    begun,
     by_frequency,
-    common_arrays,
-    features_from_arrays,
-    hyperpriors_of,
+    feature_posterior,
+    saved_features,
 )
 from thali.engines.ascent.state import State, iterate
 from thali.engines.ascent.stream import Stream
-from thali.hyperparameters import Hyperprior
+from thali.engines.base import inferred
+from thali.hyperparameters import Values
 from thali.likelihoods.base import Expected
-from thali.likelihoods.feature_posteriors import GaussianFeatures
+from thali.likelihoods.feature_posteriors import FeaturePosterior, GaussianFeatures
 from thali.likelihoods.gaussian_scales import LEAST
-from thali.machine import refuse_beyond_memory
+from thali.machine import cores, refuse_beyond_memory
 from thali.model import Model
 from thali.priors.base import Truncates
 from thali.registry import ENGINES
-from thali.settings import Settings, setting
+from thali.settings import setting
 from thali.starts import Start, melting_scale
 from thali.structures.statistics import Statistics
 
 BOUNDS = ("multinomial", "taylor")
-FEATURES = ("joint", "factorized")
+FORMS = ("joint", "factorized")
 ERROR = 0.01  # the chance that rows have features beyond the truncation, where it is "auto"
 AMOUNTS = ("first", "second", "cost")  # what rows with amounts keep of them
 
 
 @ENGINES.register("variational")
 @dataclass(frozen=True)
-class Variational(Settings, Optimizer):
+class Variational(Optimizer[State]):
     """Soft assignments that maximize a lower bound of the evidence.
 
     Parameters
@@ -73,8 +76,8 @@ class Variational(Settings, Optimizer):
     stick_bound : {"multinomial", "taylor"}, default "multinomial"
         The bound of E[log(1 − π_k)]. "taylor" is tighter and slower.
     features : {"joint", "factorized"}, default "joint"
-        Whether features have one law jointly, or one each, as in the paper, which gives a lower
-        bound.
+        Whether features have one distribution jointly, or one each, as in the paper, which gives a
+        lower bound.
     dtype : {"float64", "float32"}, default "float64"
         The precision of the products with the data. "float32" halves their time and keeps seven
         digits of them; the bound, which has their difference, keeps fewer where the noise is far
@@ -109,62 +112,63 @@ class Variational(Settings, Optimizer):
     stick_bound: str = setting(
         "multinomial", help="Bound of the sticks' logarithms", choices=BOUNDS
     )
-    features: str = setting("joint", help="Laws of the features", choices=FEATURES)
+    features: str = setting("joint", help="Distributions of the features", choices=FORMS)
     dtype: str = setting(
         "float64", help="Precision of products with the data", choices=("float64", "float32")
     )
     forgetting: float = setting(0.7, help="How fast a stream forgets earlier pieces")
     delay: float = setting(1.0, help="How little the first pieces of a stream count")
-    init: Any = setting("race", help="Where to begin")
+    init: object = setting("race", help="Where to begin")
 
     needs_prior: ClassVar[tuple[type, ...]] = (Truncates,)
     needs_likelihood: ClassVar[tuple[type, ...]] = (Expected,)
 
     def __post_init__(self) -> None:
-        self.check_limits()
+        super().__post_init__()
         if not 0.5 < self.forgetting <= 1.0:
             raise ValueError(
                 "Variational: forgetting must be above 0.5 and at most 1, not "
-                f"{self.forgetting!r}; otherwise the steps do not settle."
+                f"{self.forgetting!r}; otherwise the steps do not converge."
             )
 
     # beginning
 
     def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:
-        """The laws that belong to the start's Z, its most frequent features first."""
-        likelihood: Any = model.likelihood
-        prior: Any = model.prior
+        """q that belongs to the start's Z, its most frequent features first."""
         hyper = dict(start.hyper)
         nu = np.asarray(start.parameters.get("nu", start.latent), float)
         order = by_frequency(nu)
-        if isinstance(prior.alpha, Hyperprior):
-            hyper["alpha"] = max(len(order), 1) / float((1.0 / np.arange(1, data.n + 1)).sum())
-        k = self.truncation_for(model.at(hyper).prior, data.n, len(order))
+        if "alpha" in inferred(model.prior):
+            mass = max(len(order), 1) / float((1.0 / np.arange(1, data.n + 1)).sum())
+            model.prior_values(hyper)["alpha"] = mass
+        k = self.truncation_for(model, hyper, data.n, len(order))
         refuse_beyond_memory("The truncation", data.n, k, data.d)
         order = order[:k]
         nu = nu[:, order]
-        S = None
-        if likelihood.amounts is not None:
-            S = rng.standard_normal(nu.shape)
+        slab, amounts = cast(Expected, model.likelihood).amounts, None
+        if slab is not None:
+            amounts = rng.standard_normal(nu.shape)
             if "S" in start.parameters:
-                S = np.asarray(start.parameters["S"], float)[:, order]
-        state = State(
-            Block.of(data, self.dtype),
-            Rows.of(nu, likelihood.amounts, S),
-            likelihood.feature_posterior(
-                nu.shape[1], data.d, hyper["sigma_a"], self.features == "joint"
-            ),
-            prior.frequencies(k, hyper["alpha"], self.stick_bound),
-            hyper,
-            hyperpriors_of(model),
-            LEAST,
-            hold_sigma=1,  # the start's scales belong to its rows
-            backend=self.backend(self.n_init == 1),
-        )
-        iterate(state, passes=0)
-        state.iteration, state.bound = 0, -np.inf  # of a law that no local step has made
-        state.hold_sigma = start.hold_sigma
-        return state
+                amounts = np.asarray(start.parameters["S"], float)[:, order]
+        features = feature_posterior(model, hyper, len(order), data.d, self.features == "joint")
+        state = self._state(model, data, Rows.of(nu, slab, amounts), features, hyper, k)
+        state.hold_sigma = 1  # the start's scales belong to its rows
+        return begun(state, start.hold_sigma)
+
+    def _state(
+        self,
+        model: Model,
+        data: Data,
+        rows: Rows,
+        features: FeaturePosterior,
+        hyper: Values,
+        k: int,
+    ) -> State:
+        """A state with these rows and features, and frequencies from their prior."""
+        alpha = model.prior_values(hyper).get("alpha", np.nan)
+        frequencies = cast(Truncates, model.prior).frequencies(k, alpha, self.stick_bound)
+        block, backend = Block.of(data, self.dtype), self.backend()
+        return State(block, rows, features, frequencies, hyper, model, LEAST, backend=backend)
 
     def annealed(
         self,
@@ -179,26 +183,27 @@ class Variational(Settings, Optimizer):
         All features there may be begin in every row, with probabilities near one half; under much
         noise they are alike, and part from one another as it falls.
         """
-        k = self.truncation_for(model.at(start.hyper).prior, data.n, 0)
+        k = self.truncation_for(model, start.hyper, data.n, 0)
         undecided = Start(start.name, np.ones((data.n, k), bool), start.hyper, self.anneal + 2)
         state = self.begin(rng, model, data, undecided)
         state.rows.nu[:] = 0.5 + 0.1 * (rng.random(state.rows.nu.shape) - 0.5)
-        cold = start.hyper["sigma_x"]
+        cold = model.likelihood_values(start.hyper)["sigma_x"]
         hot = max(melting_scale(data), cold)
         iterate(state, passes=0)
         for share in np.linspace(0.0, 1.0, self.anneal):
             if stopped():
                 break
-            state.hyper["sigma_x"] = hot * (cold / hot) ** float(share)
+            state.scales["sigma_x"] = hot * (cold / hot) ** float(share)
             iterate(state)
         soft = {"nu": state.rows.nu}
         if state.rows.slab is not None:
             soft["S"] = state.rows.amounts[0]
-        hyper = {**state.hyper, "sigma_x": cold}
-        return Start(start.name, state.rows.nu > 0.5, hyper, parameters=soft)
+        state.scales["sigma_x"] = cold
+        return Start(start.name, state.rows.nu > 0.5, dict(state.hyper), parameters=soft)
 
-    def truncation_for(self, prior: Any, n: int, used: int) -> int:
-        """How many features the law has; a finite prior has no more than its own."""
+    def truncation_for(self, model: Model, hyper: Values, n: int, used: int) -> int:
+        """How many features q has; a finite prior has no more than its own."""
+        prior = cast(Truncates, model.prior_at(hyper))
         if hasattr(prior, "n_components"):
             return int(prior.n_components)
         if self.truncation == "auto":
@@ -208,7 +213,7 @@ class Variational(Settings, Optimizer):
     # ending
 
     def params(self, model: Model, state: State) -> dict[str, np.ndarray]:
-        """The parameters of q as arrays, and the bound with either law of the features."""
+        """The parameters of q as arrays, and the bound with either form of q(features)."""
         bounds = self.bounds(model, state)
         arrays = {"nu": state.rows.nu, "tau": state.frequencies.tau, **state.features.arrays()}
         if state.rows.slab is not None:
@@ -216,21 +221,20 @@ class Variational(Settings, Optimizer):
         return arrays | {f"bound_{name}": np.array(value) for name, value in bounds.items()}
 
     def bounds(self, model: Model, state: State) -> dict[str, float]:
-        """The bound with the features' law joint and factorized, where both can be had."""
+        """The bound with q(features) joint and factorized, where both can be had."""
         if not isinstance(state.features, GaussianFeatures):
             return {"factorized": state.bound}
-        assert state.found is not None  # a law is asked for after a step
+        assert state.found is not None  # q is asked for after a step
         other = replace(state.features, joint=not state.features.joint)
-        law = other.updated(state.found, state.hyper["sigma_x"], state.hyper["sigma_a"])
+        features = other.updated(state.found, *state.sigmas)
         name = "joint" if other.joint else "factorized"
-        beside = replace(state, features=law).value(state.found)
+        beside = replace(state, features=features).value(state.found)
         return {self.features: state.bound, name: beside}
 
     # files
 
     def to_arrays(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """The state as arrays and plain values."""
-        arrays, numbers = common_arrays(state)
+        arrays, numbers = super().to_arrays(state)
         arrays |= {"nu": state.rows.nu.copy(), "tau": state.frequencies.tau}
         arrays |= dict(zip(AMOUNTS, (a.copy() for a in state.rows.amounts), strict=False))
         if state.found is not None:
@@ -240,40 +244,32 @@ class Variational(Settings, Optimizer):
     def from_arrays(
         self, model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
     ) -> State:
-        """The state that ``to_arrays`` saved."""
-        likelihood: Any = model.likelihood
-        prior: Any = model.prior
-        hyper = dict(numbers["hyper"])
-        tau = arrays["tau"]
-        features = likelihood.feature_posterior(
-            1, data.d, hyper["sigma_a"], self.features == "joint"
-        )
+        hyper, tau = dict(numbers["hyper"]), arrays["tau"]
         amounts = tuple(arrays[name] for name in AMOUNTS if name in arrays)
-        return State(
-            Block.of(data, self.dtype),
-            Rows(arrays["nu"], likelihood.amounts, amounts),
-            features_from_arrays(features, arrays),
-            replace(prior.frequencies(len(tau), hyper["alpha"], self.stick_bound), tau=tau),
-            hyper,
-            hyperpriors_of(model),
-            LEAST,
-            **{name: numbers[name] for name in PROGRESS},
-            found=Statistics.of_arrays(arrays, "found_") if "found_n" in arrays else None,
-            backend=self.backend(self.n_init == 1),
-        )
+        rows = Rows(arrays["nu"], cast(Expected, model.likelihood).amounts, amounts)
+        kind = feature_posterior(model, hyper, 1, data.d, self.features == "joint")
+        state = self._state(model, data, rows, saved_features(kind, arrays), hyper, len(tau))
+        state.frequencies = replace(state.frequencies, tau=tau)
+        if "found_n" in arrays:
+            state.found = Statistics.of_arrays(arrays, "found_")
+        return replace(state, **{name: numbers[name] for name in PROGRESS})
 
 
 def stream_from(
-    engine: Variational, model: Model, data: Data, law: dict[str, np.ndarray], hyper: dict[str, Any]
+    engine: Variational,
+    model: Model,
+    data: Data,
+    params: Mapping[str, np.ndarray],
+    hyper: Values,
 ) -> Stream:
-    """The stream that led to this law: ``fit`` makes one of a single piece, these data."""
-    arrays = {k: np.array(v) for k, v in law.items()}
-    arrays |= {f"features_{k}": v for k, v in arrays.items() if k in ("phi", "V", "mu", "s")}
+    """The stream that led to the q of ``params``: of a ``fit``, one of a single piece, its data."""
+    arrays = {k: np.array(v) for k, v in params.items()}
+    arrays |= {f"{FEATURES}{k}": v for k, v in arrays.items() if k in ("phi", "V", "mu", "s")}
     at_rest = dict(zip(PROGRESS, (0, 0, -np.inf, 0, False), strict=True))
     state = engine.from_arrays(model, data, arrays, at_rest | {"hyper": hyper})
-    state.backend = engine.backend(alone=True)
-    if "stream_n" in law:
-        return Stream.from_arrays(state, law)
+    state.backend = Local(cores())  # nothing else runs
+    if "stream_n" in params:
+        return Stream.from_arrays(state, arrays)
     iterate(state)
     assert state.found is not None
     return Stream(state, state.found, 1, data.n)

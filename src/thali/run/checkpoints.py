@@ -19,7 +19,7 @@ import numpy as np
 
 from thali import storage
 from thali.data import Data
-from thali.engines.base import AnyEngine, State
+from thali.engines.base import AnyEngine
 from thali.model import Model
 from thali.results.trace import (
     ChainTrace,
@@ -47,7 +47,7 @@ class Chain:
 
     index: int
     rng: np.random.Generator
-    state: State
+    state: Any  # of the engine's own type
     trace: ChainTrace = field(default_factory=ChainTrace)
     saved: Snapshot | None = None
 

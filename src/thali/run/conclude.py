@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import singledispatch
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
 from thali.data import Data
-from thali.engines.base import BoundOptimizer, Sampler, Search, State, WeightedSampler
+from thali.engines.base import BoundOptimizer, Sampler, Search, WeightedSampler
 from thali.model import Model
 from thali.results.trace import Kept
 from thali.run.checkpoints import Chain
@@ -17,9 +17,9 @@ from thali.run.checkpoints import Chain
 Extra = dict[str, np.ndarray]
 
 
-def kept(engine: object, model: Model, state: State) -> Kept:
+def kept(engine: object, model: Model, state: Any) -> Kept:
     """What is kept of a state, the engine being one that keeps draws of its steps."""
-    sampler = cast(Sampler, engine)
+    sampler = cast(Sampler[object], engine)
     return Kept(model.structure.pack(state.latent), sampler.kept_parameters(model, state))
 
 
@@ -29,8 +29,8 @@ def conclude(engine: object, model: Model, data: Data, chains: Sequence[Chain]) 
     raise TypeError(f"{type(engine).__name__} is no kind of engine that a run knows.")
 
 
-@conclude.register
-def _(engine: Sampler, model: Model, data: Data, chains: Sequence[Chain]) -> Extra:
+@conclude.register(Sampler)
+def _(engine: Sampler[object], model: Model, data: Data, chains: Sequence[Chain]) -> Extra:
     """A chain that was stopped in its burn-in keeps the later half of what it did."""
     for chain in chains:
         if not chain.trace.kept:
@@ -38,23 +38,23 @@ def _(engine: Sampler, model: Model, data: Data, chains: Sequence[Chain]) -> Ext
     return {}
 
 
-@conclude.register
-def _(engine: WeightedSampler, model: Model, data: Data, chains: Sequence[Chain]) -> Extra:
+@conclude.register(WeightedSampler)
+def _(engine: WeightedSampler[object], model: Model, data: Data, chains: Sequence[Chain]) -> Extra:
     for chain in chains:
         chain.trace.keep_population(engine.population(chain.rng, model, data, chain.state))
     return {}
 
 
-@conclude.register
-def _(engine: BoundOptimizer, model: Model, data: Data, chains: Sequence[Chain]) -> Extra:
+@conclude.register(BoundOptimizer)
+def _(engine: BoundOptimizer[object], model: Model, data: Data, chains: Sequence[Chain]) -> Extra:
     """The restart with the highest bound, and draws of it with its record."""
     best = max(chains, key=lambda chain: chain.trace.scalars[-1][1])
     best.trace.keep_population(engine.population(best.rng, model, data, best.state))
     return engine.params(model, best.state)
 
 
-@conclude.register
-def _(engine: Search, model: Model, data: Data, chains: Sequence[Chain]) -> Extra:
+@conclude.register(Search)
+def _(engine: Search[object], model: Model, data: Data, chains: Sequence[Chain]) -> Extra:
     """The best answer alone, and what all restarts together know of it."""
     for chain in chains:
         chain.trace.keep_population(engine.population(chain.rng, model, data, chain.state))

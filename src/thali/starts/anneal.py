@@ -11,12 +11,11 @@ of a chain's: they come before its first, nothing of them is recorded, and burn-
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from thali.data import Data, sparse
-from thali.hyperparameters import Values
 from thali.model import Model
 from thali.starts.base import Start
 
@@ -24,23 +23,11 @@ if TYPE_CHECKING:
     from thali.engines.base import Info
 
 
-class Warm(Protocol):
-    """What annealing reads of an engine's state."""
+class Steps(Protocol):
+    """What annealing asks of an engine, whose states have ``latent`` and ``hyper``."""
 
-    @property
-    def latent(self) -> Any: ...
-    @property
-    def hyper(self) -> Values: ...
-
-
-StateT = TypeVar("StateT", bound=Warm)
-
-
-class Steps(Protocol[StateT]):
-    """What annealing asks of an engine."""
-
-    def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> StateT: ...
-    def step(self, rng: np.random.Generator, model: Model, data: Data, state: StateT) -> Info: ...
+    def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> Any: ...
+    def step(self, rng: np.random.Generator, model: Model, data: Data, state: Any) -> Info: ...
 
 
 def melting_scale(data: Data) -> float:
@@ -59,7 +46,7 @@ def melting_scale(data: Data) -> float:
 
 def anneal(
     rng: np.random.Generator,
-    engine: Steps[StateT],
+    engine: Steps,
     model: Model,
     data: Data,
     start: Start,

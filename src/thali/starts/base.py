@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from thali.data import Data
-from thali.hyperparameters import Value
+from thali.hyperparameters import Values
 from thali.likelihoods.base import Likelihood
 from thali.model import Model
 from thali.registry import STARTS
@@ -32,7 +32,7 @@ class Start:
 
     name: str
     latent: Any
-    hyper: dict[str, Value]
+    hyper: Values
     hold_sigma: int = 0
     parameters: dict[str, np.ndarray] = field(default_factory=dict)
 

@@ -11,21 +11,22 @@ The latter two are tried on a copy for a few iterations.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from thali.backends.rows import Rows
-from thali.engines.ascent.state import State, iterate
+from thali.engines.ascent.state import AscentState, iterate
 from thali.likelihoods.feature_posteriors import FeaturePosterior
 
-TRIAL = 4  # iterations before a join or a birth is judged
+TRIAL = 4  # iterations before a join or a birth is kept or not
 PACE = 2.0  # of gains to come, against the last
 CANDIDATES = 3  # features or pairs that are tried at a time
 POWER = 4  # rounds of power iteration
 
 
-def drop_features(state: State) -> bool:
+def drop_features(state: AscentState) -> bool:
     """Drop features while the bound gains by it; of the least used ones the best to go."""
     dropped = False
     while state.k > 1 and state.found is not None:
@@ -41,8 +42,8 @@ def drop_features(state: State) -> bool:
     return dropped
 
 
-def _of_features(state: State, order: np.ndarray) -> State:
-    """The state with these features only, laws of the features and frequencies at their best.
+def _of_features(state: AscentState, order: np.ndarray) -> AscentState:
+    """The state with these features only, q(features) and q(frequencies) at their best.
 
     Its rows are still those of all features: they are large, and few trials are kept.
     """
@@ -56,7 +57,7 @@ def _of_features(state: State, order: np.ndarray) -> State:
     return trial
 
 
-def join_features(state: State) -> bool:
+def join_features(state: AscentState) -> bool:
     """Join one of the pairs most alike if the bound gains by it."""
     if state.k < 2:
         return False
@@ -75,15 +76,12 @@ def join_features(state: State) -> bool:
     return False
 
 
-def add_feature(state: State, rng: np.random.Generator) -> bool:
+def add_feature(state: AscentState, rng: np.random.Generator) -> bool:
     """Add a feature along the main direction of the residual if the bound gains by it."""
     if state.room == 0:
         return False
     scores = main_scores(state, rng)
-    for sign in (1.0, -1.0):
-        column = high_scores(sign * scores)
-        if not column.any() or column.all():
-            continue
+    for column in high_or_low(scores):
         trial = _changed(state, with_column(state.rows, column, scores))
         trial.features = _with_feature(state, trial.rows)
         if _try(state, trial):
@@ -91,13 +89,13 @@ def add_feature(state: State, rng: np.random.Generator) -> bool:
     return False
 
 
-def _with_feature(state: State, rows: Rows) -> FeaturePosterior:
+def _with_feature(state: AscentState, rows: Rows) -> FeaturePosterior:
     """The features and one more, that of the last column of ``rows``, at its best given the others.
 
     Features that are updated one after the other would else begin beside one of any size.
     """
     found = state.backend.tally(state.data, rows)
-    return state.features.grown(found, state.hyper["sigma_x"], state.hyper["sigma_a"])
+    return state.features.grown(found, *state.sigmas)
 
 
 def with_column(rows: Rows, column: np.ndarray, scores: np.ndarray) -> Rows:
@@ -115,13 +113,21 @@ def with_column(rows: Rows, column: np.ndarray, scores: np.ndarray) -> Rows:
     )
 
 
-def main_scores(state: State, rng: np.random.Generator) -> np.ndarray:
+def main_scores(state: AscentState, rng: np.random.Generator) -> np.ndarray:
     """The rows' scores on the main direction of X − E[W]E[A], by power iteration."""
     v, phi = np.asarray(rng.standard_normal(state.data.d)), state.features.phi
     for _ in range(POWER):
         v = np.asarray(v / (np.linalg.norm(v) or 1.0))
         scores, v = state.backend.residual_scores(state.data, state.rows, phi, v)
     return scores
+
+
+def high_or_low(scores: np.ndarray) -> Iterator[np.ndarray]:
+    """The rows that score high, and those that score low, where they are some of all."""
+    for sign in (1.0, -1.0):
+        column = high_scores(sign * scores)
+        if column.any() and not column.all():
+            yield column
 
 
 def high_scores(scores: np.ndarray) -> np.ndarray:
@@ -146,12 +152,12 @@ def _cosines(products: np.ndarray) -> np.ndarray:
     return np.asarray(products / np.outer(length, length))
 
 
-def _changed(state: State, rows: Rows) -> State:
+def _changed(state: AscentState, rows: Rows) -> AscentState:
     """A state to try things on, with rows of its own."""
     return replace(state, rows=rows, hyper=dict(state.hyper))
 
 
-def _try(state: State, trial: State) -> bool:
+def _try(state: AscentState, trial: AscentState) -> bool:
     """Iterate from a change, and keep it if it ends higher; give up where it cannot, even if it
     gained ``PACE`` times as much in each iteration to come as in the last."""
     last = iterate(trial, passes=0)
@@ -166,5 +172,5 @@ def _try(state: State, trial: State) -> bool:
     return True
 
 
-def _become(state: State, other: State) -> None:
+def _become(state: AscentState, other: AscentState) -> None:
     state.__dict__.update(other.__dict__)

@@ -1,29 +1,38 @@
-r"""Where maximization-expectation is: q(Z, A) = δ(Z) q(A), and one iteration of it.
+r"""Where maximization-expectation is: q(Z, A) = δ(Z) q(A), and what solvers of rows promise.
 
     log P(X) ≥ E[log P(X | Z, A)] + log P(Z) + E[log p(A)] + H[q(A)]
 
-The rows' laws ν are 0 or 1, and the frequencies of mean-field states are integrated out
-(``counts.py``): features that no row has are not there, and cost nothing.
+ν is 0 or 1, and the frequencies of mean-field states are integrated out (``counts.py``): features
+that no row has are not there, and cost nothing. Rows follow one another, each knowing what those
+before it took, or pieces of them are worked on side by side (``thali/backends/hard_rounds.py``).
+
+A row's objective is submodular, and the solvers' guarantees hold, if no two features have
+Σ_d E[a_kd a_ld] < 0 over the columns that the row shows; for features of any sign that may be so or
+not, and the solvers are then good tries without a promise.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from thali.backends.base import PASSES
+from thali.backends.base import PASSES, HardGlobals, Moments
 from thali.engines.ascent.counts import Counts
-from thali.engines.ascent.hard_rows import Knowns, broadcast
-from thali.engines.ascent.state import State
+from thali.engines.ascent.state import AscentState
+from thali.engines.base import inferred
+from thali.likelihoods.feature_posteriors import FeaturePosterior
 from thali.structures.statistics import Statistics
+
+SOLVERS = ("best", "local_search", "double_greedy", "randomized_double_greedy", "exact")
+SHARES = {"local_search": 1 / 3, "double_greedy": 1 / 3, "randomized_double_greedy": 1 / 2}
 
 
 @dataclass
-class PointState(State):
-    """A state whose ``frequencies`` are ``Counts``; ``rng`` is for solvers that need chance."""
+class PointState(AscentState):
+    """A state whose rows have a feature or not; ``rng`` is for solvers that need chance."""
 
+    frequencies: Counts
     solver: str = "best"
     side_by_side: bool = False  # blocks of rows
     rng: np.random.Generator = field(default_factory=np.random.default_rng)
@@ -33,7 +42,7 @@ class PointState(State):
         if passes == 0:
             found = self.backend.tally(self.data, self.rows)
         else:
-            given = broadcast(self.knowns(), self.rows, self.data.masked)
+            given = self.globals()
             found = self.backend.hard_step(self.rng, self.data, self.rows, given, self.side_by_side)
         used = np.flatnonzero(found.counts > 0.5)
         if len(used) < self.k:
@@ -41,27 +50,55 @@ class PointState(State):
             found = found.taken(used)
         return found
 
-    def knowns(self) -> Knowns:
+    def globals(self) -> HardGlobals:
         """What the rows are given."""
-        law: Any = self.features
-        prior: Counts = self.frequencies  # type: ignore[assignment]
-        return Knowns(
-            law,
-            law.gains(self.hyper["sigma_a"]),
-            prior,
-            prior.prior.tables(self.rows.n),
-            self.hyper["sigma_x"],
-            self.solver,
+        prior, n = self.frequencies, self.rows.n
+        tables = prior.prior.tables(n)
+        sigma_x, sigma_a = self.sigmas
+        gains = self.features.gains(sigma_a)  # what each feature costs
+
+        def level(counts: np.ndarray) -> float:
+            return prior.gain(counts, n, np.nan) + float(gains[counts > 0.5].sum())
+
+        return HardGlobals(
+            Moments.of(self.features, self.data.masked),
+            sigma_x,
+            tables.log_odds,
+            tables.new_log_weight + gains,
+            prior.by_number(self.rows.k, tables.capacity),
+            SOLVERS.index(self.solver),
+            level,
         )
 
     def fit_prior(self, found: Statistics) -> None:
         """α, and what else the prior has, at their best."""
-        prior: Counts = self.frequencies  # type: ignore[assignment]
-        self.hyper = prior.best(self.laws, self.hyper, found.counts, found.n)
-        self.frequencies = prior.at(self.hyper)  # type: ignore[assignment]
+        own = self.model.own_values("prior", self.hyper)
+        own = self.frequencies.best(inferred(self.model.prior), own, found.counts, found.n)
+        self.prior_hyper.update(own)
+        self.frequencies = self.frequencies.at(own)
 
     @property
     def reported(self) -> float:
         """The bound with the left-ordered probability of Z."""
-        prior: Counts = self.frequencies  # type: ignore[assignment]
-        return self.bound + prior.spread(self.rows.products(), self.rows.n)
+        return self.bound + self.frequencies.log_orders(self.rows.products(), self.rows.n)
+
+
+def guarantee(features: FeaturePosterior, masked: bool, solver: str) -> float:
+    """The share of the best that a row is sure to reach, counted from the worst.
+
+    That of the randomized solver is an average. Refused where rows may not be submodular, but for
+    "exact", which does not need it.
+    """
+    if solver == "exact":
+        return 1.0
+    pairs = features.grams() if masked else features.gram()[None]
+    k = pairs.shape[1]
+    worst = np.where(np.eye(k, dtype=bool), np.inf, pairs.min(axis=0, initial=np.inf))
+    if k > 1 and worst.min() < 0.0:
+        i, j = divmod(int(worst.argmin()), k)
+        raise ValueError(
+            f"Features {i} and {j} have a negative product ({worst.min():.3g}): rows are not "
+            "submodular, and the solvers' guarantees do not hold. They do for "
+            "NonnegativeLinearGaussian; solver='exact' needs none."
+        )
+    return SHARES.get(solver, 1 / 3)

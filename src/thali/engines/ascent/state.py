@@ -1,13 +1,15 @@
 r"""Where an optimization is, and one iteration of it: a local step, then a global one.
 
 Rows and features are of the features in use, the most frequent first; frequencies also of the rest
-up to the truncation. A feature that is not in use has ν = 0 and its prior as law, and adds nothing
-to the bound but its frequency's part: a law that is allowed, and near the best, whose ν is a little
+up to the truncation. A feature that is not in use has ν = 0 and its prior as q, and adds nothing to
+the bound but its frequency's part: a q that is allowed, and near the best, whose ν is a little
 above zero where a feature drawn from the prior would hardly hurt.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -17,23 +19,29 @@ from thali.backends.base import PASSES, Backend, Globals, Moments
 from thali.backends.block import Block
 from thali.backends.local import Local
 from thali.backends.rows import Rows
-from thali.engines.ascent.bound import best_mass, best_scale, lower_bound
-from thali.hyperparameters import Hyperprior
+from thali.engines.ascent.bound import best_mass, best_scale, log_fit
+from thali.engines.ascent.counts import Counts
+from thali.engines.base import inferred
+from thali.hyperparameters import Values
 from thali.likelihoods.feature_posteriors import FeaturePosterior, expected_squares
+from thali.model import Model
 from thali.priors.frequencies import Frequencies
 from thali.structures.statistics import Statistics
 
 
 @dataclass
-class State:
-    """The laws of rows, features and frequencies, and what the last iteration found."""
+class AscentState(ABC):
+    """q of rows, features and frequencies, and what the last iteration found.
+
+    ``hyper`` is the model's table of numbers; its parts' own are ``prior_hyper`` and ``scales``.
+    """
 
     data: Block
     rows: Rows
     features: FeaturePosterior
-    frequencies: Frequencies
-    hyper: dict[str, float]
-    laws: dict[str, Hyperprior]  # of the hyperparameters that are to be found
+    frequencies: Frequencies | Counts  # or the prior with these integrated out
+    hyper: Values
+    model: Model
     least: float = 0.0  # of σ_x, as a share of the data's scale and of σ_a
     hold_sigma: int = 0
     iteration: int = 0
@@ -50,14 +58,39 @@ class State:
         return Z[:, Z.any(axis=0)]
 
     @property
+    def reported(self) -> float:
+        """The bound as people are told it."""
+        return self.bound
+
+    @property
     def k(self) -> int:
         """Features in use."""
-        return self.rows.nu.shape[1]
+        return int(self.rows.nu.shape[1])
 
     @property
     def room(self) -> int:
         """How many more there could be."""
         return self.frequencies.k - self.k
+
+    @property
+    def prior_hyper(self) -> Values:
+        """The prior's own hyperparameters: what is written here is written to ``hyper``."""
+        return self.model.prior_values(self.hyper)
+
+    @property
+    def alpha(self) -> float:
+        """The prior's mass; not a number where it has none, and then nothing reads it."""
+        return float(self.prior_hyper.get("alpha", np.nan))
+
+    @property
+    def scales(self) -> Values:
+        """The likelihood's own hyperparameters: what is written here is written to ``hyper``."""
+        return self.model.likelihood_values(self.hyper)
+
+    @property
+    def sigmas(self) -> tuple[float, float]:
+        """σ_x and σ_a."""
+        return self.scales["sigma_x"], self.scales["sigma_a"]
 
     def copy(self) -> Self:
         """A state to try things on; the data are shared."""
@@ -67,49 +100,82 @@ class State:
         """Keep these features, in this order; what follows is not in use."""
         self.rows, self.features = self.rows.taken(order), self.features.taken(order)
 
+    @abstractmethod
+    def local_step(self, passes: int = PASSES) -> Statistics:
+        """The rows given the rest; ``passes=0`` leaves them as they are."""
+
+    @abstractmethod
+    def fit_prior(self, found: Statistics) -> None:
+        """The prior's part and its hyperparameters given the rows' statistics."""
+
+    def row_draws(self, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+        """Bits and amounts drawn from q(rows), without end; of a q that is a point, itself."""
+        bits = self.rows.nu > 0.5
+        while True:
+            yield bits, None
+
+    def fit_globals(self, found: Statistics, hold: bool = False) -> None:
+        """Frequencies, α, features and scales given the rows' statistics."""
+        self.fit_prior(found)
+        scales, hyperpriors = self.scales, inferred(self.model.likelihood)
+        self.features = self.features.updated(found, *self.sigmas)
+        if hold or not hyperpriors.keys() & {"sigma_x", "sigma_a"}:
+            return
+        if "sigma_x" in hyperpriors:
+            squares = expected_squares(found, self.features)
+            sigma = best_scale(hyperpriors["sigma_x"], squares, found.entries, scales["sigma_x"])
+            scale = np.sqrt(found.squares / max(found.entries, 1.0))
+            scales["sigma_x"] = max(sigma, self.least * max(scale, scales["sigma_a"]))
+        if "sigma_a" in hyperpriors:
+            squares, size = self.features.squares(), float(self.features.phi.size)
+            sigma = best_scale(hyperpriors["sigma_a"], squares, size, scales["sigma_a"])
+            finest = scales["sigma_x"] / self.least if self.least else np.inf
+            scales["sigma_a"] = min(sigma, finest) if "sigma_x" in hyperpriors else sigma
+        self.features = self.features.updated(found, *self.sigmas)
+
+    def value(self, found: Statistics) -> float:
+        """The bound, with the log densities of the hyperparameters that have hyperpriors."""
+        prior = self.frequencies.gain(found.counts, found.n, self.alpha)
+        value = log_fit(found, self.features, *self.sigmas) + prior + float(found.gain.sum())
+        hyperpriors = self.model.hyperpriors.items()
+        return float(value + sum(each.log_density(self.hyper[name]) for name, each in hyperpriors))
+
+
+@dataclass
+class State(AscentState):
+    """Mean-field: q(z_nk) is any coin, and features have frequencies."""
+
+    frequencies: Frequencies
+
     def globals(self, block: Block | None = None) -> Globals:
         """What the rows are given, those of the data or of another block."""
         masked = self.data.masked if block is None else block.masked
         odds = self.frequencies.log_odds()[: self.k]
-        return Globals(Moments.of(self.features, masked), odds, self.hyper["sigma_x"])
+        return Globals(Moments.of(self.features, masked), odds, self.scales["sigma_x"])
 
     def local_step(self, passes: int = PASSES) -> Statistics:
-        """The rows' laws given the rest; ``passes=0`` leaves them as they are."""
+        """The rows given the rest; ``passes=0`` leaves them as they are."""
         found = self.backend.local_step(self.data, self.rows, self.globals(), passes)
         return in_order(self, found)
 
     def fit_prior(self, found: Statistics) -> None:
         """Frequencies and α given the rows' statistics."""
-        hyper, laws = self.hyper, self.laws
-        self.frequencies = self.frequencies.updated(found.counts, found.n, hyper["alpha"])
-        if "alpha" in laws:
-            hyper["alpha"] = best_mass(laws["alpha"], self.frequencies, hyper["alpha"])
+        self.frequencies = self.frequencies.updated(found.counts, found.n, self.alpha)
+        hyperpriors = inferred(self.model.prior)
+        if "alpha" in hyperpriors:
+            best = best_mass(hyperpriors["alpha"], self.frequencies, self.alpha)
+            self.prior_hyper["alpha"] = best
 
-    def fit_globals(self, found: Statistics, hold: bool = False) -> None:
-        """Frequencies, α, features and scales given the rows' statistics."""
-        self.fit_prior(found)
-        hyper, laws = self.hyper, self.laws
-        self.features = self.features.updated(found, hyper["sigma_x"], hyper["sigma_a"])
-        if hold or not laws.keys() & {"sigma_x", "sigma_a"}:
-            return
-        if "sigma_x" in laws:
-            squares = expected_squares(found, self.features)
-            sigma = best_scale(laws["sigma_x"], squares, found.entries, hyper["sigma_x"])
-            scale = np.sqrt(found.squares / max(found.entries, 1.0))
-            hyper["sigma_x"] = max(sigma, self.least * max(scale, hyper["sigma_a"]))
-        if "sigma_a" in laws:
-            squares, size = self.features.squares(), float(self.features.phi.size)
-            sigma = best_scale(laws["sigma_a"], squares, size, hyper["sigma_a"])
-            finest = hyper["sigma_x"] / self.least if self.least else np.inf
-            hyper["sigma_a"] = min(sigma, finest) if "sigma_x" in laws else sigma
-        self.features = self.features.updated(found, hyper["sigma_x"], hyper["sigma_a"])
-
-    def value(self, found: Statistics) -> float:
-        """The bound at these laws."""
-        return lower_bound(found, self.features, self.frequencies, self.hyper, self.laws)
+    def row_draws(self, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+        """Bits and amounts drawn from q(rows), without end."""
+        if self.rows.point:
+            yield from super().row_draws(rng)
+        given = self.globals()
+        while True:
+            yield self.backend.draw_rows(rng, self.data, self.rows, given)
 
 
-def iterate(state: State, passes: int = PASSES) -> float:
+def iterate(state: AscentState, passes: int = PASSES) -> float:
     """One local and one global step, and the bound after them."""
     found = state.local_step(passes)
     state.fit_globals(found, state.iteration < state.hold_sigma)
@@ -124,7 +190,7 @@ def in_order(state: State, found: Statistics) -> Statistics:
     order = np.argsort(-found.counts, kind="stable")
     if not state.frequencies.ordered or (order == np.arange(len(order))).all():
         return found
-    alpha, n = state.hyper["alpha"], found.n
+    alpha, n = state.alpha, found.n
     before, after = found.counts, found.counts[order]
     now = state.frequencies.updated(before, n, alpha)
     then = now.updated(after, n, alpha)

@@ -8,8 +8,8 @@ and the features, frequencies and hyperparameters are the best ones for s. In na
 that is a step of size ρ_t along the natural gradient of the bound. Where N is not known it is the
 number of rows seen so far, and ρ_t = B/N: then every piece counts alike.
 
-A feature that a piece calls for is born to it: judged by the bound of that piece, its law found
-given those of the others, and without takers in earlier pieces.
+A feature that a piece calls for is added to it, if the bound of that piece gains: its q is found
+given those of the others, and no row of earlier pieces has it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 from thali.backends.base import PASSES
 from thali.backends.block import Block
 from thali.backends.rows import Rows
-from thali.engines.ascent.moves import high_scores, main_scores, with_column
+from thali.engines.ascent.moves import high_or_low, main_scores, with_column
 from thali.engines.ascent.state import State
 from thali.structures.statistics import Statistics
 
@@ -59,12 +59,11 @@ class Stream:
     ) -> None:
         """Take in one piece."""
         state = self.state
-        slab = state.rows.slab
         size = piece.n
         start = np.tile(state.frequencies.mean()[: state.k], (size, 1))
-        state.data, state.rows = piece, fresh_rows(rng, start, slab)
+        state.data, state.rows = piece, fresh_rows(rng, start, state.rows.slab)
         found = self._fit_rows(state)
-        if state.room and self._bear(rng):
+        if state.room and self._add_feature(rng):
             found = self._fit_rows(state)
         self.seen += size
         n = float(self.seen if total is None else max(total, self.seen))
@@ -77,28 +76,24 @@ class Stream:
         state.bound = state.value(self.statistics)
         self.pieces += 1
 
-    def _bear(self, rng: np.random.Generator) -> bool:
-        """Add a feature if the piece gains by it: its law found given all others as they are."""
-        state, hyper = self.state, self.state.hyper
-        size = state.data.n
+    def _add_feature(self, rng: np.random.Generator) -> bool:
+        """Add a feature if the piece gains by it: its q found given all others as they are."""
+        state = self.state
+        size, alpha = state.data.n, state.alpha
         counts = self.statistics.counts * (size / self.statistics.n)
-        scales = hyper["sigma_x"], hyper["sigma_a"]
         base = state.copy()
-        base.frequencies = state.frequencies.updated(counts, size, hyper["alpha"])
+        base.frequencies = state.frequencies.updated(counts, size, alpha)
         level = base.value(self._fit_rows(base, rounds=1))
         scores = main_scores(base, rng)
-        for sign in (1.0, -1.0):
-            column = high_scores(sign * scores)
-            if not column.any() or column.all():
-                continue
+        for column in high_or_low(scores):
             trial = base.copy()
             trial.rows = with_column(base.rows, column, scores)
             more = np.append(counts, column.sum())
-            trial.frequencies = state.frequencies.updated(more, size, hyper["alpha"])
+            trial.frequencies = state.frequencies.updated(more, size, alpha)
             trial.features = base.features.grown()
             found = self._fit_rows(trial, rounds=1, passes=0)
             for _ in range(ROUNDS):
-                trial.features = base.features.grown(found, *scales)
+                trial.features = base.features.grown(found, *state.sigmas)
                 found = self._fit_rows(trial, rounds=1)
             if trial.value(found) > level:
                 state.rows, state.features = trial.rows, trial.features
@@ -117,5 +112,5 @@ class Stream:
 
 def fresh_rows(rng: np.random.Generator, nu: np.ndarray, slab: str | None) -> Rows:
     """Rows that know nothing yet but the features' frequencies."""
-    S = None if slab is None else rng.standard_normal(nu.shape)
-    return Rows.of(nu, slab, S)
+    amounts = None if slab is None else rng.standard_normal(nu.shape)
+    return Rows.of(nu, slab, amounts)

@@ -94,10 +94,10 @@ def systematic(u: float, weights: np.ndarray, size: int) -> np.ndarray:
     return np.diff(upto, prepend=0)
 
 
-def settle(counts: np.ndarray) -> np.ndarray:
+def parents_of(counts: np.ndarray) -> np.ndarray:
     """Parents by slot: survivors stay where they are, their copies fill the slots of the others.
 
-    >>> settle(np.array([2, 0, 1, 1, 0, 2]))
+    >>> parents_of(np.array([2, 0, 1, 1, 0, 2]))
     array([0, 0, 2, 3, 5, 5])
     """
     parents = np.arange(len(counts))

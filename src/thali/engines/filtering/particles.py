@@ -10,16 +10,23 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 
 from thali.data import Data
 from thali.engines.base import Info
-from thali.engines.filtering.genealogy import Genealogy, settle, systematic
+from thali.engines.filtering.genealogy import Genealogy, parents_of, systematic
 from thali.machine import cores, physical_memory
 from thali.model import Model
+from thali.priors.base import Prior, Sequential
 from thali.structures.features import counts_from_gram
+
+if TYPE_CHECKING:
+    from thali.kernels.particle_rows import Particles, Proposals, RowLaws
+    from thali.kernels.particle_scales import Seen
+
+Found = TypeVar("Found")
 
 
 @dataclass
@@ -30,12 +37,19 @@ class Draws:
     hyper: dict[str, np.ndarray]
     log_joints: np.ndarray
 
+    def describe(self, i: int, drift: float) -> Info:
+        """K, the log joint and the numbers of one draw."""
+        numbers = {name: float(values[i]) for name, values in self.hyper.items()}
+        return Info(self.Z[i].shape[1], float(self.log_joints[i]), numbers, drift)
+
 
 @dataclass
 class State:
-    """What the next row needs. ``particles`` are None once ``draws`` has taken their place."""
+    """What the next row needs. There are no ``particles`` once there are ``draws`` of them."""
 
-    particles: Any  # kernels.particle_rows.Particles
+    model: Model
+    data: Data
+    particles: Particles
     hyper: dict[str, np.ndarray]  # (P,) each
     log_weights: np.ndarray  # (P,) normalized
     log_evidence: float
@@ -44,7 +58,20 @@ class State:
     draws: Draws | None = None
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(cores()))
 
-    def in_blocks(self, work: Callable[[int, int], Any], size: int | None = None) -> list[Any]:
+    @property
+    def sigmas(self) -> tuple[np.ndarray, np.ndarray]:
+        """σ_x and σ_a of each particle."""
+        scales = self.model.likelihood_values(self.hyper)
+        return scales["sigma_x"], scales["sigma_a"]
+
+    @property
+    def seen(self) -> Seen:
+        """The rows so far as the kernels of scales read them."""
+        from thali.kernels.particle_scales import Seen
+
+        return Seen(self.row, float(self.data.squares[: self.row].sum()), float(self.data.d))
+
+    def in_blocks(self, work: Callable[[int, int], Found], size: int | None = None) -> list[Found]:
         """``work(first, last)`` over all particles, in threads; results in order."""
         count = len(self.log_weights)
         parts = max(1, min(2 * cores(), count // 32)) if size is None else -(-count // size)
@@ -55,6 +82,130 @@ class State:
             return [work(a, b) for a, b in pairwise(edges)]
         return list(self.pool.map(lambda ends: work(*ends), pairwise(edges)))
 
+    # a row
+
+    def row_numbers(self) -> RowLaws:
+        """Each particle's numbers for the next row."""
+        from thali.kernels.particle_rows import RowLaws
+
+        hyper = dict(self.model.prior_values(self.hyper))
+        row = cast(Sequential, self.model.prior).next_row(self.row + 1, hyper)
+        offset, rest, new_log_weight = (
+            np.ascontiguousarray(np.broadcast_to(np.asarray(value, float), self.log_weights.shape))
+            for value in (row.offset, row.rest, row.new_log_weight)
+        )
+        sigmas, d = self.sigmas, float(self.data.d)
+        return RowLaws(offset, rest, new_log_weight, *sigmas, int(row.capacity), d)
+
+    def make_room(self, proposals: Proposals) -> Proposals:
+        """Arrays as wide as the proposals need, wider or (where far too wide) narrower."""
+        old = self.particles
+        lost = np.isnan(proposals.log_weight) & (self.log_weights > -np.inf)
+        if lost.any():
+            sigma_x, sigma_a = (each[int(lost.argmax())] for each in self.sigmas)
+            raise FloatingPointError(
+                f"The density of row {self.row} is not a number at sigma_x={sigma_x:.3g}, "
+                f"sigma_a={sigma_a:.3g}; rescale the data, or give hyperpriors with less weight "
+                "far from their scale."
+            )
+        alive = (proposals.log_weight > -np.inf) & (self.log_weights > -np.inf)
+        proposals.log_weight[~alive] = -np.inf
+        used = int(old.k.max())
+        needed = max(used, int((old.k + proposals.new)[alive].max(initial=0)))
+        cap = old.m.shape[1]
+        if needed <= cap and not (cap > 16 and 3 * needed < cap):
+            return proposals
+        new = empty_particles(len(old.k), needed + needed // 4 + 2, old.T.shape[2])
+        wide = no_proposals(new)
+        new.k[:], new.lost[:], new.T[:, :used] = old.k, old.lost, old.T[:, :used]
+        for ours, theirs in ((old.m, new.m), (proposals.z, wide.z), (proposals.b, wide.b)):
+            theirs[:, :used] = ours[:, :used]
+        for ours, theirs in ((old.C, new.C), (old.S, new.S), (old.G, new.G)):
+            theirs[:, :used, :used] = ours[:, :used, :used]
+        self.particles = new
+        return wide._replace(new=proposals.new, log_weight=proposals.log_weight)
+
+    def weigh(self, log_weight: np.ndarray) -> None:
+        """Multiply the weights; their average goes into the evidence."""
+        self.log_weights = self.log_weights + log_weight
+        total = log_sum(self.log_weights)
+        if not np.isfinite(total):
+            sigma_x, sigma_a = map(np.median, self.sigmas)
+            raise ValueError(
+                f"Row {self.row - 1} is so far from what the particles can make (median sigma_x="
+                f"{sigma_x:.3g}, sigma_a={sigma_a:.3g}) that none of them has any weight left; "
+                "give larger scales, let them be inferred, or look at that row."
+            )
+        self.log_weights -= total
+        self.log_evidence += float(total)
+
+    def resample(self, rng: np.random.Generator, weights: np.ndarray) -> None:
+        """Systematic resampling: survivors stay, copies take the slots of the others."""
+        from thali.kernels.particle_rows import copy_particles
+
+        parents = parents_of(systematic(rng.random(), weights, len(weights)))
+        targets = np.flatnonzero(parents != np.arange(len(parents)))
+        copy_particles(self.particles, parents[targets], targets)
+        for values in self.hyper.values():
+            values[targets] = values[parents[targets]]
+        self.genealogy.resampled(parents)
+        self.log_weights = np.full(len(weights), -np.log(len(weights)))
+
+    def shrink(self, rng: np.random.Generator, size: int) -> None:
+        """Resample to fewer particles."""
+        counts = systematic(rng.random(), np.exp(self.log_weights), size)
+        parents = np.repeat(np.arange(len(counts)), counts)
+        self.particles = type(self.particles)(*(array[parents] for array in self.particles))
+        self.hyper = {name: values[parents] for name, values in self.hyper.items()}
+        if self.row:
+            self.genealogy.follow(parents)
+        self.log_weights = np.full(size, -np.log(size))
+
+    # results
+
+    def describe(self, p: int, drift: float) -> Info:
+        """K, the log joint of the rows so far, and the numbers of one particle."""
+        numbers = {name: float(values[p]) for name, values in self.hyper.items()}
+        (log_joint,) = self.log_joints(np.array([p]), self.evidences(p, p + 1))
+        return Info(int(self.particles.k[p]), log_joint, numbers, drift)
+
+    def evidences(self, first: int, last: int) -> np.ndarray:
+        """log P(X | Z) of the rows so far for some particles."""
+        from thali.kernels.particle_scales import log_evidences
+
+        out = np.zeros(len(self.log_weights))
+        log_evidences(self.particles, self.seen, *self.sigmas, out, first, last)
+        return out[first:last]
+
+    def log_joints(self, slots: np.ndarray, evidence: np.ndarray) -> np.ndarray:
+        """Left-ordered log P([Z]) + log P(X | Z) of the rows so far, for some particles."""
+        hyper = self.model.own_values("prior", self.hyper)
+        prior: Prior | None = None
+        before: dict[str, float] = {}
+        found = evidence.astype(float)
+        for i, p in enumerate(slots):
+            numbers = {name: float(values[p]) for name, values in hyper.items()}
+            if prior is None or numbers != before:
+                prior, before = self.model.prior.at(**numbers), numbers
+            k = self.particles.k[p]
+            counts = counts_from_gram(self.row, self.particles.C[p, :k, :k])
+            found[i] += prior.log_prob_counts(counts)
+        return found
+
+    def drawn(self) -> Draws:
+        """The population as draws, particles without weight left out; the arrays are let go."""
+        if self.draws is None:
+            slots = np.flatnonzero(self.log_weights > -np.inf)
+            evidence = np.concatenate(self.in_blocks(self.evidences))
+            joints = self.log_joints(slots, evidence[slots])
+            Z = list(self.genealogy.matrices(self.particles.k, slots))
+            self.log_weights = self.log_weights[slots]
+            self.hyper = {name: values[slots] for name, values in self.hyper.items()}
+            self.particles, self.genealogy = zero_particles(0, 0, self.data.d), Genealogy()
+            copies = {name: values.copy() for name, values in self.hyper.items()}
+            self.draws = Draws(Z, copies, joints)
+        return self.draws
+
 
 def log_sum(logs: np.ndarray) -> float:
     """log Σ e^x; −inf where there is nothing to sum (scipy's takes ten times as long)."""
@@ -62,36 +213,8 @@ def log_sum(logs: np.ndarray) -> float:
     return float(top + np.log(np.exp(logs - top).sum())) if np.isfinite(top) else -np.inf
 
 
-def seen(data: Data, n: int) -> Any:
-    """The first n rows as the kernels of scales read them."""
-    from thali.kernels.particle_scales import Seen
-
-    return Seen(n, float(data.squares[:n].sum()), float(data.d))
-
-
-def row_laws(model: Model, data: Data, state: State) -> Any:
-    """Each particle's law of the next row."""
-    from thali.kernels.particle_rows import RowLaws
-
-    law = model.prior.next_row(state.row + 1, model.prior_values(state.hyper))  # type: ignore[attr-defined]
-    shape = state.log_weights.shape
-    offset, rest, new_log_weight = (
-        np.ascontiguousarray(np.broadcast_to(np.asarray(value, float), shape))
-        for value in (law.offset, law.rest, law.new_log_weight)
-    )
-    scales = model.likelihood_values(state.hyper)
-    sigma_x, sigma_a = scales["sigma_x"], scales["sigma_a"]
-    capacity = int(law.capacity)
-    return RowLaws(offset, rest, new_log_weight, sigma_x, sigma_a, capacity, float(data.d))
-
-
-# ---- particles --------------------------------------------------------------------------------
-
-
-def empty_particles(count: int, cap: int, d: int) -> Any:
-    """Particles without dishes, with room for ``cap``; refused where they would not fit."""
-    from thali.kernels.particle_rows import Particles
-
+def empty_particles(count: int, cap: int, d: int) -> Particles:
+    """Particles without features, with room for ``cap``; refused where they would not fit."""
     needed = 8 * count * (3 * cap * cap + cap * d)
     if needed > physical_memory() // 2:
         raise MemoryError(
@@ -99,144 +222,22 @@ def empty_particles(count: int, cap: int, d: int) -> Any:
             "much for this machine; use fewer particles, or look at sigma_a and alpha: a small "
             "sigma_a or a large alpha asks for many features."
         )
-    square = (count, cap, cap)
-    return Particles(
-        np.zeros(count, np.int64),
-        np.zeros((count, cap)),
-        np.zeros(square),
-        np.zeros((count, cap, d)),
-        np.zeros(square),
-        np.zeros(square),
-        np.zeros(count),
-    )
+    return zero_particles(count, cap, d)
 
 
-def no_proposals(particles: Any) -> Any:
+def zero_particles(count: int, cap: int, d: int) -> Particles:
+    """Particles of zeros."""
+    from thali.kernels.particle_rows import Particles
+
+    each, square = (count, cap), (count, cap, cap)
+    shapes = (each, square, (*each, d), square, square, count)  # of m, C, T, S, G, lost
+    return Particles(np.zeros(count, np.int64), *(np.zeros(shape) for shape in shapes))
+
+
+def no_proposals(particles: Particles) -> Proposals:
+    """Room for a proposal of each particle."""
     from thali.kernels.particle_rows import Proposals
 
-    count, cap = particles.m.shape
-    return Proposals(
-        np.zeros((count, cap), np.uint8),
-        np.zeros(count, np.int64),
-        np.zeros((count, cap)),
-        np.zeros(count),
-    )
-
-
-def make_room(state: State, proposals: Any) -> Any:
-    """Arrays as wide as the proposals need, wider or (where far too wide) narrower."""
-    old = state.particles
-    lost = np.isnan(proposals.log_weight) & (state.log_weights > -np.inf)
-    if lost.any():
-        p = int(lost.argmax())
-        raise FloatingPointError(
-            f"The density of row {state.row} is not a number at sigma_x="
-            f"{state.hyper['sigma_x'][p]:.3g}, sigma_a={state.hyper['sigma_a'][p]:.3g}; "
-            "rescale the data, or give laws with less weight far from their scale."
-        )
-    alive = (proposals.log_weight > -np.inf) & (state.log_weights > -np.inf)
-    proposals.log_weight[~alive] = -np.inf
-    used = int(old.k.max())
-    needed = max(used, int((old.k + proposals.new)[alive].max(initial=0)))
-    cap = old.m.shape[1]
-    if needed <= cap and not (cap > 16 and 3 * needed < cap):
-        return proposals
-    count, d = len(old.k), old.T.shape[2]
-    new = empty_particles(count, needed + needed // 4 + 2, d)
-    wide = no_proposals(new)
-    new.k[:], new.lost[:] = old.k, old.lost
-    for ours, theirs in ((old.m, new.m), (proposals.z, wide.z), (proposals.b, wide.b)):
-        theirs[:, :used] = ours[:, :used]
-    for ours, theirs in ((old.C, new.C), (old.S, new.S), (old.G, new.G)):
-        theirs[:, :used, :used] = ours[:, :used, :used]
-    new.T[:, :used] = old.T[:, :used]
-    state.particles = new
-    return wide._replace(new=proposals.new, log_weight=proposals.log_weight)
-
-
-def weigh(state: State, log_weight: np.ndarray) -> None:
-    """Multiply the weights; their average goes into the evidence."""
-    state.log_weights = state.log_weights + log_weight
-    total = log_sum(state.log_weights)
-    if not np.isfinite(total):
-        sigmas = ", ".join(f"{s}={np.median(state.hyper[s]):.3g}" for s in ("sigma_x", "sigma_a"))
-        raise ValueError(
-            f"Row {state.row - 1} is so far from what the particles can make (median {sigmas}) "
-            "that none of them has any weight left; give larger scales, let them be inferred, or "
-            "look at that row."
-        )
-    state.log_weights -= total
-    state.log_evidence += float(total)
-
-
-def resample(rng: np.random.Generator, state: State, weights: np.ndarray) -> None:
-    """Systematic resampling: survivors stay, copies take the slots of the others."""
-    from thali.kernels.particle_rows import copy_particles
-
-    parents = settle(systematic(rng.random(), weights, len(weights)))
-    targets = np.flatnonzero(parents != np.arange(len(parents)))
-    copy_particles(state.particles, parents[targets], targets)
-    for values in state.hyper.values():
-        values[targets] = values[parents[targets]]
-    state.genealogy.resampled(parents)
-    state.log_weights = np.full(len(weights), -np.log(len(weights)))
-
-
-def shrink(rng: np.random.Generator, state: State, size: int) -> None:
-    """Resample to fewer particles."""
-    counts = systematic(rng.random(), np.exp(state.log_weights), size)
-    parents = np.repeat(np.arange(len(counts)), counts)
-    state.particles = type(state.particles)(*(array[parents] for array in state.particles))
-    state.hyper = {name: values[parents] for name, values in state.hyper.items()}
-    if state.row:
-        state.genealogy.follow(parents)
-    state.log_weights = np.full(size, -np.log(size))
-
-
-# ---- results ----------------------------------------------------------------------------------
-
-
-def describe(model: Model, data: Data, state: State, p: int, drift: float) -> Info:
-    """K, the log joint of the rows so far, and the numbers of one particle."""
-    numbers = {name: float(values[p]) for name, values in state.hyper.items()}
-    (evidence,) = evidences(model, data, state, p, p + 1)
-    (log_joint,) = log_joints(model, state, np.array([p]), np.array([evidence]))
-    return Info(int(state.particles.k[p]), log_joint, numbers, drift)
-
-
-def evidences(model: Model, data: Data, state: State, first: int, last: int) -> np.ndarray:
-    """log P(X | Z) of the rows so far for some particles."""
-    from thali.kernels.particle_scales import log_evidences
-
-    out = np.zeros(len(state.log_weights))
-    scales = model.likelihood_values(state.hyper)
-    sigmas = scales["sigma_x"], scales["sigma_a"]
-    log_evidences(state.particles, seen(data, state.row), *sigmas, out, first, last)
-    return out[first:last]
-
-
-def log_joints(model: Model, state: State, slots: np.ndarray, evidence: np.ndarray) -> np.ndarray:
-    """Left-ordered log P([Z]) + log P(X | Z) of the rows so far, for some particles."""
-    hyper = model.own_values("prior", state.hyper)
-    prior, before = None, None
-    found = evidence.astype(float)
-    for i, p in enumerate(slots):
-        numbers = tuple(float(values[p]) for values in hyper.values())
-        if prior is None or numbers != before:
-            prior, before = model.prior.at(**dict(zip(hyper, numbers, strict=True))), numbers
-        k = state.particles.k[p]
-        counts = counts_from_gram(state.row, state.particles.C[p, :k, :k])
-        found[i] += prior.log_prob_counts(counts)
-    return found
-
-
-def drawn(model: Model, data: Data, state: State) -> Draws:
-    """The population as draws, particles without weight left out; the arrays are let go."""
-    slots = np.flatnonzero(state.log_weights > -np.inf)
-    evidence = np.concatenate(state.in_blocks(lambda a, b: evidences(model, data, state, a, b)))
-    joints = log_joints(model, state, slots, evidence[slots])
-    Z = list(state.genealogy.matrices(state.particles.k, slots))
-    state.log_weights = state.log_weights[slots]
-    state.hyper = {name: values[slots] for name, values in state.hyper.items()}
-    state.particles, state.genealogy = None, Genealogy()
-    return Draws(Z, {name: values.copy() for name, values in state.hyper.items()}, joints)
+    count, each = len(particles.m), particles.m.shape
+    z, new = np.zeros(each, np.uint8), np.zeros(count, np.int64)
+    return Proposals(z, new, np.zeros(each), np.zeros(count))

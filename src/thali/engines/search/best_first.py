@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import heapq
 from bisect import insort
-from typing import Any
+from typing import Any, Generic
 
 import numpy as np
 
-from thali.engines.search.candidates import Candidate, Problem
+from thali.engines.search.candidates import Candidate, KeptT, SearchProblem
+from thali.engines.search.heuristics import Heuristic, Neighbors, RowSums
+
+EVERY = 10  # features up to which every row is looked at, where that is left open
+LARGEST = 20  # features beyond which they cannot be
 
 
-class Queue:
+class Queue(Generic[KeptT]):
     """Candidates, the best first out; of at most ``width``, the worst are dropped.
 
     ``lost`` is the highest score of all that were dropped or never let in.
@@ -19,14 +23,14 @@ class Queue:
 
     def __init__(self, width: int | None) -> None:
         self.width = width
-        self.items: list[tuple[float, int, Candidate]] = []
+        self.items: list[tuple[float, int, Candidate[KeptT]]] = []
         self.enqueued = self.dequeued = 0
         self.lost = -np.inf
 
     def __len__(self) -> int:
         return len(self.items)
 
-    def put(self, candidate: Candidate) -> None:
+    def put(self, candidate: Candidate[KeptT]) -> None:
         """Let a candidate in; ties go to the one that came later, which is further on."""
         self.enqueued += 1
         if self.width is None:
@@ -36,7 +40,7 @@ class Queue:
         if len(self.items) > self.width:
             self.lost = max(self.lost, -self.items.pop()[0])
 
-    def take(self) -> Candidate:
+    def take(self) -> Candidate[KeptT]:
         """The best candidate."""
         self.dequeued += 1
         item = heapq.heappop(self.items) if self.width is None else self.items.pop(0)
@@ -48,13 +52,13 @@ class Queue:
         return -self.items[0][0] if self.items else -np.inf
 
 
-class BestFirst:
+class BestFirst(Generic[KeptT]):
     """One search: ``advance`` takes candidates from the queue until one of them is whole."""
 
     def __init__(
         self,
-        problem: Problem,
-        heuristic: Any,
+        problem: SearchProblem[KeptT],
+        heuristic: Heuristic,
         *,
         width: int | None,
         expansion: str = "auto",
@@ -63,10 +67,10 @@ class BestFirst:
     ) -> None:
         self.problem, self.heuristic = problem, heuristic
         self.width, self.expansion, self.most_new, self.floor = width, expansion, most_new, floor
-        self.queue = Queue(width)
+        self.queue: Queue[KeptT] = Queue(width)
         self.queue.put(problem.root())
-        self.answer: Candidate | None = None
-        self.last: Candidate = self.queue.items[0][2]  # taken from the queue
+        self.answer: Candidate[KeptT] | None = None
+        self.last = self.queue.items[0][2]  # taken from the queue
 
     def advance(self, most: int) -> bool:
         """Take up to ``most`` candidates; whether the search is over."""
@@ -80,7 +84,7 @@ class BestFirst:
             self.expand(candidate)
         return self.answer is not None or not self.queue
 
-    def expand(self, candidate: Candidate) -> None:
+    def expand(self, candidate: Candidate[KeptT]) -> None:
         """Let the best of a candidate's successors into the queue."""
         rows = candidate.rows + 1
         every = self.expansion == "all" or (self.expansion == "auto" and candidate.k <= EVERY)
@@ -89,20 +93,20 @@ class BestFirst:
                 f"BeamSearch: expansion='all' looks at all 2^{candidate.k} rows that may follow a "
                 f"candidate of {candidate.k} features, too many; use expansion='auto' or 'within'."
             )
-        flat = None if self.heuristic.depends else self.heuristic.future(rows)
+        guess, future, floor = self.heuristic, 0.0, -np.inf
+        if isinstance(guess, RowSums):  # else it depends on the candidates that follow
+            future, floor = guess.future(rows), self.floor
         children, lost = self.problem.expand(
             candidate,
-            0.0 if flat is None else flat,
+            future,
             expansion="all" if every else "within",
             width=self.width,
-            floor=self.floor if flat is not None else -np.inf,
+            floor=floor,
             most_new=self.most_new,
         )
         self.queue.lost = max(self.queue.lost, lost)
-        if flat is None:
-            for child, future in zip(
-                children, self.heuristic.futures(self.problem, children), strict=True
-            ):
+        if isinstance(guess, Neighbors):
+            for child, future in zip(children, guess.futures(children), strict=True):
                 child.score += future
         for child in children:
             self.queue.put(child)
@@ -149,13 +153,15 @@ class BestFirst:
             setattr(self.queue, name, numbers[name])
 
 
-EVERY = 10  # features up to which every row is looked at, where that is left open
-LARGEST = 20  # features beyond which they cannot be
-
-
-def search(problem: Problem, heuristic: Any, **options: Any) -> BestFirst:
+def search(
+    problem: SearchProblem[KeptT],
+    heuristic: Heuristic,
+    *,
+    width: int | None,
+    expansion: str = "auto",
+) -> BestFirst[KeptT]:
     """A whole search at once."""
-    found = BestFirst(problem, heuristic, **options)
+    found = BestFirst(problem, heuristic, width=width, expansion=expansion)
     while not found.advance(1 << 20):
         pass
     return found

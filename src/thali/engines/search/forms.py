@@ -1,143 +1,122 @@
-"""The two forms of a search: A integrated out, or binary parameters kept at their best.
+"""What the two forms of a search have in common: A integrated out (``polish.py``), or binary
+parameters kept at their best (``kept_polish.py``).
 
-Each makes the problem of a search, tells the log joint of an answer, and polishes it. An answer is
-Z with hyperparameters, and the parameters if they are kept.
+A form makes the problem of a search, tells the log joint of an answer, and polishes it: a pass of
+changes of bits, then hyperparameters that have hyperpriors go to where the log joint plus their log
+densities is highest, one after the other until they stay.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Generic
 
 import numpy as np
 
 from thali.data import Data
-from thali.engines.search import kept_polish, polish
-from thali.engines.search.candidates import Candidate, Problem
-from thali.engines.search.heuristics import ANY_MODEL, NAMES
-from thali.engines.search.kept_candidates import MOST_DISHES, MOST_NEW, KeptProblem
-from thali.likelihoods.base import CountedCauses
+from thali.engines.maximum import best_number
+from thali.engines.search.candidates import Candidate, KeptT, SearchProblem
+from thali.hyperparameters import Beta, Hyperprior, Values
+from thali.likelihoods.base import Parameters
 from thali.model import Model
 
-Parameters = dict[str, np.ndarray]
+WIDE = 3.0  # of log value: how far a hyperparameter may go in one look
+ROUNDS = 20
 
 
-class Integrated:
-    """A integrated out: the log joint is log P(X, [Z])."""
+@dataclass
+class Answer:
+    """A whole matrix, its rows in the order of the data, with hyperparameters."""
 
-    heuristics = NAMES
+    Z: np.ndarray
+    hyper: Values
+    value: float  # the log joint and the log densities of hyperparameters
+    parameters: Parameters = field(default_factory=dict)  # those that are kept
 
-    @staticmethod
-    def problem(
-        model: Model, data: Data, order: np.ndarray, hyper: dict[str, Any], bound: str
-    ) -> Problem:
-        scales = model.likelihood_values(hyper)
-        return Problem(
-            np.ascontiguousarray(data.reduced[order]),
-            data.squares[order],
-            data.d,
-            model.prior_at(hyper),
-            scales["sigma_x"],
-            scales["sigma_a"],
-            bound=bound,
-        )
 
-    @staticmethod
-    def begin(model: Model, data: Data, Z: np.ndarray, hyper: dict[str, Any]) -> Parameters:
+@dataclass(frozen=True)
+class Form(ABC, Generic[KeptT]):
+    """A model and data to search."""
+
+    model: Model
+    data: Data
+
+    heuristics: ClassVar[tuple[str, ...]]  # the first is what "auto" means
+
+    @abstractmethod
+    def problem(self, order: np.ndarray, hyper: Values, bound: str) -> SearchProblem[KeptT]:
+        """The problem with rows in this order."""
+
+    def parameters(self, Z: np.ndarray, hyper: Values) -> Parameters:
+        """The parameters that are kept, to begin from a Z; none where A is integrated out."""
         return {}
 
-    @staticmethod
-    def log_joint(
-        model: Model, data: Data, Z: np.ndarray, parameters: Parameters, hyper: dict[str, Any]
-    ) -> float:
-        return model.at(hyper).log_joint(data, Z)
-
-    @staticmethod
-    def answer(problem: Problem, candidate: Candidate) -> tuple[Parameters, float]:
+    def found(
+        self, problem: SearchProblem[KeptT], candidate: Candidate[KeptT]
+    ) -> tuple[Parameters, float]:
         """Parameters of a whole matrix, and a bound of what others of the same Z may come to."""
         return {}, -np.inf
 
-    @staticmethod
-    def improve(
-        rng: np.random.Generator,
-        model: Model,
-        data: Data,
-        Z: np.ndarray,
-        parameters: Parameters,
-        hyper: dict[str, Any],
-    ) -> tuple[np.ndarray, Parameters, dict[str, Any], float]:
-        """One pass of polishing, and what was gained."""
-        Z, hyper, gain = polish.improve(rng, model, data, Z, hyper)
-        return Z, {}, hyper, gain
+    @abstractmethod
+    def log_joint(self, Z: np.ndarray, parameters: Parameters, hyper: Values) -> float:
+        """What is maximized, but for the log densities of hyperparameters."""
 
+    @abstractmethod
+    def climb(
+        self, rng: np.random.Generator, Z: np.ndarray, parameters: Parameters, hyper: Values
+    ) -> tuple[np.ndarray, Parameters]:
+        """One pass of changes of Z and the parameters."""
 
-class Kept:
-    """Y kept at its best: the log joint is log P(X, Y, [Z])."""
+    @abstractmethod
+    def log_joint_by_hyper(
+        self, Z: np.ndarray, parameters: Parameters
+    ) -> Callable[[Values], float]:
+        """The log joint as a function of the hyperparameters, quickly."""
 
-    heuristics = ANY_MODEL
+    def hyperpriors(self, Z: np.ndarray) -> Mapping[str, Hyperprior]:
+        """Of the hyperparameters that Z has a say in."""
+        return self.model.hyperpriors
 
-    @staticmethod
-    def problem(
-        model: Model, data: Data, order: np.ndarray, hyper: dict[str, Any], bound: str
-    ) -> KeptProblem:
-        likelihood: Any = model.at(hyper).likelihood
-        X = np.ascontiguousarray(data.binary[order])
-        law = likelihood.count_probabilities(MOST_DISHES + MOST_NEW)
-        return KeptProblem(X, model.prior_at(hyper), law, bound)
+    def answer(self, Z: np.ndarray, parameters: Parameters, hyper: Values) -> Answer:
+        """A matrix with its value."""
+        densities = sum(p.log_density(hyper[name]) for name, p in self.model.hyperpriors.items())
+        value = float(self.log_joint(Z, parameters, hyper)) + densities
+        return Answer(Z, dict(hyper), value, parameters)
 
-    @staticmethod
-    def begin(model: Model, data: Data, Z: np.ndarray, hyper: dict[str, Any]) -> Parameters:
-        """Y at its best given Z; with many causes idle, until polishing makes them active."""
-        idle = np.zeros((Z.shape[1], data.d), np.uint8)
-        fixed = model.at(hyper)
-        return {"A": kept_polish.best_parameters(fixed.likelihood, data.binary, Z, idle)}
+    def improve(self, rng: np.random.Generator, answer: Answer) -> tuple[Answer, float]:
+        """One pass, then hyperparameters, and what was gained; nothing changes for the worse."""
+        Z, parameters = self.climb(rng, answer.Z, answer.parameters, answer.hyper)
+        found = self.answer(Z, parameters, self.best_hyper(Z, parameters, answer.hyper))
+        before = self.answer(answer.Z, answer.parameters, answer.hyper)
+        gain = found.value - before.value
+        if not gain > 0.0:
+            found, gain = answer, 0.0
+        return Answer(found.Z, found.hyper, answer.value + gain, found.parameters), gain
 
-    @staticmethod
-    def log_joint(
-        model: Model, data: Data, Z: np.ndarray, parameters: Parameters, hyper: dict[str, Any]
-    ) -> float:
-        return kept_polish.log_joint(model, data, Z, parameters["A"], hyper)
+    def best_hyper(self, Z: np.ndarray, parameters: Parameters, hyper: Values) -> Values:
+        """Hyperparameters with hyperpriors at their best, in turn until they stay."""
+        hyper, hyperpriors = dict(hyper), self.hyperpriors(Z)
+        if not hyperpriors:
+            return hyper
+        log_joint = self.log_joint_by_hyper(Z, parameters)
 
-    @staticmethod
-    def answer(problem: KeptProblem, candidate: Candidate) -> tuple[Parameters, float]:
-        doubt = -np.inf if problem.is_exact(candidate) else candidate.score
-        return {"A": problem.parameters(candidate)}, doubt
+        def value(numbers: Values) -> float:
+            densities = sum(p.log_density(numbers[name]) for name, p in hyperpriors.items())
+            return log_joint(numbers) + densities
 
-    @staticmethod
-    def improve(
-        rng: np.random.Generator,
-        model: Model,
-        data: Data,
-        Z: np.ndarray,
-        parameters: Parameters,
-        hyper: dict[str, Any],
-    ) -> tuple[np.ndarray, Parameters, dict[str, Any], float]:
-        Z, Y, hyper, gain = kept_polish.improve(model, data, Z, parameters["A"], hyper)
-        return Z, {"A": Y}, hyper, gain
+        before = value(hyper)
+        for _ in range(ROUNDS):
+            for name, hyperprior in hyperpriors.items():
 
+                def alone(at: float, name: str = name) -> float:
+                    return value({**hyper, name: at})
 
-def log_target(
-    model: Model, data: Data, Z: np.ndarray, parameters: Parameters, hyper: dict[str, Any]
-) -> float:
-    """The log joint plus the logarithms of the laws of the hyperparameters."""
-    laws = model.hyperpriors
-    return float(form_of(model).log_joint(model, data, Z, parameters, hyper)) + sum(
-        law.log_density(hyper[name]) for name, law in laws.items()
-    )
-
-
-def form_of(model: Model) -> Any:
-    """The form that suits the model's likelihood."""
-    return Kept if isinstance(model.likelihood, CountedCauses) else Integrated
-
-
-def heuristic_for(name: str, model: Model) -> str:
-    """The heuristic that ``name`` means for this model, or a refusal with those that it has."""
-    form = form_of(model)
-    if name == "auto":
-        return "inadmissible" if form is Integrated else "trivial"
-    if name in form.heuristics:
-        return name
-    raise ValueError(
-        f"BeamSearch: heuristic={name!r} needs features that can be integrated out, and those of "
-        f"{type(model.likelihood).__name__} cannot; use 'auto', {', '.join(map(repr, ANY_MODEL))}."
-    )
+                probability = isinstance(hyperprior, Beta)
+                hyper[name] = best_number(alone, hyper[name], WIDE, 1e-7, probability)
+            now = value(hyper)
+            if now - before < 1e-8 * (1.0 + abs(now)):
+                break
+            before = now
+        return hyper

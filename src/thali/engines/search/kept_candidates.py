@@ -6,9 +6,9 @@ search is for the highest P(X, Y, [Z]) over Z and Y together (Rai and Daumé III
     score(Z⁰) = max_Y [log P(X⁰ | Z⁰, Y) + log P(Y)] + bound of log P([Z])
 
 A matrix that a candidate becomes has no more: its Y is one of those looked at, and rows to come and
-the Y of dishes to come add logarithms of probabilities. Of each dish log P(Y) is at most
+the Y of features to come add logarithms of probabilities. Of each feature log P(Y) is at most
 T log max(p, 1−p), which is the part that is known before Y is. It is counted with the prior's
-weight of a dish (``PerDish``), so that dishes not yet opened have it too.
+weight of a feature (``PerFeature``), so that features not yet opened have it too.
 
 Lists of the best Y of each group of columns are in ``kernels/search_causes``. They hold all 2^K up
 to some number, the best beyond, with a bound of the others: scores stay bounds, and an answer may
@@ -19,88 +19,85 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from thali.engines.search.candidates import WIDE, WITHIN, Candidate
-from thali.engines.search.prior_bounds import next_row, prior_bound
+from thali.engines.search.candidates import Candidate, RowScores, SearchProblem
+from thali.engines.search.prior_bounds import SearchPrior, next_row
+from thali.hyperparameters import Values
 from thali.likelihoods.base import CountProbabilities
-from thali.structures.features import FeatureCounts, FeatureTables
+from thali.structures.features import FeatureCounts, FeatureTables, NextRow
 
-LONGEST = 1024  # settings of Y in a list: all of them up to 10 dishes
+if TYPE_CHECKING:
+    from thali.kernels.search_causes import Entries, Groups, Lists
+
+LONGEST = 1024  # settings of Y in a list: all of them up to 10 features
 ROOM = 1 << 19  # settings in all lists of a candidate
-MOST_NEW = 8  # dishes that one row may open: every setting of theirs is looked at
-MOST_DISHES = 62  # bits of a number
+MOST_NEW = 8  # features that one row may open: every setting of theirs is looked at
+MOST_FEATURES = 62  # bits of a number
 
 
 @dataclass(frozen=True)
-class PerDish:
-    """A prior with a factor e^weight for each dish."""
+class PerFeature:
+    """A prior with a factor e^weight for each feature."""
 
-    prior: Any
+    prior: SearchPrior
     weight: float
 
     def tables(self, n: int) -> FeatureTables:
         tables = self.prior.tables(n)
-        return tables._replace(new_log_weight=tables.new_log_weight + self.weight)  # type: ignore[no-any-return]
+        return tables._replace(new_log_weight=tables.new_log_weight + self.weight)
 
     def log_prob_counts(self, counts: FeatureCounts) -> float:
-        dishes = float(np.sum(counts.multiplicities))
-        return float(self.prior.log_prob_counts(counts)) + self.weight * dishes
+        features = float(np.sum(counts.multiplicities))
+        return float(self.prior.log_prob_counts(counts)) + self.weight * features
 
-    def start(self) -> dict[str, float]:
-        return self.prior.start()  # type: ignore[no-any-return]
+    def start(self) -> Values:
+        return self.prior.start()
 
-    def next_row(self, n: int, numbers: Any) -> Any:
-        return self.prior.next_row(n, numbers)
+    def next_row(self, n: int, hyper: dict[str, float]) -> NextRow:
+        return self.prior.next_row(n, hyper)
 
 
 class KeptLists(NamedTuple):
-    """What an expanded candidate keeps: how often each dish was taken, which columns equal the one
-    before, and the lists of Y."""
+    """How often each feature was taken, which columns equal the one before, and lists of Y."""
 
     m: np.ndarray
     same: np.ndarray
-    lists: Any  # kernels.search_causes.Lists
+    lists: Lists
 
 
 @dataclass
-class KeptProblem:
-    """The rows (of 0 and 1) in the order of the search, the model's prior and entries, and a bound
-    of the prior. ``law`` has counts up to ``MOST_DISHES + MOST_NEW``."""
+class KeptProblem(SearchProblem[KeptLists]):
+    """A search with binary Y kept: X are 0 and 1, and ``probabilities`` those of its entries, with
+    counts up to ``MOST_FEATURES + MOST_NEW``.
+
+    ``prior`` is given as the model has it; then it has the part of log P(Y) of every feature too.
+    """
 
     X: np.ndarray
-    given_prior: Any
-    law: CountProbabilities
+    prior: SearchPrior
+    probabilities: CountProbabilities
     bound: str = "convex"
     longest: int = LONGEST
 
     most_of_row = 0.0  # the logarithm of a probability
 
-    @property
-    def n(self) -> int:
-        return len(self.X)
+    def __post_init__(self) -> None:
+        _, on, off = self.probabilities
+        self.prior = PerFeature(self.prior, self.X.shape[1] * max(on, off))
 
     @cached_property
-    def prior(self) -> PerDish:
-        """With the part of log P(Y) that every dish has."""
-        return PerDish(self.given_prior, self.X.shape[1] * max(self.law.on, self.law.off))
-
-    @cached_property
-    def prior_bound(self) -> Any:
-        return prior_bound(self.bound, self.prior, self.n)
-
-    @cached_property
-    def entries(self) -> Any:
+    def entries(self) -> Entries:
         from thali.kernels.search_causes import Entries
 
-        table, on, off = self.law
+        table, on, off = self.probabilities
         most = max(on, off)
         return Entries(np.ascontiguousarray(table), on - most, off - most)
 
     @cached_property
-    def histories(self) -> tuple[list[Any], np.ndarray]:
+    def histories(self) -> tuple[list[Groups], np.ndarray]:
         """The groups of columns after each row, and the group of each column in the end."""
         from thali.kernels.search_causes import Groups
 
@@ -115,51 +112,31 @@ class KeptProblem:
         groups = len(self.histories[0][row].parent)
         return int(max(min(self.longest, ROOM // groups), 1))
 
-    def own_dish_each(self) -> np.ndarray:
-        """max_y [log P(x | y) + log P(y)] of each row with a dish of its own, less what every dish
-        has: rows that share dishes do not pay for them again."""
+    def own_feature_each(self) -> np.ndarray:
+        """max_y [log P(x | y) + log P(y)] of each row with a feature of its own, less what every
+        feature has: rows that share features do not pay for them again."""
         (idle, active), entries = self.entries.table[:2], self.entries
-        return np.maximum(entries.off + idle[self.X], entries.on + active[self.X]).sum(axis=1)
+        each = np.maximum(entries.off + idle[self.X], entries.on + active[self.X])
+        return np.asarray(each.sum(axis=1))
 
     # candidates
 
-    def root(self) -> Candidate:
-        """No rows yet."""
+    def nothing(self) -> KeptLists:
         from thali.kernels.search_causes import Lists
 
-        found = Candidate(None, np.zeros(0, np.uint8), 0, np.inf, 0.0)
         one = np.zeros((1, 1))
         lists = Lists(one, one.astype(np.int64), np.full(1, -np.inf))
-        found.kept = KeptLists(np.zeros(0, np.int64), np.zeros(0, np.uint8), lists)
-        return found
+        return KeptLists(np.zeros(0, np.int64), np.zeros(0, np.uint8), lists)
 
-    def restored(self, Z: np.ndarray, score: float, evidence: float) -> Candidate:
-        """The candidate with these rows, its columns in the order in which they were opened."""
-        at = self.root()
-        if len(Z) == 0:
-            return at
-        opened = np.where(Z.any(axis=0), Z.argmax(axis=0), len(Z))
-        for n, row in enumerate(Z):
-            old, k = int((opened < n).sum()), int((opened <= n).sum())
-            child = Candidate(at, row[:old].astype(np.uint8), k - old, np.nan, np.nan)
-            child.base = self.settle(at)
-            at = child
-        at.score, at.evidence = score, evidence
-        return at
-
-    def settle(self, candidate: Candidate) -> KeptLists:
-        """The lists of a candidate, made from its parent's."""
-        if candidate.kept is not None:
-            return candidate.kept  # type: ignore[no-any-return]
+    def followed(self, candidate: Candidate[KeptLists], base: KeptLists) -> KeptLists:
         from thali.kernels.search_causes import fits_of, follow
 
-        before, row = candidate.base, candidate.rows - 1
-        k, old, new = candidate.k, len(candidate.z), candidate.new
+        row, k, old, new = candidate.rows - 1, candidate.k, len(candidate.z), candidate.new
         most = fits_of(self.entries, old, new).most[new]
         lists = follow(
-            before.lists,
+            base.lists,
             self.histories[0][row],
-            as_number(candidate.z),
+            int(as_numbers(candidate.z)),
             old,
             new,
             self.entries,
@@ -167,82 +144,41 @@ class KeptProblem:
             self.room(row),
         )
         m = np.ones(k, np.int64)
-        m[:old] = before.m + candidate.z
-        same = candidate.still_same(before.same)
-        candidate.kept, candidate.base = KeptLists(m, same, lists), None
-        return candidate.kept
+        m[:old] = base.m + candidate.z
+        return KeptLists(m, candidate.still_same(base.same), lists)
 
-    def expand(
-        self,
-        candidate: Candidate,
-        future: float,
-        *,
-        expansion: str,
-        width: int | None,
-        floor: float = -np.inf,
-        most_new: int = -1,
-    ) -> tuple[list[Candidate], float]:
-        """The best candidates with one row more, and a bound of the scores of all others.
-
-        ``future`` is what the rows after it are taken to add. ``width`` limits their number; None
-        keeps all whose score is at least ``floor``.
-        """
+    def scores(
+        self, candidate: Candidate[KeptLists], future: float, floor: float, most_new: int
+    ) -> RowScores:
         from thali.kernels import search_causes as kernel
-        from thali.kernels.search_rows import Found
 
-        kept, k = self.settle(candidate), candidate.k
-        prior = next_row(self.prior_bound, self.n, candidate.rows, kept.m)
-        most_new = min(MOST_NEW if most_new < 0 else most_new, MOST_NEW, MOST_DISHES - k)
-        law = kernel.RowDistribution(
-            prior.take,
-            kept.same,
-            prior.rest + future,
-            prior.new,
-            prior.future,
-            prior.free,
-            most_new,
-            floor,
-            prior.ties_left,
-            prior.slack_take,
-            prior.slack_stay,
-            prior.slack_new,
-        )
+        (m, same, lists), k = self.kept(candidate), candidate.k
+        prior = next_row(self.prior_bound, self.n, candidate.rows, m)._asdict()
+        prior |= {"rest": prior["rest"] + future}
+        del prior["left"]
+        most_new = min(MOST_NEW if most_new < 0 else most_new, MOST_NEW, MOST_FEATURES - k)
+        row = kernel.RowDistribution(**prior, same=same, most_new=most_new, floor=floor)
         groups = self.histories[0][candidate.rows]
         fits = kernel.fits_of(self.entries, k, most_new)
-        room = width or (1 << (k + 6) if expansion == "all" else WIDE)
-        while True:
-            found = Found(np.zeros(room), np.zeros((room, k), np.uint8), np.zeros(room, np.int64))
-            if expansion == "all":
-                count, lost = kernel.every_row(
-                    k, kept.lists, groups, fits, law, found, width is None
-                )
-            else:
-                wide = max(room, WITHIN)
-                count = kernel.within_row(k, kept.lists, groups, fits, law, found, wide)
-                lost = np.inf
-            if count >= 0:
-                break
-            room *= 4
-        order = np.argsort(-found.score[:count], kind="stable")
-        bits, new = found.bits[order], found.new[order]
-        numbers = bits.astype(np.int64) @ (1 << np.arange(k, dtype=np.int64))
-        fit = kernel.fits_of_rows(numbers, new, kept.lists, groups, fits)
-        children = candidate.followed_by(kept, bits, new, found.score[order], fit)
-        return children, float(lost)
+        return RowScores(
+            lambda found, growing: kernel.every_row(k, lists, groups, fits, row, found, growing),
+            lambda found, wide: kernel.within_row(k, lists, groups, fits, row, found, wide),
+            lambda bits, new: kernel.fits_of_rows(as_numbers(bits), new, lists, groups, fits),
+        )
 
     # the answer
 
-    def parameters(self, candidate: Candidate) -> np.ndarray:
+    def parameters(self, candidate: Candidate[KeptLists]) -> np.ndarray:
         """Y (K×T) of a candidate with all rows: the first of each list."""
-        state = self.settle(candidate).lists.state[:, 0][self.histories[1]]
-        return ((state >> np.arange(candidate.k)[:, None]) & 1).astype(np.uint8)
+        state = self.kept(candidate).lists.state[:, 0][self.histories[1]]
+        return np.asarray((state >> np.arange(candidate.k)[:, None]) & 1, np.uint8)
 
-    def is_exact(self, candidate: Candidate) -> bool:
+    def is_exact(self, candidate: Candidate[KeptLists]) -> bool:
         """Whether no Y that the lists left out is better."""
-        lists = self.settle(candidate).lists
+        lists = self.kept(candidate).lists
         return bool((lists.value[:, 0] >= lists.dropped).all())
 
 
-def as_number(bits: np.ndarray) -> int:
-    """A row of bits as one number, the first bit the lowest."""
-    return int(bits.astype(np.int64) @ (1 << np.arange(len(bits), dtype=np.int64)))
+def as_numbers(bits: np.ndarray) -> np.ndarray:
+    """A row of bits, or each of several, as one number, the first bit the lowest."""
+    return np.asarray(bits.astype(np.int64) @ (1 << np.arange(bits.shape[-1], dtype=np.int64)))

@@ -1,14 +1,14 @@
 r"""What the prior of a whole matrix can be, given its first rows.
 
-    log P([Z]) = const + Σ_k λ_{m_k} − Σ_h log K_h!    (and log of free dishes, if they are counted)
+    log P([Z]) = const + Σ_k λ_{m_k} − Σ_h log K_h!    (and log of free features, if counted)
 
-With R rows to come, a dish taken m times so far ends somewhere between m and m + R times, equal
-columns may yet be parted, and dishes may be opened. A bound is, for R rows left,
+With R rows to come, a feature taken m times so far ends somewhere between m and m + R times, equal
+columns may yet be parted, and features may be opened. A bound is, for R rows left,
 
-    worth[m]   of a dish with count m                  (ties: ``kernels/search_rows.ties``)
-    future     of all dishes yet to be opened
+    worth[m]   of a feature with count m                  (ties: ``kernels/search_rows.ties``)
+    future     of all features yet to be opened
 
-``Convex`` is the largest value itself, dish by dish: λ is convex in m, so an end of the range has
+``Convex`` is the largest value itself, one by one: λ is convex in m, so an end of the range has
 it. ``Paper`` is that of Rai and Daumé III (2011, section 4), corrected: looser. ``SoFar`` is no
 bound: the prior of the rows so far, as if there were no others (greedy search, section 6.7).
 """
@@ -16,19 +16,29 @@ bound: the prior of the rows so far, as if there were no others (greedy search, 
 from __future__ import annotations
 
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from scipy.special import gammaln
 
-from thali.structures.features import FeatureCounts, potentials
+from thali.hyperparameters import Values
+from thali.structures.features import FeatureCounts, FeatureTables, NextRow, potentials
 
 RECENT = 64  # answers that are remembered
 NAMES = ("convex", "paper", "so_far")
 
 
-def constant(prior: Any, n: int) -> float:
+class SearchPrior(Protocol):
+    """A prior at numbers, as a search reads it: ``PredictsRow`` and ``Sequential``."""
+
+    def tables(self, n: int) -> FeatureTables: ...
+    def log_prob_counts(self, counts: FeatureCounts) -> float: ...
+    def start(self) -> Values: ...
+    def next_row(self, n: int, hyper: dict[str, float]) -> NextRow: ...
+
+
+def constant(prior: SearchPrior, n: int) -> float:
     """log P of the matrix without columns."""
     none = np.zeros(0)
     return float(prior.log_prob_counts(FeatureCounts(n, none, none)))
@@ -39,7 +49,7 @@ class Convex:
 
     ties_part = True  # rows to come may part equal columns
 
-    def __init__(self, prior: Any, n: int) -> None:
+    def __init__(self, prior: SearchPrior, n: int) -> None:
         tables = prior.tables(n)
         self.prior, self.n, self.capacity = prior, n, int(tables.capacity)
         self.potential = potentials(tables)
@@ -51,7 +61,7 @@ class Convex:
         return self._constant
 
     def worth(self, left: int) -> np.ndarray:
-        """The most that a dish taken m times so far may be in the end, by m (m = 0 has 0)."""
+        """The most that a feature taken m times so far may be in the end, by m (m = 0 has 0)."""
         last = self.n - left
         within = self.potential[1:]  # m = 1 … n
         if self.convex:
@@ -61,26 +71,26 @@ class Convex:
         return np.concatenate([[0.0], most])
 
     def slack(self, left: int) -> np.ndarray:
-        """log Σ_s C(R, s) e^{λ_{m+s}}, over all that rows to come may do with a dish taken m times
-        so far, above its ``worth``, by m."""
-        # the prior is consistent, so that the sum is what the dish is among the rows so far
+        """log Σ_s C(R, s) e^{λ_{m+s}}, over all that rows to come may do with a feature taken m
+        times so far, above its ``worth``, by m."""
+        # the prior is consistent, so that the sum is what the feature is among the rows so far
         seen = self.n - left
-        return potentials(self.prior.tables(seen)) - self.never[seen] - self.worth(left)
+        return np.asarray(potentials(self.prior.tables(seen)) - self.never[seen] - self.worth(left))
 
     @cached_property
     def never(self) -> np.ndarray:
-        """log of the probability that a dish is not taken by the rows after the first n, which do
-        not have it, by n."""
-        numbers = self.prior.start()
-        laws = [self.prior.next_row(n, numbers) for n in range(1, self.n + 1)]
-        each = [float(np.log(law.rest / (law.rest + law.offset))) for law in laws]
+        """log of the probability that a feature which the first n rows do not have is not taken by
+        those after them, by n."""
+        numbers = dict(self.prior.start())
+        rows = [self.prior.next_row(n, numbers) for n in range(1, self.n + 1)]
+        each = [float(np.log(row.rest / (row.rest + row.offset))) for row in rows]
         return np.concatenate([np.cumsum(each[::-1])[::-1], [0.0]])
 
     def future(self, left: int, free: int) -> np.ndarray:
-        """The most that dishes to be opened may add: by the dishes still free, or one number.
+        """The most that features to be opened may add: by the features still free, or one number.
 
         c of them with one and the same history of m takers add c λ_m − log c!, and there are
-        C(R, m) histories; where dishes are counted, each opened one had at most ``free`` choices.
+        C(R, m) histories; where features are counted, each opened one had at most ``free`` choices.
         """
         if left == 0:
             return np.zeros(max(free, 0) + 1)
@@ -92,20 +102,21 @@ class Convex:
             count = np.minimum(count, np.arange(free + 1.0)[:, None])
         gain = np.maximum(count * log_weight - gammaln(count + 1.0), 0.0)
         histories = gammaln(left + 1.0) - gammaln(m + 1.0) - gammaln(left - m + 1.0)
-        return np.where(gain > 0.0, gain * np.exp(np.minimum(histories, 700.0)), 0.0).sum(axis=1)
+        found = np.where(gain > 0.0, gain * np.exp(np.minimum(histories, 700.0)), 0.0)
+        return np.asarray(found.sum(axis=1))
 
 
 class Paper(Convex):
     """Of Rai and Daumé III: all rows to come do alike, each with the last one's probability.
 
-    As printed, a dish that is skipped has the probability of one that was taken by all but the
+    As printed, a feature that is skipped has the probability of one that was taken by all but the
     last of the rows to come; ``corrected=False`` shows that this is no bound.
     """
 
-    def __init__(self, prior: Any, n: int, corrected: bool = True) -> None:
+    def __init__(self, prior: SearchPrior, n: int, corrected: bool = True) -> None:
         super().__init__(prior, n)
         self.corrected = corrected
-        self.numbers = prior.start()
+        self.numbers = dict(prior.start())
 
     def worth(self, left: int) -> np.ndarray:
         seen = self.n - left
@@ -122,7 +133,7 @@ class Paper(Convex):
             each = np.log(most)
         found = so_far + left * each - self.never[seen]
         found[0] = 0.0
-        return found
+        return np.asarray(found)
 
     def slack(self, left: int) -> np.ndarray:
         """Unlimited: equal columns are no more than as many single ones."""
@@ -134,7 +145,7 @@ class SoFar:
 
     ties_part = False
 
-    def __init__(self, prior: Any, n: int) -> None:
+    def __init__(self, prior: SearchPrior, n: int) -> None:
         self.prior, self.n = prior, n
         self.capacity = int(prior.tables(n).capacity)
 
@@ -152,13 +163,17 @@ class SoFar:
         return np.zeros(max(free, 0) + 1)
 
 
-def prior_bound(name: str, prior: Any, n: int) -> Any:
+PriorBound = Convex | SoFar
+KINDS: dict[str, type[PriorBound]] = {"convex": Convex, "paper": Paper, "so_far": SoFar}
+
+
+def prior_bound(name: str, prior: SearchPrior, n: int) -> PriorBound:
     """The bound of that name for matrices of n rows.
 
     What it says costs O(n) and is the same for all candidates of so many rows, so the latest
     answers are remembered.
     """
-    found: Any = {"convex": Convex, "paper": Paper, "so_far": SoFar}[name](prior, n)
+    found = KINDS[name](prior, n)
     for question in ("constant", "worth", "slack", "future"):
         setattr(found, question, lru_cache(RECENT)(getattr(found, question)))
     return found
@@ -167,20 +182,20 @@ def prior_bound(name: str, prior: Any, n: int) -> Any:
 class RowTerms(NamedTuple):
     """What a bound says of the next row of a candidate, ties and the data left out."""
 
-    take: np.ndarray  # (K,) of taking each dish
+    take: np.ndarray  # (K,) of taking each feature
     rest: float  # of everything else
-    new: float  # of each new dish
-    future: np.ndarray  # of dishes that later rows open: by how many are free, or one number
-    free: int  # dishes that may still be opened, −1 for any number
+    new: float  # of each new feature
+    future: np.ndarray  # of features that later rows open: by how many are free, or one number
+    free: int  # features that may still be opened, −1 for any number
     left: int  # rows after this one
     ties_left: int  # rows that may still part equal columns
-    slack_take: np.ndarray  # (K,) of each dish if it is taken: ``kernels/search_rows.parting``
+    slack_take: np.ndarray  # (K,) of each feature if it is taken: ``kernels/search_rows.parting``
     slack_stay: np.ndarray  # (K,) and if not
     slack_new: float
 
 
-def next_row(bound: Any, n: int, rows: int, m: np.ndarray) -> RowTerms:
-    """The terms of the row that follows ``rows`` of n, dishes having been taken m times."""
+def next_row(bound: PriorBound, n: int, rows: int, m: np.ndarray) -> RowTerms:
+    """The terms of the row that follows ``rows`` of n, features having been taken m times."""
     left = n - rows - 1
     worth, slack = bound.worth(left), bound.slack(left)
     stay = worth[m]
