@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
 FORMAT = 1
 
 

@@ -105,6 +105,9 @@ class Engine(Protocol):
     ) -> Any: ...
 
 
+AnyEngine = Engine  # whatever its state is
+
+
 class EngineDefaults(ABC):
     """Declarations of an engine, and what most engines answer to the loop's questions."""
 

@@ -32,8 +32,8 @@ from thali.engines.ascent.optimizer import (
     hyperpriors_of,
 )
 from thali.engines.ascent.state import State, iterate
-from thali.engines.ascent.stream import Stream
-from thali.hyperparameters import Hyperprior
+from thali.engines.ascent.stream import AbsorbsRows, Stream
+from thali.hyperparameters import Hyperprior, Values
 from thali.likelihoods.base import Expected
 from thali.likelihoods.feature_posteriors import GaussianFeatures
 from thali.likelihoods.gaussian_scales import LEAST
@@ -53,7 +53,7 @@ AMOUNTS = ("first", "second", "cost")  # what rows with amounts keep of them
 
 @ENGINES.register("variational")
 @dataclass(frozen=True)
-class Variational(Settings, Optimizer):
+class Variational(Settings, Optimizer, AbsorbsRows):
     """Soft assignments that maximize a lower bound of the evidence.
 
     Parameters
@@ -262,18 +262,19 @@ class Variational(Settings, Optimizer):
             backend=self.backend(self.n_init == 1),
         )
 
+    # pieces
 
-def stream_from(
-    engine: Variational, model: Model, data: Data, law: dict[str, np.ndarray], hyper: dict[str, Any]
-) -> Stream:
-    """The stream that led to this law: ``fit`` makes one of a single piece, these data."""
-    arrays = {k: np.array(v) for k, v in law.items()}
-    arrays |= {f"features_{k}": v for k, v in arrays.items() if k in ("phi", "V", "mu", "s")}
-    at_rest = dict(zip(PROGRESS, (0, 0, -np.inf, 0, False), strict=True))
-    state = engine.from_arrays(model, data, arrays, at_rest | {"hyper": hyper})
-    state.backend = engine.backend(alone=True)
-    if "stream_n" in law:
-        return Stream.from_arrays(state, law)
-    iterate(state)
-    assert state.found is not None
-    return Stream(state, state.found, 1, data.n)
+    def stream(
+        self, model: Model, data: Data, params: dict[str, np.ndarray], hyper: Values
+    ) -> Stream:
+        """The stream that led to these parameters of q: a plain fit is one of a single piece."""
+        arrays = {k: np.array(v) for k, v in params.items()}
+        arrays |= {f"features_{k}": v for k, v in arrays.items() if k in ("phi", "V", "mu", "s")}
+        at_rest = dict(zip(PROGRESS, (0, 0, -np.inf, 0, False), strict=True))
+        state = self.from_arrays(model, data, arrays, at_rest | {"hyper": hyper})
+        state.backend = self.backend(alone=True)
+        if "stream_n" in params:
+            return Stream.from_arrays(state, params)
+        iterate(state)
+        assert state.found is not None
+        return Stream(state, state.found, 1, data.n)

@@ -22,13 +22,19 @@ from thali.engines.base import takes_missing, takes_sparse
 from thali.estimators import parameters, validation
 from thali.model import Model
 from thali.results.fit import Fit
-from thali.run.checkpoints import seed_of
 from thali.run.choices import check_engine, choose_engine
 from thali.run.loop import run
 from thali.settings import positive_number
 from thali.structures.base import Structure
 
 if TYPE_CHECKING:
+    from arviz import InferenceData
+    from sklearn.utils import Tags
+
+    from thali.engines.base import AnyEngine
+    from thali.estimators.validation import Seed
+    from thali.likelihoods.base import Likelihood, Table
+    from thali.priors.base import Prior
     from thali.report import Verdict
 
 LARGEST_DRIFT = 1e-6  # relative; a fit that saw more says so
@@ -43,12 +49,12 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
 
     structure: ClassVar[Structure[Any]]
 
-    prior: Any
-    likelihood: Any
-    engine: Any
-    center: Any
-    random_state: Any
-    progress: Any
+    prior: Prior | str
+    likelihood: Likelihood | str
+    engine: AnyEngine | str
+    center: bool
+    random_state: Seed
+    progress: bool | str
 
     fit_: Fit
     mean_: np.ndarray
@@ -58,19 +64,19 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
 
     # parameters
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
+    def get_params(self, deep: bool = True) -> dict[str, object]:
         """Parameters by name; ``deep`` also lists those of prior, likelihood and engine."""
-        return parameters.nested(self, super().get_params(deep=False), deep)
+        own: dict[str, object] = super().get_params(deep=False)
+        return own | parameters.of_parts(self) if deep else own
 
-    def set_params(self, **params: Any) -> Self:
+    def set_params(self, **params: object) -> Self:
         """Set parameters; ``prior__alpha=2.0`` replaces the prior by one with that alpha."""
-        plain, changes = parameters.parted(self, params)
-        super().set_params(**plain)
-        for owner, settings in changes.items():
-            setattr(self, owner, parameters.changed(self, owner, settings))
+        nested = {name: params.pop(name) for name in list(params) if "__" in name}
+        super().set_params(**params)
+        parameters.set_on_parts(self, nested)
         return self
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = tags.input_tags.sparse = False
         with suppress(TypeError, ValueError, AttributeError):  # no such parts: fit will say so
@@ -84,8 +90,8 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
+        X: Table,
+        y: object = None,
         *,
         checkpoint: str | os.PathLike[str] | None = None,
         resume: bool = False,
@@ -112,7 +118,7 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
 
     def _fit(
         self,
-        X: Any,
+        X: Table,
         checkpoint: str | os.PathLike[str] | None,
         resume: bool,
         time_budget: float | None,
@@ -131,7 +137,7 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
         data = Data.of(np.subtract(X, mean, out=X) if self.center else X)
         check_engine(engine, model, data)
         model = model.resolve(data)
-        seed = self._seed(checkpoint if resume else None)
+        seed = validation.seed_from(self.random_state, checkpoint if resume else None)
         fit = run(
             seed,
             model,
@@ -168,13 +174,6 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
             self.__dict__.update(before)
             raise
 
-    def _seed(self, to_resume: str | os.PathLike[str] | None) -> int:
-        """The given seed, or that of the run to be resumed, or a new one."""
-        given = isinstance(self.random_state, int | np.integer)
-        if to_resume is None or given or not Path(to_resume).is_file():
-            return validation.seed_from(self.random_state)
-        return seed_of(to_resume)
-
     def _forget(self) -> None:
         """Take away what an earlier fit found; the columns' names and number are new already."""
         for name in [name for name in self.__dict__ if name.endswith("_")]:
@@ -207,13 +206,14 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
     # what the fit says
 
     @cached_property
-    def posterior_(self) -> Any:
+    def posterior_(self) -> InferenceData:
         """ArviZ inference data of the label-free scalars, chain × draw.
 
         Only draws of chains have one; weighted draws are refused.
         """
         check_is_fitted(self)
-        return self.fit_.to_arviz()
+        found: InferenceData = self.fit_.to_arviz()
+        return found
 
     @cached_property
     def diagnostics_(self) -> dict[str, dict[str, float]]:
@@ -237,12 +237,17 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return verdict(self)
 
-    def report(self, path: str | os.PathLike[str], **options: Any) -> Path:
-        """Write a self-contained HTML report and return its path."""
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        title: str | None = None,
+        image_shape: tuple[int, int] | None = None,
+    ) -> Path:
+        """Write a self-contained HTML report and return its path; rows as images of this shape."""
         from thali.report import write_report
 
-        check_is_fitted(self)
-        return write_report(self, path, **options)
+        return write_report(self, path, title=title, image_shape=image_shape)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save to one file that ``thali.load`` opens: arrays and JSON, no pickle."""

@@ -7,7 +7,8 @@ of theirs.
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -15,11 +16,17 @@ from scipy.sparse import csr_array
 from thali import storage
 from thali.data import Data
 from thali.estimators.base import LatentModel
+from thali.estimators.parameters import PARTS
 from thali.model import Model
 from thali.registry import ESTIMATORS, known_classes
 from thali.results.fit import fit_from_arrays
+from thali.storage import Json
 
-PLAIN: dict[str, Any] = {"array": np.array, "list": list, "tuple": tuple}
+PLAIN: dict[str, Callable[[list[object]], object]] = {
+    "array": np.array,
+    "list": list,
+    "tuple": tuple,
+}
 SPARSE = ("data", "indices", "indptr", "shape")  # the parts of a csr_array
 
 
@@ -27,24 +34,20 @@ def save(model: LatentModel, path: str | os.PathLike[str]) -> None:
     """Write a fitted model, its data and its draws to one file."""
     arrays, record = model.fit_.to_arrays()
     arrays |= {**data_arrays(model.fit_.data), "mean": model.mean_}
-    params = {name: to_json(value) for name, value in model.get_params(deep=False).items()}
+    columns = getattr(model, "feature_names_in_", None)
     meta = {
         "estimator": type(model).__name__,
-        "params": params,
-        "fitted": {
-            name: to_json(getattr(model, f"{name}_")) for name in ("prior", "likelihood", "engine")
-        },
+        "params": {name: to_json(value) for name, value in model.get_params(deep=False).items()},
+        "fitted": {name: to_json(getattr(model, f"{name}_")) for name in PARTS},
         "fit": record,
         "seed": model.seed_,
         "row_names": model.row_names_,
-        "column_names": [str(c) for c in model.feature_names_in_]
-        if hasattr(model, "feature_names_in_")
-        else None,
+        "column_names": None if columns is None else [str(name) for name in columns],
     }
     storage.write(path, "model", arrays, meta)
 
 
-def load(path: str | os.PathLike[str]) -> Any:
+def load(path: str | os.PathLike[str]) -> LatentModel:
     """Open a model that ``save`` wrote.
 
     >>> import tempfile, pathlib, thali
@@ -92,13 +95,13 @@ def data_from(arrays: dict[str, np.ndarray]) -> Data:
     return Data.of(csr_array(tuple(parts), shape=tuple(shape)))
 
 
-def to_json(value: Any) -> Any:
+def to_json(value: object) -> Json:
     """Settings as {"class": …, fields}, numbers and text as they are, others by description."""
     if known_classes().get(type(value).__name__) is type(value):
-        fields = {name: to_json(own) for name, own in value.get_params().items()}
-        return {"class": type(value).__name__, **fields}
+        fields = value.get_params()
+        return {"class": type(value).__name__} | {k: to_json(own) for k, own in fields.items()}
     if isinstance(value, np.bool_ | np.integer | np.floating):
-        return value.item()
+        return cast(bool | int | float, value.item())
     if isinstance(value, np.ndarray) and value.ndim == 2:
         return {"class": "matrix", "rows": value.astype(int).tolist()}
     if isinstance(value, np.ndarray | tuple | list):
@@ -116,15 +119,15 @@ def to_json(value: Any) -> Any:
     )
 
 
-def from_json(value: Any) -> Any:
+def from_json(value: Json) -> Any:
     """What ``to_json`` wrote; classes by name, of those that are registered only."""
     if not isinstance(value, dict):
         return value
-    name = value["class"]
+    name = str(value["class"])
     if name == "matrix":
         return np.array(value["rows"], bool)
     if name in PLAIN:
-        return PLAIN[name]([from_json(each) for each in value["values"]])
+        return PLAIN[name]([from_json(each) for each in cast(list[Json], value["values"])])
     known = known_classes()
     if name not in known:
         raise KeyError(f"no part is called {name!r}; import the module that defines it first")
