@@ -268,7 +268,7 @@ def test_chains_worth_few_draws_are_not_said_to_differ() -> None:
         Scalar("n_components", "good", 1, 1, 0, 0, 0),
     ]
     said = verdict_on_chains(lines, 2, 500)
-    assert (said.level, said.headline) == ("poor", "The chains move too slowly to judge.")
+    assert (said.level, said.headline) == ("poor", "The chains move too slowly to tell.")
     assert "fewer than 20 independent draws each in α" in said.advice
     lines.append(Scalar("log_joint", "poor", 1.4, 9, 5, 4, 6))
     assert verdict_on_chains(lines, 2, 500).headline == "The chains do not agree yet."
@@ -316,7 +316,7 @@ def test_the_report_says_what_a_feature_is(likelihood: Any, words: str, tmp_path
 def test_chains_that_disagree_on_k_are_named() -> None:
     lines = [Scalar("n_components", "poor", 2.0, 3, 5, 4, 6, symbol="K")]
     assert verdict_on_chains(lines, 2, 500, [4, 6]).headline == (
-        "K has not settled: chains disagree, 4 against 6."
+        "The chains disagree on K: 4 against 6."
     )
     assert verdict_on_chains(lines, 2, 500, [4]).headline == "The chains do not agree yet."
 

@@ -13,11 +13,21 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
 import typer
 
+import thali
+from thali import datasets, storage
 from thali.cli import parts
+from thali.cli.console import (
+    describe_answer,
+    describe_table,
+    locate_infinities,
+    print_matching,
+    print_summary,
+)
 from thali.cli.options import (
     load_model,
     read_columns,
@@ -25,18 +35,26 @@ from thali.cli.options import (
     read_time_budget,
     with_hyphens,
 )
+from thali.cli.outputs import CHECKPOINT, IMPUTED, claim_folder, missing_in, write_outputs
+from thali.data.tables import Table, read_table
+from thali.estimators.base import LatentModel
+from thali.estimators.validation import seed_from
+from thali.model import Model
+from thali.registry import estimator_of
 
 if TYPE_CHECKING:
-    from thali.data.tables import Table
+    import pandas as pd
 
-__all__ = ["main", "make_app", "run"]
+    Say = Callable[[str], None]
 
 _inference = partial(typer.Option, rich_help_panel="Inference")
 _data = partial(typer.Option, rich_help_panel="Data")
 _results = partial(typer.Option, rich_help_panel="Results")
-BAD_INPUT = (ValueError, TypeError, FileNotFoundError, FileExistsError, PermissionError)
-BAD_SCALE = (FloatingPointError,)  # data or scales beyond double precision
-BAD_PLACE = (IsADirectoryError, NotADirectoryError)
+BAD_INPUT = (
+    *(ValueError, TypeError, FileNotFoundError, FileExistsError, PermissionError),
+    *(IsADirectoryError, NotADirectoryError),
+    FloatingPointError,  # data or scales beyond double precision
+)
 
 
 # ------------------------------------------------------------------------------ errors and exits
@@ -62,7 +80,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except MemoryError as error:
         _complain(f"not enough memory: {error or 'use fewer rows, columns or features'}")
         return 1
-    except (*BAD_INPUT, *BAD_SCALE, *BAD_PLACE) as error:
+    except BAD_INPUT as error:
         _complain(error)
         return 2
     except OSError as error:
@@ -87,9 +105,7 @@ def _complain(message: object) -> None:
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from thali import __version__
-
-        print(f"thali {__version__}")
+        print(f"thali {thali.__version__}")
         raise typer.Exit
 
 
@@ -107,11 +123,6 @@ def demo(
     seed: Annotated[int, typer.Option(min=0, help="Seed of data and sampler.")] = 0,
 ) -> None:
     """Find the four images hidden in 100 noisy 6x6 pictures."""
-    import thali
-    from thali import datasets
-    from thali.cli.console import print_matching
-    from thali.cli.outputs import claim_folder
-
     data = datasets.images(n=100, random_state=seed)
     print("100 noisy pictures of 6x6 pixels, each a sum of some of four hidden images.")
     model = thali.LatentFeatures(engine=thali.CollapsedGibbs(sweeps=sweeps), random_state=seed)
@@ -154,16 +165,14 @@ def fit(
         bool, _results("--resume", help="Continue the unfinished run in --out.")
     ] = False,
     quiet: Annotated[bool, _results("--quiet", "-q", help="Print errors only.")] = False,
-    **options: Any,
+    **options: object,
 ) -> None:
     """Fit a model to a table and write what it found into a folder."""
-    from thali.cli.console import describe_answer, describe_table, with_places
-    from thali.cli.outputs import IMPUTED, claim_folder, missing_in
-    from thali.data.tables import read_table
-    from thali.model import Model
-    from thali.registry import estimator_of
 
-    say = _silence if quiet else print
+    def say(message: str) -> None:
+        if not quiet:
+            print(message)
+
     given = parts.Given(_own_names(), options)
     chosen = Model(given.part("prior"), given.part("likelihood"))
     engine = given.engine(chosen)  # refuses bad settings before the data are read
@@ -183,7 +192,7 @@ def fit(
         likelihood=chosen.likelihood,
         engine=engine,
         center=center,
-        random_state=_seed(seed, out, resume, say),
+        random_state=_seed(seed, out / CHECKPOINT if resume else None, say),
         progress=False if quiet else "auto",
     )
     with claim_folder(out):
@@ -192,7 +201,7 @@ def fit(
                 model, _frame(table), out, shape, say, resume=resume, time_budget=seconds
             )
         except ValueError as error:
-            raise ValueError(with_places(data, table, error)) from error
+            raise ValueError(locate_infinities(data, table) or str(error)) from error
     say(describe_answer(model))
     if missing_in(model):
         say(f"{missing_in(model)} missing entries were filled in: {out / IMPUTED}.")
@@ -206,8 +215,6 @@ def show(
     ],
 ) -> None:
     """Summarize a saved model."""
-    from thali.cli.console import print_summary
-
     print_summary(load_model(model))
 
 
@@ -221,18 +228,7 @@ def report(
     ] = None,
 ) -> None:
     """Write the report of a saved model."""
-    shape = read_image_shape(image_shape)
-    fitted = load_model(model)
-    if out.is_dir():
-        raise IsADirectoryError(f"--out {out} is a folder; name a file such as report.html.")
-    if not out.parent.is_dir():
-        raise NotADirectoryError(f"--out {out}: there is no folder {out.parent}; make it first.")
-    part = out.with_name(f".{out.name}.part")
-    try:
-        fitted.report(part, image_shape=shape)
-        os.replace(part, out)
-    finally:
-        part.unlink(missing_ok=True)
+    load_model(model).report(out, image_shape=read_image_shape(image_shape))
     print(f"Open {out} in a browser.")
 
 
@@ -255,15 +251,18 @@ def make_app() -> typer.Typer:
 
 
 def _with_options_of_parts(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with a parameter for each option of a part in the place of ``**options``."""
-    from thali import LatentFeatures
+    """The command with a parameter for each option of a part, where it has ``**options``."""
 
-    def call(*arguments: Any, **options: Any) -> None:
+    def call(*arguments: object, **options: object) -> None:
         command(*arguments, **options)
 
     data, *own = [p for p in _parameters(command) if p.kind != inspect.Parameter.VAR_KEYWORD]
-    defaults = LatentFeatures().get_params(deep=False)
-    found = [data, *parts.parameters(_own_names(), defaults), *own]
+    defaults = inspect.signature(thali.LatentFeatures).parameters
+    found = [
+        data,
+        *parts.parameters(_own_names(), {name: defaults[name].default for name in parts.FAMILIES}),
+        *own,
+    ]
     call.__signature__ = inspect.Signature(found)  # type: ignore[attr-defined]
     call.__annotations__ = {p.name: p.annotation for p in found}
     call.__name__, call.__doc__ = command.__name__, command.__doc__
@@ -271,7 +270,7 @@ def _with_options_of_parts(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _own_names() -> set[str]:
-    """The parameters that ``fit`` has by itself; no option of a part may take their place."""
+    """The parameters that ``fit`` has by itself; no option of a part may have these names."""
     return {p.name for p in _parameters(fit)} | set(parts.FAMILIES)
 
 
@@ -283,26 +282,23 @@ def _parameters(command: Callable[..., None]) -> list[inspect.Parameter]:
 
 
 def _fit_and_write(
-    model: Any,
-    X: Any,
+    model: LatentModel,
+    X: np.ndarray | pd.DataFrame,
     out: Path,
     image_shape: tuple[int, int] | None,
-    say: Callable[[str], None],
+    say: Say,
     *,
     resumable: bool = True,
     resume: bool = False,
     time_budget: float | None = None,
 ) -> int:
     """Fit, write the outputs, and return the exit code; a stopped run can be resumed later."""
-    from thali.cli.outputs import CHECKPOINT, write_outputs
-
-    checkpoint, earlier = out / CHECKPOINT, out / "checkpoint.previous.thali"
+    checkpoint, earlier = out / CHECKPOINT, None
     if resume and not checkpoint.exists():
         say(f"There is no unfinished run in {out}; starting afresh.")
         resume = False
-    replaces = checkpoint.exists() and not resume
-    if replaces:
-        os.replace(checkpoint, earlier)
+    if checkpoint.exists() and not resume:
+        earlier = storage.set_aside(checkpoint)
         say(f"Starting afresh; the unfinished run that lay there is kept as {earlier}.")
     try:
         path = checkpoint if resumable else None
@@ -310,7 +306,7 @@ def _fit_and_write(
     except BaseException:
         if not resume:
             checkpoint.unlink(missing_ok=True)
-        if replaces:
+        if earlier is not None:
             os.replace(earlier, checkpoint)
         raise
     try:
@@ -327,7 +323,7 @@ def _fit_and_write(
     return 130 if model.stopped_ == "interrupted" else 0
 
 
-def _frame(table: Table) -> Any:
+def _frame(table: Table) -> np.ndarray | pd.DataFrame:
     """The table as pandas, where it has names for the model to keep."""
     if table.column_names is None and table.row_names is None:
         return table.values
@@ -336,22 +332,9 @@ def _frame(table: Table) -> Any:
     return pd.DataFrame(table.values, index=table.row_names, columns=table.column_names)
 
 
-def _seed(seed: int | None, out: Path, resume: bool, say: Callable[[str], None]) -> int:
+def _seed(seed: int | None, checkpoint: Path | None, say: Say) -> int:
     """The given seed, or that of the run to be resumed, or a new one."""
-    from thali import storage
-    from thali.cli.outputs import CHECKPOINT
-
-    if seed is None and resume and (out / CHECKPOINT).exists():
-        _, meta = storage.read(out / CHECKPOINT, "checkpoint")
-        return int(meta["fingerprint"]["the seed"])
-    if seed is None:
+    if seed is None and (checkpoint is None or not checkpoint.exists()):
         seed = secrets.randbelow(2**31)
         say(f"seed: {seed} (drawn; --seed {seed} repeats this run)")
-    return seed
-
-
-# --------------------------------------------------------------------------------------- saying
-
-
-def _silence(message: str) -> None:
-    """Say nothing."""
+    return seed_from(seed, checkpoint)

@@ -6,9 +6,10 @@ import csv
 import math
 from collections.abc import Container, Sequence
 from pathlib import Path
-from typing import Any
 
-__all__ = ["load_model", "read_columns", "read_image_shape", "read_time_budget", "with_hyphens"]
+import thali
+from thali.data.tables import check_file
+from thali.estimators.base import LatentModel
 
 
 def with_hyphens(arguments: Sequence[str], naming: Container[str]) -> list[str]:
@@ -53,9 +54,6 @@ def read_time_budget(seconds: float | None) -> float | None:
     return seconds
 
 
-def load_model(path: Path) -> Any:
-    import thali
-    from thali.data.tables import check_file
-
+def load_model(path: Path) -> LatentModel:
     check_file(path, "a saved model")
     return thali.load(path)

@@ -33,10 +33,9 @@ def fit_of(model: LatentFeatures) -> Fit:
     X = model.X_
     n, d = X.shape
     residual = np.empty(n)
-    total = 0.0
+    total, seen = 0.0, 0
     # Squares of numbers near 1e200 overflow: measure in units of the largest entry.
     unit = float(max(abs(np.nanmax(X)), abs(np.nanmin(X)))) or 1.0
-    seen = 0
     step = max(1, BLOCK // d)
     for start in range(0, n, step):
         rows = np.arange(start, min(start + step, n))
@@ -45,7 +44,7 @@ def fit_of(model: LatentFeatures) -> Fit:
         total += float(np.nansum(np.square((block - model.mean_) / unit)))
         seen += int(np.isfinite(block).sum())
     left = float(residual.sum())
-    explained = 1.0 - left / total if total > 0 else float("nan")
+    explained = 1.0 - left / total if total > 0 else np.nan
     return Fit(explained, unit * float(np.sqrt(left / seen)), int(residual.argmax()))
 
 

@@ -28,9 +28,8 @@ OF_SAMPLERS = (
 def symbols(model: LatentFeatures) -> list[tuple[str, str]]:
     """The symbols of all hyperparameters, and what they say; nothing where there are none."""
     declared = [
-        label
-        for part in (model.prior_, model.likelihood_)
-        for label in hyperparameters_of(part).values()
+        *hyperparameters_of(model.prior_).values(),
+        *hyperparameters_of(model.likelihood_).values(),
     ]
     if not declared:
         return []
