@@ -28,13 +28,7 @@ from thali.cli.console import (
     print_matching,
     print_summary,
 )
-from thali.cli.options import (
-    load_model,
-    read_columns,
-    read_image_shape,
-    read_time_budget,
-    with_hyphens,
-)
+from thali.cli.options import load_model, read_columns, read_image_shape, read_time_budget
 from thali.cli.outputs import CHECKPOINT, IMPUTED, claim_folder, missing_in, write_outputs
 from thali.data.tables import Table, read_table
 from thali.estimators.base import LatentModel
@@ -68,9 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; an error becomes one line on stderr."""
     try:
-        given = sys.argv[1:] if arguments is None else arguments
-        words = with_hyphens(given, parts.spelled_with_hyphens(_own_names()))
-        code = make_app()(args=words, prog_name="thali", standalone_mode=False)
+        code = make_app()(args=arguments, prog_name="thali", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         _complain("stopped by Ctrl-C; no results were written.")
         return 130
@@ -236,7 +228,10 @@ def report(
 
 
 def make_app() -> typer.Typer:
-    """The command line, with the options of all parts that are registered now."""
+    """The command line, with the options of all parts that are registered now.
+
+    Names of options and of parts may be written with underscores, as in Python.
+    """
     app = typer.Typer(
         name="thali",
         no_args_is_help=True,
@@ -246,7 +241,7 @@ def make_app() -> typer.Typer:
     )
     app.callback()(_options)
     for command in (demo, _with_options_of_parts(fit), show, report):
-        app.command()(command)
+        app.command(context_settings={"token_normalize_func": parts.hyphened})(command)
     return app
 
 

@@ -4,32 +4,11 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Container, Sequence
 from pathlib import Path
 
 import thali
 from thali.data.tables import check_file
 from thali.estimators.base import LatentModel
-
-
-def with_hyphens(arguments: Sequence[str], naming: Container[str]) -> list[str]:
-    """The arguments with names as this command line spells them, not as Python does.
-
-    ``naming`` are the options whose values are names.
-
-    >>> words = ["fit", "a_b.csv", "--prior", "beta_bernoulli", "--engine=particle_filter"]
-    >>> with_hyphens(words, {"--prior", "--engine"})
-    ['fit', 'a_b.csv', '--prior', 'beta-bernoulli', '--engine=particle-filter']
-    """
-    found: list[str] = []
-    for argument in arguments:
-        option, equals, value = argument.partition("=")
-        if equals and option in naming:
-            argument = f"{option}={value.replace('_', '-')}"
-        elif found and found[-1] in naming:
-            argument = argument.replace("_", "-")
-        found.append(argument)
-    return found
 
 
 def read_columns(text: str | None) -> list[str] | None:

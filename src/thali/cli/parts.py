@@ -206,13 +206,6 @@ def _default(said: Setting | Label, default: object) -> str:
 # ------------------------------------------------------------------------------- reading the words
 
 
-def spelled_with_hyphens(taken: Container[str]) -> list[str]:
-    """The options whose values are names."""
-    options = part_options(taken)
-    choices = [o.flag for o in options if _kind(o.field, next(iter(o.owners.values()))) == "choice"]
-    return [f"--{family}" for family in FAMILIES] + choices
-
-
 class Given:
     """The options of parts that were given on a command line."""
 
@@ -228,7 +221,7 @@ class Given:
     def engine(self, model: Model | None) -> AnyEngine:
         """The engine that was named, or that suits the model, with its settings."""
         name = str(self.values["engine"])
-        engine = choose_engine(name, model)
+        engine: Any = choose_engine(name, model)
         if name == AUTO:
             name = f"{hyphened(ENGINES.name_of(engine))} (chosen by auto)"
         return self._with_settings("engine", engine, name)

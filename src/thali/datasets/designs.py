@@ -9,8 +9,6 @@ import numpy as np
 
 from thali.datasets.dataset import Dataset, RandomState, superpose
 
-__all__ = ["noisy_nonnegative", "planted"]
-
 
 def noisy_nonnegative(
     n: int = 500,

@@ -8,8 +8,6 @@ from thali.datasets.dataset import Dataset, RandomState
 from thali.likelihoods.base import Conditional
 from thali.priors.base import FeaturePrior
 
-__all__ = ["draw"]
-
 
 def draw(
     prior: FeaturePrior,
@@ -23,9 +21,9 @@ def draw(
     Parameters
     ----------
     prior : IBP, TwoParameterIBP, BetaBernoulli, …
-        Law of Z. A hyperparameter that has a law is drawn from it first.
+        Distribution of Z. A hyperparameter that has a prior is drawn from it first.
     likelihood : LinearGaussian, …
-        Law of A, and of X given Z and A. Its hyperparameters must be numbers:
+        Distribution of A, and of X given Z and A. Its hyperparameters must be numbers:
         `LinearGaussian(sigma_x=0.5, sigma_a=1.0)`.
     n, d : int
         Rows and columns of X.

@@ -28,35 +28,23 @@ LARGE = 1e8  # bytes of X, beyond which it is not copied
 def validated(
     estimator: LatentModel, X: Table, *, reset: bool, copy: bool = False
 ) -> np.ndarray | csr_array:
-    """X as float64 in C order, or a sparse matrix; names of columns are kept, or compared."""
+    """X as float64 in C order, or a ``csr_array`` of its own; names of columns are kept, or
+    compared."""
     if is_sparse(X):
-        return validated_sparse(estimator, X, reset)
+        refuse_same_names(X)
+        array = as_sparse(X)
+        if estimator.center:
+            raise ValueError(
+                "X is a sparse matrix, which center=True would make dense: use center=False, or "
+                "make it dense first with X.toarray() if it fits in memory."
+            )
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+        return array
     check_table(X)
     if hasattr(X, "columns") and not len(X.columns):
         raise ValueError("X is empty: the data frame has no columns.")
-    X = validate_data(
-        estimator,
-        unmasked(X),
-        reset=reset,
-        dtype=np.float64,
-        order="C",
-        copy=copy,
-        ensure_all_finite=False,
-    )
-    return as_matrix(X)
-
-
-def validated_sparse(estimator: LatentModel, X: Table, reset: bool) -> csr_array:
-    """A ``csr_array`` of its own; names of columns are kept, or compared, as of any table."""
-    refuse_same_names(X)
-    array = as_sparse(X)
-    if estimator.center:
-        raise ValueError(
-            "X is a sparse matrix, which center=True would make dense: use center=False, or "
-            "make it dense first with X.toarray() if it fits in memory."
-        )
-    validate_data(estimator, X, reset=reset, skip_check_array=True)
-    return array
+    check = {"dtype": np.float64, "order": "C", "copy": copy, "ensure_all_finite": False}
+    return as_matrix(validate_data(estimator, unmasked(X), reset=reset, **check))
 
 
 def centered(estimator: LatentModel, X: Table) -> np.ndarray | csr_array:
