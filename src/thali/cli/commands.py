@@ -28,8 +28,8 @@ from thali.cli.console import (
     print_matching,
     print_summary,
 )
-from thali.cli.options import load_model, read_columns, read_image_shape, read_time_budget
 from thali.cli.outputs import CHECKPOINT, IMPUTED, claim_folder, missing_in, write_outputs
+from thali.cli.parts import load_model, read_columns, read_image_shape, read_time_budget
 from thali.data.tables import Table, read_table
 from thali.estimators.base import LatentModel
 from thali.estimators.validation import seed_from
@@ -44,14 +44,15 @@ if TYPE_CHECKING:
 _inference = partial(typer.Option, rich_help_panel="Inference")
 _data = partial(typer.Option, rich_help_panel="Data")
 _results = partial(typer.Option, rich_help_panel="Results")
+Saved = Annotated[Path, typer.Argument(metavar="MODEL", help="A saved model, as model.thali.")]
+FORMATS = "A .csv, .tsv, .npy, .npz (or file.npz:name) or .parquet file."
+HEADER = "Whether the first row of a .csv or .tsv names columns; found out if not given."
+IMAGE_SHAPE = {"metavar": "HxW", "help": "Show rows as images, for example 28x28."}
 BAD_INPUT = (
     *(ValueError, TypeError, FileNotFoundError, FileExistsError, PermissionError),
     *(IsADirectoryError, NotADirectoryError),
     FloatingPointError,  # data or scales beyond double precision
 )
-
-
-# ------------------------------------------------------------------------------ errors and exits
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -92,9 +93,6 @@ def _complain(message: object) -> None:
     print(f"error: {text}", file=sys.stderr)
 
 
-# ------------------------------------------------------------------------------------- commands
-
-
 def _version(wanted: bool) -> None:
     if wanted:
         print(f"thali {thali.__version__}")
@@ -126,12 +124,7 @@ def demo(
 
 
 def fit(
-    data: Annotated[
-        str,
-        typer.Argument(
-            metavar="DATA", help="A .csv, .tsv, .npy, .npz (or file.npz:name) or .parquet file."
-        ),
-    ],
+    data: Annotated[str, typer.Argument(metavar="DATA", help=FORMATS)],
     *,
     seed: Annotated[
         int | None, _inference(min=0, help="Seed; drawn and printed if not given.")
@@ -139,19 +132,11 @@ def fit(
     center: Annotated[bool, _data("--center", help="Subtract column means first.")] = False,
     transpose: Annotated[bool, _data("--transpose", help="Swap rows and columns.")] = False,
     columns: Annotated[str | None, _data(help="Columns of the file to use: a,b,c.")] = None,
-    header: Annotated[
-        bool | None,
-        _data(
-            "--header/--no-header",
-            help="Whether the first row of a .csv or .tsv names columns; found out if not given.",
-        ),
-    ] = None,
+    header: Annotated[bool | None, _data("--header/--no-header", help=HEADER)] = None,
     time_budget: Annotated[
         float | None, _inference(metavar="SECONDS", help="Stop after so many seconds.")
     ] = None,
-    image_shape: Annotated[
-        str | None, _results(metavar="HxW", help="Show rows as images, for example 28x28.")
-    ] = None,
+    image_shape: Annotated[str | None, _results(**IMAGE_SHAPE)] = None,
     out: Annotated[Path, _results(help="Folder for the results.")] = Path("thali-out"),
     resume: Annotated[
         bool, _results("--resume", help="Continue the unfinished run in --out.")
@@ -201,30 +186,19 @@ def fit(
     raise typer.Exit(code)
 
 
-def show(
-    model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="A saved model, such as model.thali.")
-    ],
-) -> None:
+def show(model: Saved) -> None:
     """Summarize a saved model."""
     print_summary(load_model(model))
 
 
 def report(
-    model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="A saved model, such as model.thali.")
-    ],
+    model: Saved,
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("report.html"),
-    image_shape: Annotated[
-        str | None, typer.Option(metavar="HxW", help="Show rows as images, for example 28x28.")
-    ] = None,
+    image_shape: Annotated[str | None, typer.Option(**IMAGE_SHAPE)] = None,
 ) -> None:
     """Write the report of a saved model."""
     load_model(model).report(out, image_shape=read_image_shape(image_shape))
     print(f"Open {out} in a browser.")
-
-
-# ---------------------------------------------------------------------------------- the program
 
 
 def make_app() -> typer.Typer:
@@ -237,7 +211,6 @@ def make_app() -> typer.Typer:
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
-        help="Find an unknown number of overlapping features in a table of numbers.",
     )
     app.callback()(_options)
     for command in (demo, _with_options_of_parts(fit), show, report):
@@ -252,12 +225,7 @@ def _with_options_of_parts(command: Callable[..., None]) -> Callable[..., None]:
         command(*arguments, **options)
 
     data, *own = [p for p in _parameters(command) if p.kind != inspect.Parameter.VAR_KEYWORD]
-    defaults = inspect.signature(thali.LatentFeatures).parameters
-    found = [
-        data,
-        *parts.parameters(_own_names(), {name: defaults[name].default for name in parts.FAMILIES}),
-        *own,
-    ]
+    found = [data, *parts.parameters(_own_names()), *own]
     call.__signature__ = inspect.Signature(found)  # type: ignore[attr-defined]
     call.__annotations__ = {p.name: p.annotation for p in found}
     call.__name__, call.__doc__ = command.__name__, command.__doc__
@@ -271,9 +239,6 @@ def _own_names() -> set[str]:
 
 def _parameters(command: Callable[..., None]) -> list[inspect.Parameter]:
     return list(inspect.signature(command, eval_str=True).parameters.values())
-
-
-# ----------------------------------------------------------------------------- running and saving
 
 
 def _fit_and_write(

@@ -4,22 +4,26 @@ A hyperparameter ``sigma_x`` of a likelihood is ``--sigma-x`` and a number; a se
 an engine is ``--n-init``, with the type, the choices, the default and the words that it has there.
 Parts of a family (priors, likelihoods, engines) share an option if they share a name. A name that
 an earlier family has, or the command itself, gets the family in front: ``--engine-alpha``.
+The last functions read the words of the command's own options.
 """
 
 from __future__ import annotations
 
+import csv
 import inspect
+import math
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar, cast
 
 import typer
 
-from thali.cli.options import load_model
-from thali.data.tables import read_table
+import thali
+from thali.data.tables import check_file, read_table
 from thali.engines.base import AnyEngine
+from thali.estimators.base import LatentModel
 from thali.model import Model
 from thali.registry import ENGINES, LIKELIHOODS, PRIORS
 from thali.run.choices import AUTO, choose_engine
@@ -63,9 +67,6 @@ def hyphened(name: str) -> str:
     return name.replace("_", "-")
 
 
-# ------------------------------------------------------------------------------ the declarations
-
-
 def part_options(taken: Container[str]) -> list[PartOption]:
     """The options of all registered parts, family by family; ``taken`` are names of others."""
     found: dict[str, PartOption] = {}
@@ -102,26 +103,19 @@ def _kind(name: str, said: Setting | Label) -> str | None:
     return next((kind for kind in ("bool", "int", "float", "str") if kind in said.kinds), None)
 
 
-# ------------------------------------------------------------------------------------ the options
-
-
-def parameters(taken: Container[str], defaults: Mapping[str, str]) -> Iterator[inspect.Parameter]:
+def parameters(taken: Container[str]) -> Iterator[inspect.Parameter]:
     """The parameters of the command: the name of each part, followed by what its family has."""
     options = part_options(taken)
+    defaults = inspect.signature(thali.LatentFeatures).parameters
+    make = partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY)
     for family, registry in FAMILIES.items():
         names = [AUTO, *registry] if family == "engine" else list(registry)
         kind = _words(family, names)
-        default = kind(hyphened(defaults[family]))
+        default = kind(hyphened(defaults[family].default))
         said = typer.Option(f"--{family}", help=WORDS[family], rich_help_panel=PANELS[family])
-        yield _parameter(family, Annotated[kind, said], default)
-        for option in options:
-            if option.family == family:
-                yield _parameter(option.name, _annotation(option), None)
-
-
-def _parameter(name: str, annotation: object, default: object) -> inspect.Parameter:
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, kind, default=default, annotation=annotation)
+        yield make(family, default=default, annotation=Annotated[kind, said])
+        for option in (option for option in options if option.family == family):
+            yield make(option.name, default=None, annotation=_annotation(option))
 
 
 def _annotation(option: PartOption) -> object:
@@ -132,11 +126,12 @@ def _annotation(option: PartOption) -> object:
     if kind == "bool":
         both = f"{option.flag}/--no-{option.flag.removeprefix('--')}"
         return Annotated[bool | None, make(both)]
+    words = list(dict.fromkeys(word for one in settings for word in one.choices or ()))
     if kind == "choice":
-        choices = _words(option.name, (word for one in settings for word in one.choices or ()))
-        return Annotated[choices | None, make(option.flag)]
-    words = _words_besides(settings) if kind == "int" else []
-    if words:
+        return Annotated[_words(option.name, words) | None, make(option.flag)]
+    if any("None" in one.kinds and one.default is not None for one in settings):
+        words.append(NONE)
+    if words and kind == "int":  # a whole number, or "auto" and the like, or none at all
         metavar = "|".join(["INTEGER", *words])
         return Annotated[str | None, make(option.flag, parser=_number_or(words), metavar=metavar)]
     number = {"int": int, "float": float}.get(kind or "", str)
@@ -146,14 +141,6 @@ def _annotation(option: PartOption) -> object:
 def _words(name: str, words: Iterable[str]) -> Any:
     """The words that an option accepts, as typer wants them."""
     return StrEnum(name, {word: hyphened(word) for word in words})
-
-
-def _words_besides(settings: list[Setting]) -> list[str]:
-    """What a whole number may be besides a number: "auto" and the like, or none at all."""
-    words = [word for one in settings for word in one.choices or ()]
-    if any("None" in one.kinds and one.default is not None for one in settings):
-        words.append(NONE)
-    return list(dict.fromkeys(words))
 
 
 def _number_or(words: list[str]) -> Callable[[str], int | str]:
@@ -203,9 +190,6 @@ def _default(said: Setting | Label, default: object) -> str:
     return hyphened(default) if isinstance(default, str) else f"{default:g}"
 
 
-# ------------------------------------------------------------------------------- reading the words
-
-
 class Given:
     """The options of parts that were given on a command line."""
 
@@ -221,10 +205,10 @@ class Given:
     def engine(self, model: Model | None) -> AnyEngine:
         """The engine that was named, or that suits the model, with its settings."""
         name = str(self.values["engine"])
-        engine: Any = choose_engine(name, model)
+        engine = choose_engine(name, model)
         if name == AUTO:
             name = f"{hyphened(ENGINES.name_of(engine))} (chosen by auto)"
-        return self._with_settings("engine", engine, name)
+        return cast(AnyEngine, self._with_settings("engine", engine, name))
 
     @property
     def chosen_by_auto(self) -> bool:
@@ -262,3 +246,30 @@ def read_init(text: str) -> object:
     if suffix in {".csv", ".tsv", ".npy", ".npz", ".parquet"} or ".npz:" in text:
         return read_table(text).values
     return text
+
+
+def read_columns(text: str | None) -> list[str] | None:
+    """Names between commas; one that holds a comma is quoted, as in a CSV file."""
+    if text is None:
+        return None
+    return [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
+
+
+def read_image_shape(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    sides = text.lower().replace("×", "x").split("x")
+    if len(sides) != 2 or not all(side.strip().isdecimal() and int(side) for side in sides):
+        raise ValueError(f"--image-shape {text!r} is not HEIGHTxWIDTH; write it like 28x28.")
+    return int(sides[0]), int(sides[1])
+
+
+def read_time_budget(seconds: float | None) -> float | None:
+    if seconds is not None and not (seconds > 0 and math.isfinite(seconds)):
+        raise ValueError(f"--time-budget {seconds:g} is no time to run; give it seconds above 0.")
+    return seconds
+
+
+def load_model(path: Path) -> LatentModel:
+    check_file(path, "a saved model")
+    return thali.load(path)

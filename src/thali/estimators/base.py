@@ -19,12 +19,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from thali.data.matrix import Data, observed_means, row_names
 from thali.engines.base import takes_missing, takes_sparse
-from thali.estimators import parameters, validation
+from thali.estimators import validation
 from thali.model import Model
+from thali.registry import LIKELIHOODS, PRIORS
 from thali.results.fit import Fit
 from thali.run.choices import check_engine, choose_engine
 from thali.run.loop import run
-from thali.settings import positive_number
+from thali.settings import Settings, positive_number, refuse_class
 from thali.structures.base import Structure
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from thali.priors.base import Prior
     from thali.report import Verdict
 
+PARTS = ("prior", "likelihood", "engine")  # values that never change, or names of them
 LARGEST_DRIFT = 1e-6  # relative; a fit that saw more says so
 
 
@@ -66,21 +68,56 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
 
     def get_params(self, deep: bool = True) -> dict[str, object]:
         """Parameters by name; ``deep`` also lists those of prior, likelihood and engine."""
-        own: dict[str, object] = super().get_params(deep=False)
-        return own | parameters.of_parts(self) if deep else own
+        found: dict[str, object] = super().get_params(deep=False)
+        for owner in PARTS if deep else ():
+            with suppress(ValueError):  # an unknown name: fit will say so, get_params must not
+                part = self._part(owner)
+                if isinstance(part, Settings):
+                    found |= {f"{owner}__{k}": value for k, value in part.get_params().items()}
+        return found
 
     def set_params(self, **params: object) -> Self:
         """Set parameters; ``prior__alpha=2.0`` replaces the prior by one with that alpha."""
-        nested = {name: params.pop(name) for name in list(params) if "__" in name}
+        changes: dict[str, dict[str, object]] = {}
+        for key in [key for key in params if "__" in key]:
+            owner, _, name = key.partition("__")
+            if owner not in PARTS:
+                raise ValueError(
+                    f"Invalid parameter {owner!r} for estimator {type(self).__name__}; nested "
+                    "parameters belong to prior, likelihood or engine."
+                )
+            changes.setdefault(owner, {})[name] = params.pop(key)
         super().set_params(**params)
-        parameters.set_on_parts(self, nested)
+        for owner, settings in changes.items():
+            part = self._part(owner)
+            refuse_class(owner, part)
+            setattr(self, owner, part.replace(**settings))
         return self
+
+    def _part(self, name: str) -> Any:
+        """The prior, likelihood or engine that a parameter stands for: a value, or its name."""
+        if name != "engine":
+            return (PRIORS if name == "prior" else LIKELIHOODS).make(getattr(self, name))
+        model = None
+        with suppress(ValueError, TypeError):  # no such parts: fit will say so
+            model = self._model()
+        return choose_engine(self.engine, model)
+
+    def _model(self) -> Model:
+        """Prior × likelihood, if they speak of what this estimator finds."""
+        model = Model(self._part("prior"), self._part("likelihood"))
+        if model.structure != self.structure:
+            raise ValueError(
+                f"{type(self).__name__} finds {self.structure.name}, but "
+                f"{type(model.prior).__name__} is a prior on {model.structure.name}."
+            )
+        return model
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = tags.input_tags.sparse = False
         with suppress(TypeError, ValueError, AttributeError):  # no such parts: fit will say so
-            model = parameters.model_of(self)
+            model = self._model()
             engine = choose_engine(self.engine, model)
             tags.input_tags.allow_nan = takes_missing(engine, model)
             tags.input_tags.sparse = takes_sparse(engine, model) and not self.center
@@ -114,54 +151,35 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
         fails leaves an earlier one as it was.
         """
         with self._undo_on_failure():
-            return self._fit(X, checkpoint, resume, time_budget)
-
-    def _fit(
-        self,
-        X: Table,
-        checkpoint: str | os.PathLike[str] | None,
-        resume: bool,
-        time_budget: float | None,
-    ) -> Self:
-        if not isinstance(self.center, bool | np.bool_):
-            raise TypeError(f"center must be True or False, not {self.center!r}.")
-        progress = validation.checked_progress(self.progress)
-        if time_budget is not None:
-            time_budget = positive_number("fit", "time_budget", time_budget)
-        names = row_names(X)
-        model = self._model()
-        engine = choose_engine(self.engine, model)
-        copy = bool(self.center) or validation.to_copy(X, engine)
-        X = validation.validated(self, X, reset=True, copy=copy)
-        mean = observed_means(X) if self.center else np.zeros(X.shape[1])
-        data = Data.of(np.subtract(X, mean, out=X) if self.center else X)
-        check_engine(engine, model, data)
-        model = model.resolve(data)
-        seed = validation.seed_from(self.random_state, checkpoint if resume else None)
-        fit = run(
-            seed,
-            model,
-            engine,
-            data,
-            progress=progress,
-            checkpoint=checkpoint,
-            resume=resume,
-            time_budget=time_budget,
-        )
-        warn_of_drift(fit)
-        self._forget()
-        self.mean_, self.row_names_ = mean, names
-        return self._show(fit)
-
-    def _model(self) -> Model:
-        """Prior × likelihood, if they speak of what this estimator finds."""
-        model = parameters.model_of(self)
-        if model.structure != self.structure:
-            raise ValueError(
-                f"{type(self).__name__} finds {self.structure.name}, but "
-                f"{type(model.prior).__name__} is a prior on {model.structure.name}."
+            if not isinstance(self.center, bool | np.bool_):
+                raise TypeError(f"center must be True or False, not {self.center!r}.")
+            progress = validation.checked_progress(self.progress)
+            if time_budget is not None:
+                time_budget = positive_number("fit", "time_budget", time_budget)
+            names = row_names(X)
+            model = self._model()
+            engine = choose_engine(self.engine, model)
+            copy = bool(self.center) or validation.to_copy(X, engine)
+            X = validation.validated(self, X, reset=True, copy=copy)
+            mean = observed_means(X) if self.center else np.zeros(X.shape[1])
+            data = Data.of(np.subtract(X, mean, out=X) if self.center else X)
+            check_engine(engine, model, data)
+            model = model.resolve(data)
+            seed = validation.seed_from(self.random_state, checkpoint if resume else None)
+            fit = run(
+                seed,
+                model,
+                engine,
+                data,
+                progress=progress,
+                checkpoint=checkpoint,
+                resume=resume,
+                time_budget=time_budget,
             )
-        return model
+            warn_of_drift(fit)
+            self._forget()
+            self.mean_, self.row_names_ = mean, names
+            return self._show(fit)
 
     @contextmanager
     def _undo_on_failure(self) -> Iterator[None]:
@@ -265,5 +283,5 @@ def warn_of_drift(fit: Fit) -> None:
             "they were made afresh: the data are far from zero, or sigma_x is far below "
             "their scale. Center the data (center=True), or let the scales be inferred.",
             RuntimeWarning,
-            stacklevel=4,
+            stacklevel=3,
         )

@@ -15,8 +15,7 @@ from scipy.sparse import csr_array
 
 from thali import storage
 from thali.data import Data
-from thali.estimators.base import LatentModel
-from thali.estimators.parameters import PARTS
+from thali.estimators.base import PARTS, LatentModel
 from thali.model import Model
 from thali.registry import ESTIMATORS, known_classes
 from thali.results.fit import fit_from_arrays

@@ -20,17 +20,11 @@ if TYPE_CHECKING:
     from thali.estimators.latent_features import LatentFeatures
 
 
-STEPS = {  # what a step of the walk was
-    Draws: "sweep",
-    WeightedDraws: "row, of the heaviest particle",
-    VariationalFit: "iteration",
-    PointFit: "step of the search, then of the polishing",
-}
-DRAWS = {  # what the posterior of K is counted over
-    Draws: "each kept sweep",
-    WeightedDraws: "each particle, by weight",
-    VariationalFit: "each draw of q",
-    PointFit: "the answer",
+WORDS = {  # what a step of the walk was, and what the posterior of K is counted over
+    Draws: ("sweep", "each kept sweep"),
+    WeightedDraws: ("row, of the heaviest particle", "each particle, by weight"),
+    VariationalFit: ("iteration", "each draw of q"),
+    PointFit: ("step of the search, then of the polishing", "the answer"),
 }
 
 
@@ -43,9 +37,8 @@ def trace(model: LatentFeatures, axes: Sequence[Axes] | None = None) -> Figure:
     Examples
     --------
     >>> import thali.plots
-    >>> X = thali.datasets.images(n=12, random_state=0).X
-    >>> engine = thali.CollapsedGibbs(sweeps=20, chains=2)
-    >>> model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
+    >>> X = thali.datasets.images(n=12).X
+    >>> model = thali.LatentFeatures(engine="variational", random_state=0).fit(X)
     >>> len(thali.plots.trace(model).axes)
     5
     """
@@ -70,11 +63,10 @@ def trace_of(model: LatentFeatures, name: str, ax: Axes | None = None) -> Axes:
     Examples
     --------
     >>> import thali.plots
-    >>> X = thali.datasets.images(n=12, random_state=0).X
-    >>> engine = thali.CollapsedGibbs(sweeps=20, chains=2)
-    >>> model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
-    >>> thali.plots.trace_of(model, "log_joint").get_title(loc="left")
-    'log joint'
+    >>> X = thali.datasets.images(n=12).X
+    >>> model = thali.LatentFeatures(engine="variational", random_state=0).fit(X)
+    >>> thali.plots.trace_of(model, "n_components").get_title(loc="left")
+    'K'
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -98,7 +90,7 @@ def trace_of(model: LatentFeatures, name: str, ax: Axes | None = None) -> Axes:
     if sweeps == 1:
         ax.set_xticks([1])
     _frame(ax, values, whole=name == "n_components")
-    style.label(ax, x=STEPS[type(model.fit_)] + (", burn-in shaded" if burn_in else ""))
+    style.label(ax, x=WORDS[type(model.fit_)][0] + (", burn-in shaded" if burn_in else ""))
     return ax
 
 
@@ -147,9 +139,8 @@ def feature_count(model: LatentFeatures, ax: Axes | None = None) -> Axes:
     Examples
     --------
     >>> import thali.plots
-    >>> X = thali.datasets.images(n=12, random_state=0).X
-    >>> engine = thali.CollapsedGibbs(sweeps=20, chains=2)
-    >>> model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
+    >>> X = thali.datasets.images(n=12).X
+    >>> model = thali.LatentFeatures(engine="variational", random_state=0).fit(X)
     >>> thali.plots.feature_count(model).get_title(loc="left")
     'Number of features'
     """
@@ -185,5 +176,5 @@ def feature_count(model: LatentFeatures, ax: Axes | None = None) -> Axes:
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
     ax.tick_params(axis="x", length=0)
-    style.label(ax, x=f"K at {DRAWS[type(model.fit_)]}; dark: the point estimate")
+    style.label(ax, x=f"K at {WORDS[type(model.fit_)][1]}; dark: the point estimate")
     return ax

@@ -35,9 +35,8 @@ def assignments(model: LatentFeatures, ax: Axes | None = None) -> Axes:
     Examples
     --------
     >>> import thali.plots
-    >>> X = thali.datasets.images(n=12, random_state=0).X
-    >>> engine = thali.CollapsedGibbs(sweeps=20, chains=2)
-    >>> model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
+    >>> X = thali.datasets.images(n=12).X
+    >>> model = thali.LatentFeatures(engine="variational", random_state=0).fit(X)
     >>> thali.plots.assignments(model).get_xlabel()
     'feature'
     """
@@ -56,7 +55,12 @@ def assignments(model: LatentFeatures, ax: Axes | None = None) -> Axes:
     for spine in ax.spines.values():
         spine.set_visible(True)
     artist = ax.imshow(
-        P, cmap=style.probability_map(), vmin=0, vmax=1, aspect="auto", interpolation="nearest"
+        P,
+        cmap=style.color_map(signed=False),
+        vmin=0,
+        vmax=1,
+        aspect="auto",
+        interpolation="nearest",
     )
     if n <= MOST_ROW_NAMES:
         names = [style.drawable(row_name(model, i), 16) for i in order]
@@ -89,9 +93,8 @@ def reconstructions(
     Examples
     --------
     >>> import thali.plots
-    >>> X = thali.datasets.images(n=12, random_state=0).X
-    >>> engine = thali.CollapsedGibbs(sweeps=20, chains=2)
-    >>> model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
+    >>> X = thali.datasets.images(n=12).X
+    >>> model = thali.LatentFeatures(engine="variational", random_state=0).fit(X)
     >>> thali.plots.reconstructions(model, rows=[0, 3]).get_title(loc="left")
     'Reconstructions'
     """

@@ -24,9 +24,8 @@ def overview(model: LatentFeatures, *, image_shape: tuple[int, int] | None = Non
     Examples
     --------
     >>> import thali.plots
-    >>> X = thali.datasets.images(n=12, random_state=0).X
-    >>> engine = thali.CollapsedGibbs(sweeps=20, chains=2)
-    >>> model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
+    >>> X = thali.datasets.images(n=12).X
+    >>> model = thali.LatentFeatures(engine="variational", random_state=0).fit(X)
     >>> figure = thali.plots.overview(model)  # what model.plot() returns
     """
     check_is_fitted(model)

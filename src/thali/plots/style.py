@@ -146,24 +146,16 @@ def say(ax: Axes, title: str, sentence: str) -> Axes:
 NO_FEATURES = "No features: noise alone\nexplains these data best."
 
 
-def probability_map() -> Colormap:
-    """p -> blue at opacity p."""
-    return _fading(np.linspace(0, 1, 256), BLUE, BLUE, "thali_probability")
-
-
-def signed_map() -> Colormap:
-    """v -> vermillion below zero, transparent at zero, blue above."""
-    return _fading(np.linspace(-1, 1, 255), VERMILLION, BLUE, "thali_signed")
-
-
-def _fading(values: np.ndarray, below: str, above: str, name: str) -> Colormap:
+def color_map(signed: bool) -> Colormap:
+    """p in [0, 1] -> blue at opacity p; v in [-1, 1] -> vermillion | blue at opacity |v|."""
     from matplotlib.colors import ListedColormap, to_rgb
 
+    values = np.linspace(-1, 1, 255) if signed else np.linspace(0, 1, 256)
     table = np.empty((len(values), 4))
-    table[:, :3] = np.where(values[:, None] < 0, to_rgb(below), to_rgb(above))
+    table[:, :3] = np.where(values[:, None] < 0, to_rgb(VERMILLION), to_rgb(BLUE))
     # An exponent below 1 keeps faint values visible on white.
     table[:, 3] = np.abs(values) ** 0.85
-    return ListedColormap(table, name=name)
+    return ListedColormap(table, name="thali_signed" if signed else "thali_probability")
 
 
 def plain(text: object, longest: int = 24) -> str:
@@ -175,8 +167,10 @@ def plain(text: object, longest: int = 24) -> str:
     'a very lo…'
     """
     text = str(text)[: 8 * longest]  # a cell may hold a book
-    kept = "".join(" " if c.isspace() else c for c in text if c.isspace() or not _control(c))
-    line = " ".join(kept.split()) or "·"
+    # Cc: control, Cs: lone surrogate, Co, Cn: no agreed meaning. Joiners (Cf) shape words: kept.
+    bad = ("Cc", "Cs", "Co", "Cn")
+    kept = (c for c in text if c.isspace() or unicodedata.category(c) not in bad)
+    line = " ".join("".join(kept).split()) or "·"
     if width_of(line) <= longest:
         return line
     while line and width_of(line) > longest - 1:
@@ -187,11 +181,6 @@ def plain(text: object, longest: int = 24) -> str:
 def width_of(line: str) -> int:
     """Width of a line in Latin letters."""
     return len(line) + sum(unicodedata.east_asian_width(c) in "WF" for c in line)
-
-
-def _control(character: str) -> bool:
-    # Cc: control, Cs: lone surrogate, Co and Cn: no agreed meaning. Joiners (Cf) shape words: kept.
-    return unicodedata.category(character) in ("Cc", "Cs", "Co", "Cn")
 
 
 def drawable(text: object, longest: int = 24) -> str:

@@ -47,7 +47,7 @@ class Scale(NamedTuple):
 
         if self.kind == "photo":
             return colormaps["gray"]
-        return style.signed_map() if self.kind == "signed" else style.probability_map()
+        return style.color_map(self.kind == "signed")
 
 
 def scale_of(values: np.ndarray, photo: bool = False) -> Scale:

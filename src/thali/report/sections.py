@@ -12,6 +12,7 @@ from thali.data import sparse
 from thali.plots import tiles
 from thali.plots.reading import (
     column_names,
+    explained_by,
     labels_of,
     reconstruct,
     row_name,
@@ -23,7 +24,6 @@ from thali.results.fit import Draws, PointFit, VariationalFit, WeightedDraws
 from thali.structures.features import FEATURES
 
 from .convergence import Scalar, scalars, verdict
-from .fit import fit_of
 from .markup import Markup, facts, join, name, number, plural, section, table, tag
 from .pictures import VARIABLES, panel, png, svg
 
@@ -297,7 +297,7 @@ def _cell(p: float, on: bool) -> Markup:
 
 def reconstructions(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Markup:
     """Data beside Z A + mean, and how much is left over."""
-    fit = fit_of(model)
+    fit = explained_by(model)
     about = " about the column means" if np.any(model.mean_) else ""
     share = f"{percent(max(fit.explained, 0.0))} of the data’s sum of squares{about}"
     said = tag(
