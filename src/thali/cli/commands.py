@@ -11,7 +11,7 @@ import os
 import secrets
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -221,6 +221,7 @@ def make_app() -> typer.Typer:
 def _with_options_of_parts(command: Callable[..., None]) -> Callable[..., None]:
     """The command with a parameter for each option of a part, where it has ``**options``."""
 
+    @wraps(command)
     def call(*arguments: object, **options: object) -> None:
         command(*arguments, **options)
 
@@ -228,7 +229,6 @@ def _with_options_of_parts(command: Callable[..., None]) -> Callable[..., None]:
     found = [data, *parts.parameters(_own_names()), *own]
     call.__signature__ = inspect.Signature(found)  # type: ignore[attr-defined]
     call.__annotations__ = {p.name: p.annotation for p in found}
-    call.__name__, call.__doc__ = command.__name__, command.__doc__
     return call
 
 

@@ -65,15 +65,10 @@ def _verdict(model: LatentModel) -> str:
 def print_matching(model: LatentModel, truth: np.ndarray, names: Sequence[str]) -> None:
     """Print each feature beside the planted one that it matches best."""
     matching = match_features(truth, model.components_)
-    partner = dict(zip(matching.pairs[:, 1], matching.pairs[:, 0], strict=True))
-    correlation = dict(zip(matching.pairs[:, 1], matching.correlations, strict=True))
+    pairs = zip(matching.pairs, matching.correlations, strict=True)
+    partner = {found: (names[planted], f"{r:.3f}") for (planted, found), r in pairs}
     rows = [
-        (
-            str(k + 1),
-            names[partner[k]] if k in partner else "none of them",
-            f"{correlation[k]:.3f}" if k in partner else "",
-            str(int(model.Z_[:, k].sum())),
-        )
+        (str(k + 1), *partner.get(k, ("none of them", "")), str(int(model.Z_[:, k].sum())))
         for k in range(model.n_components_)
     ]
     _print_table(("feature", "image", "correlation", "rows having it"), rows, right=2)

@@ -21,11 +21,7 @@ from thali.registry import ESTIMATORS, known_classes
 from thali.results.fit import fit_from_arrays
 from thali.storage import Json
 
-PLAIN: dict[str, Callable[[list[object]], object]] = {
-    "array": np.array,
-    "list": list,
-    "tuple": tuple,
-}
+PLAIN: dict[str, type | Callable[..., object]] = {"array": np.array, "list": list, "tuple": tuple}
 SPARSE = ("data", "indices", "indptr", "shape")  # the parts of a csr_array
 
 
@@ -39,6 +35,7 @@ def save(model: LatentModel, path: str | os.PathLike[str]) -> None:
         "params": {name: to_json(value) for name, value in model.get_params(deep=False).items()},
         "fitted": {name: to_json(getattr(model, f"{name}_")) for name in PARTS},
         "fit": record,
+        "shape": list(model.X_.shape),
         "seed": model.seed_,
         "row_names": model.row_names_,
         "column_names": None if columns is None else [str(name) for name in columns],
@@ -64,6 +61,8 @@ def load(path: str | os.PathLike[str]) -> LatentModel:
         model: LatentModel = estimator(**{k: from_json(v) for k, v in meta["params"].items()})
         fitted = {name: from_json(value) for name, value in meta["fitted"].items()}
         data = data_from(arrays)
+        if meta.get("shape", [data.n, data.d]) != [data.n, data.d]:
+            raise ValueError(f"X is {data.n} x {data.d}, not {' x '.join(map(str, meta['shape']))}")
         model.mean_ = arrays["mean"]
         model.n_features_in_ = data.d
         model.row_names_ = meta["row_names"]

@@ -47,21 +47,12 @@ def assignments(model: LatentFeatures, ax: Axes | None = None) -> Axes:
     if k == 0:
         return style.say(ax, title, style.NO_FEATURES)
     order = np.argsort(row_codes(model.Z_), kind="stable")
-    starts = style.blocks(n, MOST_LINES)
     P = np.asarray(model.assignment_probabilities_, dtype=float)[order]
-    if len(starts) < n:
-        P = np.add.reduceat(P, starts, axis=0) / np.diff(np.append(starts, n))[:, None]
     style.tidy(ax, title)
     for spine in ax.spines.values():
         spine.set_visible(True)
-    artist = ax.imshow(
-        P,
-        cmap=style.color_map(signed=False),
-        vmin=0,
-        vmax=1,
-        aspect="auto",
-        interpolation="nearest",
-    )
+    P, colors = style.block_means(P, MOST_LINES, axis=0), style.color_map(signed=False)
+    artist = ax.imshow(P, colors, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
     if n <= MOST_ROW_NAMES:
         names = [style.drawable(row_name(model, i), 16) for i in order]
         ax.set_yticks(range(n), names, fontsize=8 if n <= 20 else 7, family=style.fonts(names))

@@ -234,14 +234,19 @@ def envelope(values: np.ndarray, most: int = 800) -> tuple[np.ndarray, np.ndarra
     >>> len(x) <= 200, float(y.max())
     (True, 1.0)
     """
-    values = np.asarray(values, dtype=float)
     if len(values) <= 2 * most:
         return np.arange(len(values)), values
     starts = blocks(len(values), most)
-    spans = zip(starts, np.append(starts[1:], len(values)), strict=True)
-    keep: list[int] = []
-    for a, b in spans:
-        part = values[a:b]
-        if np.isfinite(part).any():
-            keep.extend(sorted({a + int(np.nanargmin(part)), a + int(np.nanargmax(part))}))
-    return np.array(keep, dtype=int), values[keep]
+    low, high = (extreme.reduceat(values, starts) for extreme in (np.fmin, np.fmax))
+    return np.repeat(starts, 2), np.stack([low, high], axis=1).ravel()
+
+
+def block_means(values: np.ndarray, most: int, axis: int) -> np.ndarray:
+    """Means of at most `most` nearly equal blocks along an axis; a shorter one as it is."""
+    length = values.shape[axis]
+    if length <= most:
+        return values
+    starts = blocks(length, most)
+    sizes = np.diff(np.append(starts, length))
+    sums = np.add.reduceat(values, starts, axis=axis)
+    return np.moveaxis(np.moveaxis(sums, axis, -1) / sizes, -1, axis)

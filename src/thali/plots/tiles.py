@@ -24,14 +24,7 @@ MOST_NAMES = 40  # more columns than this are not all named
 
 def shrink(images: np.ndarray, largest: int = LARGEST_SIDE) -> np.ndarray:
     """(n, h, w) images averaged over blocks until no side is above `largest`."""
-    for axis in (1, 2):
-        size = images.shape[axis]
-        if size > largest:
-            starts = style.blocks(size, largest)
-            widths = np.diff(np.append(starts, size))
-            widths = widths.reshape([-1 if a == axis else 1 for a in range(3)])
-            images = np.add.reduceat(images, starts, axis=axis) / widths
-    return images
+    return style.block_means(style.block_means(images, largest, 1), largest, 2)
 
 
 class Scale(NamedTuple):

@@ -55,14 +55,14 @@ def table(
     """
     heads = tag("thead", tag("tr", *(tag("th", cell, scope="col") for cell in head)))
     lines = [
-        tag("tr", tag("th", first, scope="row"), *(esc_cell(cell) for cell in rest))
+        tag("tr", tag("th", first, scope="row"), *(_cell(cell) for cell in rest))
         for first, *rest in rows
     ]
     inner = (tag("caption", tag("span", caption)), heads, tag("tbody", join(lines)))
     return scrolling(tag("table", *inner, class_=kind), caption)
 
 
-def esc_cell(cell: object) -> Markup:
+def _cell(cell: object) -> Markup:
     """A cell of a table, unless it is one already."""
     whole = isinstance(cell, Markup) and cell.startswith("<td")
     return esc(cell) if whole else tag("td", cell)

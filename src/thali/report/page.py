@@ -16,7 +16,7 @@ from thali.plots.reading import image_shape_of
 from thali.plots.style import plain
 
 from . import sections, words
-from .markup import Markup, esc, join, tag
+from .markup import Markup, esc, join, section, tag
 from .pictures import drawing
 
 if TYPE_CHECKING:
@@ -73,7 +73,9 @@ def page(
     parts = {**ANY, **OF_STRUCTURE.get(model.structure.name, {})}
     shape = image_shape_of(model, image_shape) if "features" in parts else None
     with drawing():
-        body = join(write(model, id_, heading, shape) for id_, (heading, write) in parts.items())
+        body = join(
+            section(id_, heading, *write(model, shape)) for id_, (heading, write) in parts.items()
+        )
     template = Template(_shipped("template.html"))
     return template.substitute(
         title=esc(plain(title, 200) if title else f"Latent {model.structure.name}"),

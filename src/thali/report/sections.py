@@ -1,4 +1,4 @@
-"""The sections of the report, each a function from a fitted model to markup."""
+"""The sections of the report, each a function from a fitted model to pieces of markup."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from thali.results.fit import Draws, PointFit, VariationalFit, WeightedDraws
 from thali.structures.features import FEATURES
 
 from .convergence import Scalar, scalars, verdict
-from .markup import Markup, facts, join, name, number, plural, section, table, tag
+from .markup import Markup, facts, join, name, number, plural, table, tag
 from .pictures import VARIABLES, panel, png, svg
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def lede(model: LatentFeatures) -> str:
     )
 
 
-def summary(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Markup:
+def summary(model: LatentFeatures, shape: Shape) -> list[Markup]:
     """Sizes, fit, and how the answer was made."""
     (n, d), k, word = model.X_.shape, model.n_components_, model.structure.component
     sizes = [
@@ -88,7 +88,7 @@ def summary(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Markup
         ("The run", STOPPED.get(model.stopped_, model.stopped_)),
         ("Numerical drift", f"{number(drift, 2)} (relative): {size}"),
     ]
-    return section(id_, title, facts(sizes, "tiles"), facts(details, "facts"))
+    return [facts(sizes, "tiles"), facts(details, "facts")]
 
 
 def repr_of(setting: object) -> str:
@@ -100,7 +100,7 @@ def repr_of(setting: object) -> str:
     return re.sub(r"\d+\.\d{5,}(e[+-]?\d+)?", lambda m: f"{float(m[0]):.4g}", repr(setting))
 
 
-def convergence(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Markup:
+def convergence(model: LatentFeatures, shape: Shape) -> list[Markup]:
     """Verdict, table of R-hat and effective sample size, traces."""
     found = verdict(model)
     said = tag("p", tag("strong", found.headline), " ", found.advice)
@@ -110,14 +110,12 @@ def convergence(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Ma
     ]
     count = plots.feature_count(model, panel(1.9))
     panels.append(svg(count, "count", "Posterior of the number of features"))
-    return section(
-        id_,
-        title,
+    return [
         tag("div", said, class_=f"verdict {found.level}"),
         _recorded_numbers(model),
         _chain_key(model),
         tag("div", join(panels), class_="pictures"),
-    )
+    ]
 
 
 RECORDED = {
@@ -182,18 +180,18 @@ def _chain_key(model: LatentFeatures) -> Markup:
     return tag("ul", join(items), class_="key")
 
 
-def features(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Markup:
+def features(model: LatentFeatures, shape: Shape) -> list[Markup]:
     """The components: images, or stems and the largest weights of each."""
     k = model.components_.shape[0]
     if k == 0:
-        return section(id_, title, NOTHING)
+        return [NOTHING]
     shown = min(k, MOST_CARDS)
     some = "" if shown == k else f" The {shown} most frequent of {k} are shown."
     said = tag("p", model.likelihood_.words.feature, some)
     if shape is not None:
-        return section(id_, title, said, *_image_cards(model, shown, shape))
+        return [said, *_image_cards(model, shown, shape)]
     picture = svg(plots.features(model), "features", "The features over the columns", wide=True)
-    return section(id_, title, said, picture, _weight_cards(model, shown))
+    return [said, picture, _weight_cards(model, shown)]
 
 
 def _heading(model: LatentFeatures, k: int) -> Markup:
@@ -242,11 +240,11 @@ def _weight_cards(model: LatentFeatures, shown: int) -> Markup:
     return join((first, tag("details", summary, others)))
 
 
-def assignments(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Markup:
+def assignments(model: LatentFeatures, shape: Shape) -> list[Markup]:
     """Frequencies, the whole matrix as a picture, the first rows as a table, how sure it all is."""
     k = model.Z_.shape[1]
     if k == 0:
-        return section(id_, title, NOTHING)
+        return [NOTHING]
     often = plots.frequencies(model, panel(1.1 + 0.24 * max(min(k, 20), 4)))
     where = plots.assignments(model, panel(3.9))
     pictures = (
@@ -254,7 +252,7 @@ def assignments(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Ma
         svg(where, "assignments", "Probability of each feature in each row"),
     )
     shown = tag("div", join(pictures), class_="pictures")
-    return section(id_, title, tag("p", _how_sure(model)), shown, _first_rows(model))
+    return [tag("p", _how_sure(model)), shown, _first_rows(model)]
 
 
 def _how_sure(model: LatentFeatures) -> str:
@@ -295,7 +293,7 @@ def _cell(p: float, on: bool) -> Markup:
     return tag("td", percent(p), class_="on" if on else None, style=f"--p:{p:.2f}")
 
 
-def reconstructions(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Markup:
+def reconstructions(model: LatentFeatures, shape: Shape) -> list[Markup]:
     """Data beside Z A + mean, and how much is left over."""
     fit = explained_by(model)
     about = " about the column means" if np.any(model.mean_) else ""
@@ -316,10 +314,10 @@ def reconstructions(model: LatentFeatures, id_: str, title: str, shape: Shape) -
     )
     which = tag("p", words, class_="quiet")
     if shape is not None:
-        return section(id_, title, said, which, _trios(model, rows, shape))
+        return [said, which, _trios(model, rows, shape)]
     drawn = plots.reconstructions(model, rows=rows.tolist())
     words = "Rows of the data beside their reconstructions"
-    return section(id_, title, said, which, svg(drawn, "reconstructions", words, wide=True))
+    return [said, which, svg(drawn, "reconstructions", words, wide=True)]
 
 
 def _trios(model: LatentFeatures, rows: np.ndarray, shape: tuple[int, int]) -> Markup:

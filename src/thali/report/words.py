@@ -8,10 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from thali.results.fit import PointFit
-from thali.settings import hyperparameters_of
 
 from .convergence import GOOD_RHAT
-from .markup import Markup, facts, section
+from .markup import Markup, facts
 
 if TYPE_CHECKING:
     from thali.estimators.latent_features import LatentFeatures
@@ -27,10 +26,7 @@ OF_SAMPLERS = (
 
 def symbols(model: LatentFeatures) -> list[tuple[str, str]]:
     """The symbols of all hyperparameters, and what they say; nothing where there are none."""
-    declared = [
-        *hyperparameters_of(model.prior_).values(),
-        *hyperparameters_of(model.likelihood_).values(),
-    ]
+    declared = model.fit_.model.hyperparameters.values()
     if not declared:
         return []
     said = "; ".join(f"{label.symbol}: {label.words}" for label in declared)
@@ -38,7 +34,7 @@ def symbols(model: LatentFeatures) -> list[tuple[str, str]]:
     return [(names, f"{said}. They are inferred with the rest unless they were fixed.")]
 
 
-def reading(model: LatentFeatures, id_: str, title: str, shape: tuple[int, int] | None) -> Markup:
+def reading(model: LatentFeatures, shape: tuple[int, int] | None) -> list[Markup]:
     """The words and symbols of the page."""
     words = model.likelihood_.words
     entries = [
@@ -66,4 +62,4 @@ def reading(model: LatentFeatures, id_: str, title: str, shape: tuple[int, int] 
         entries.insert(2, ("The answer", "One matrix, the most probable that a search found; "
                            "whether it is the most probable of all is known only where it says "
                            "so. It does not tell how sure a feature is."))  # fmt: skip
-    return section(id_, title, facts(entries, "legend"))
+    return [facts(entries, "legend")]
