@@ -73,7 +73,7 @@ def tidy(ax: Axes, title: str = "", note: str = "") -> Inks:
         length=3, width=0.8, color=colors.rule, labelcolor=colors.quiet, labelsize=8, which="both"
     )
     ax.grid(False)
-    in_line = 0.09 * len(title) + 0.065 * len(note) + 0.2 < 0.85 * inches(ax)[0]
+    in_line = 0.09 * len(title) + 0.065 * len(note) + 0.2 < inches(ax)[0]
     below = bool(note) and not in_line
     if title:
         pad = 20 if below else 8
