@@ -28,13 +28,15 @@ from thali.cli.console import (
     print_matching,
     print_summary,
 )
-from thali.cli.outputs import CHECKPOINT, IMPUTED, claim_folder, missing_in, write_outputs
+from thali.cli.outputs import CHECKPOINT, IMPUTED, claim_folder, write_outputs
 from thali.cli.parts import load_model, read_columns, read_image_shape, read_time_budget
+from thali.data.sparse import count_missing
 from thali.data.tables import Table, read_table
 from thali.estimators.base import LatentModel
 from thali.estimators.validation import seed_from
 from thali.model import Model
 from thali.registry import estimator_of
+from thali.run.choices import AUTO
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -162,7 +164,7 @@ def fit(
             f"the table has {table.values.shape[1]}."
         )
     say(describe_table(data, table))
-    if given.chosen_by_auto:
+    if options["engine"] == AUTO:
         say(f"engine: {type(engine).__name__} (chosen by auto)")
     model = estimator_of(chosen.structure)(
         prior=chosen.prior,
@@ -180,8 +182,8 @@ def fit(
         except ValueError as error:
             raise ValueError(locate_infinities(data, table) or str(error)) from error
     say(describe_answer(model))
-    if missing_in(model):
-        say(f"{missing_in(model)} missing entries were filled in: {out / IMPUTED}.")
+    if missing := count_missing(model.X_):
+        say(f"{missing} missing entries were filled in: {out / IMPUTED}.")
     say(f"Written to {out}: open {out / 'report.html'} in a browser.")
     raise typer.Exit(code)
 

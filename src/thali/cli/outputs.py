@@ -27,6 +27,7 @@ import numpy as np
 
 from thali.data.sparse import count_missing
 from thali.estimators.base import LatentModel
+from thali.plots.reading import column_names
 from thali.results.fit import PointFit, VariationalFit
 from thali.storage import Json
 from thali.structures.features import FEATURES
@@ -66,21 +67,25 @@ def write_outputs(
     model: LatentModel, folder: Path, image_shape: tuple[int, int] | None = None
 ) -> None:
     """Write every file beside the folder, then move them in."""
-    staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=_staging_parent(folder)))
+    here = folder.resolve()
+    beside = os.stat(here).st_dev == os.stat(here.parent).st_dev and os.access(here.parent, os.W_OK)
+    parent = here.parent if beside else here  # where a move would cross file systems
+    staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=parent))
     try:
         model.save(staging / "model.thali")
         names = ["model.thali", "summary.json", "report.html"]
+        columns = column_names(model) or [f"column_{j + 1}" for j in range(model.n_features_in_)]
         if model.structure == FEATURES:
             heads = [f"feature_{k + 1}" for k in range(model.n_components_)]
-            _write_csv(staging / "features.csv", _column_names(model), model.components_.tolist())
+            _write_csv(staging / "features.csv", columns, model.components_.tolist())
             _write_rows(model, staging / "assignments.csv", heads, model.Z_.astype(int))
             names += ["features.csv", "assignments.csv"]
         (staging / "summary.json").write_text(
             json.dumps(summary_of(model), indent=2, allow_nan=False) + "\n", encoding="utf-8"
         )
         model.report(staging / "report.html", image_shape=image_shape)
-        if missing_in(model):
-            _write_rows(model, staging / IMPUTED, _column_names(model), np.asarray(model.impute()))
+        if count_missing(model.X_):
+            _write_rows(model, staging / IMPUTED, columns, np.asarray(model.impute()))
             names.append(IMPUTED)
         for name in names:
             os.replace(staging / name, folder / name)
@@ -88,13 +93,6 @@ def write_outputs(
             (folder / IMPUTED).unlink(missing_ok=True)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-
-
-def _staging_parent(folder: Path) -> Path:
-    """Beside the folder, or in it where a move from beside would cross file systems."""
-    folder = folder.resolve()
-    same = os.stat(folder).st_dev == os.stat(folder.parent).st_dev
-    return folder.parent if same and os.access(folder.parent, os.W_OK) else folder
 
 
 def summary_of(model: LatentModel) -> dict[str, Json]:
@@ -110,7 +108,7 @@ def summary_of(model: LatentModel) -> dict[str, Json]:
         answer["proven_optimal"] = model.proven_optimal_
         answer["bound"] = _finite(model.log_joint_upper_bound_)
     return answer | {
-        "missing": missing_in(model),
+        "missing": count_missing(model.X_),
         "engine": repr(model.engine_),
         "prior": repr(model.prior_),
         "likelihood": repr(model.likelihood_),
@@ -121,20 +119,8 @@ def summary_of(model: LatentModel) -> dict[str, Json]:
     }
 
 
-def missing_in(model: LatentModel) -> int:
-    """How many entries of the training data are missing."""
-    return count_missing(model.X_)
-
-
 def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
-
-
-def _column_names(model: LatentModel) -> list[str]:
-    names = getattr(model, "feature_names_in_", None)
-    if names is None:
-        return [f"column_{j + 1}" for j in range(model.components_.shape[1])]
-    return list(names)
 
 
 def _write_rows(model: LatentModel, path: Path, heads: Sequence[str], values: np.ndarray) -> None:

@@ -210,10 +210,6 @@ class Given:
             name = f"{hyphened(ENGINES.name_of(engine))} (chosen by auto)"
         return cast(AnyEngine, self._with_settings("engine", engine, name))
 
-    @property
-    def chosen_by_auto(self) -> bool:
-        return str(self.values["engine"]) == AUTO
-
     def _with_settings(self, family: str, part: Part, name: str) -> Part:
         """The part with its settings as given; those of others are refused."""
         changes = {}

@@ -198,9 +198,6 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
             if name not in ("n_features_in_", "feature_names_in_"):
                 del self.__dict__[name]
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return "fit_" in self.__dict__
-
     def _show(self, fit: Fit) -> Self:
         """What every fit says, as attributes; a subclass adds what its structure has to say."""
         self.fit_, self.seed_ = fit, fit.seed

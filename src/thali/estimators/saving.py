@@ -28,7 +28,12 @@ SPARSE = ("data", "indices", "indptr", "shape")  # the parts of a csr_array
 def save(model: LatentModel, path: str | os.PathLike[str]) -> None:
     """Write a fitted model, its data and its draws to one file."""
     arrays, record = model.fit_.to_arrays()
-    arrays |= {**data_arrays(model.fit_.data), "mean": model.mean_}
+    X = model.fit_.data.X
+    if model.fit_.data.sparse:
+        arrays |= {f"X_{name}": np.asarray(getattr(X, name)) for name in SPARSE}
+    else:
+        arrays["X"] = X
+    arrays["mean"] = model.mean_
     columns = getattr(model, "feature_names_in_", None)
     meta = {
         "estimator": type(model).__name__,
@@ -60,7 +65,10 @@ def load(path: str | os.PathLike[str]) -> LatentModel:
         estimator = ESTIMATORS[meta["estimator"]]
         model: LatentModel = estimator(**{k: from_json(v) for k, v in meta["params"].items()})
         fitted = {name: from_json(value) for name, value in meta["fitted"].items()}
-        data = data_from(arrays)
+        if "X_indptr" in arrays:
+            *own, shape = (arrays[f"X_{name}"] for name in SPARSE)
+            arrays["X"] = csr_array(tuple(own), shape=tuple(shape))
+        data = Data.of(arrays["X"])
         if meta.get("shape", [data.n, data.d]) != [data.n, data.d]:
             raise ValueError(f"X is {data.n} x {data.d}, not {' x '.join(map(str, meta['shape']))}")
         model.mean_ = arrays["mean"]
@@ -75,22 +83,6 @@ def load(path: str | os.PathLike[str]) -> LatentModel:
         raise ValueError(
             f"{path} is damaged: its contents do not fit together ({error})."
         ) from None
-
-
-def data_arrays(data: Data) -> dict[str, np.ndarray]:
-    """X as it is, or the parts of a sparse one."""
-    if not data.sparse:
-        return {"X": data.X}
-    parts = {f"X_{name}": getattr(data.X, name) for name in SPARSE}
-    return {name: np.asarray(part) for name, part in parts.items()}
-
-
-def data_from(arrays: dict[str, np.ndarray]) -> Data:
-    """The data that ``data_arrays`` wrote."""
-    if "X_indptr" not in arrays:
-        return Data.of(arrays["X"])
-    *parts, shape = (arrays[f"X_{name}"] for name in SPARSE)
-    return Data.of(csr_array(tuple(parts), shape=tuple(shape)))
 
 
 def to_json(value: object) -> Json:

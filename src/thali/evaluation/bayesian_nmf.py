@@ -81,7 +81,10 @@ class BayesianNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     def fit(self, X: Table, y: object = None) -> Self:
         """Fit to X (rows are observations). ``y`` is ignored."""
         X, mask = self._validated(X, reset=True)
-        k = self._checked()
+        for name in ("rate", "shape", "scale", "tol"):
+            positive_number("BayesianNMF", name, getattr(self, name))
+        whole_number("BayesianNMF", "max_iter", self.max_iter, 1)
+        k = whole_number("BayesianNMF", "n_components", self.n_components, 1)
         rng = check_random_state(self.random_state)
         scale = np.sqrt(max(float(X.sum()), 1e-12) / (max(mask_size(X, mask), 1) * k))
         W = rng.exponential(scale, (X.shape[0], k))
@@ -134,12 +137,6 @@ class BayesianNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         refuse_nonfinite(X, lambda at: np.unravel_index(at, X.shape))
         data = Data.checked(X)
         return data.zeroed, data.observed
-
-    def _checked(self) -> int:
-        for name in ("rate", "shape", "scale", "tol"):
-            positive_number("BayesianNMF", name, getattr(self, name))
-        whole_number("BayesianNMF", "max_iter", self.max_iter, 1)
-        return whole_number("BayesianNMF", "n_components", self.n_components, 1)
 
     def _variance(
         self, X: np.ndarray, mask: np.ndarray | None, W: np.ndarray, A: np.ndarray

@@ -53,7 +53,16 @@ def trace(model: LatentFeatures, axes: Sequence[Axes] | None = None) -> Figure:
         trace_of(model, name, ax)
         if ax is not axes[-1] and ax.get_shared_x_axes().joined(ax, axes[-1]):
             ax.set_xlabel("")
-    _name_chains(model, axes[0])
+    lines = axes[0].get_lines()[-len(model.history_["n_components"]) :][: len(style.CHAINS)]
+    if len(lines) > 1:
+        word = "restart" if model.fit_.ends_early else "chain"
+        axes[0].legend(
+            lines, [f"{word} {c + 1}" for c in range(len(lines))], loc="lower right",
+            bbox_to_anchor=(1.0, 1.0), ncols=min(len(lines), 4), frameon=False, fontsize=8,
+            handlelength=1.2, columnspacing=1.0, borderaxespad=0.1,
+            labelcolor=style.inks(axes[0]).quiet,
+        )  # fmt: skip
+        axes[0].set_title("", loc="right")
     return cast("Figure", axes[0].figure)
 
 
@@ -115,20 +124,6 @@ def _frame(ax: Axes, values: np.ndarray, whole: bool) -> None:
     ax.yaxis.set_major_locator(
         MaxNLocator(4, integer=whole, min_n_ticks=1, steps=[1, 2, 2.5, 5, 10])
     )
-
-
-def _name_chains(model: LatentFeatures, ax: Axes) -> None:
-    chains = len(model.history_["n_components"])
-    if chains < 2:
-        return
-    handles = ax.get_lines()[-chains:][: len(style.CHAINS)]
-    word = "restart" if model.fit_.ends_early else "chain"
-    ax.legend(
-        handles, [f"{word} {c + 1}" for c in range(len(handles))], loc="lower right",
-        bbox_to_anchor=(1.0, 1.0), ncols=min(chains, 4), frameon=False, fontsize=8,
-        handlelength=1.2, columnspacing=1.0, borderaxespad=0.1, labelcolor=style.inks(ax).quiet,
-    )  # fmt: skip
-    ax.set_title("", loc="right")
 
 
 def feature_count(model: LatentFeatures, ax: Axes | None = None) -> Axes:

@@ -38,7 +38,7 @@ def frequencies(model: LatentFeatures, ax: Axes | None = None, *, max_features: 
     colors = style.tidy(ax, title, _of(shown, k))
     y = np.arange(shown)
     bars = ax.barh(y, share, height=0.72, color=style.BLUE, linewidth=0)
-    words = [_amount(s, n) for s in share]
+    words = [f"{_amount(s * n)} · {s:.0%}" if s >= 0.005 else _amount(s * n) for s in share]
     size = 8 if shown <= 14 else 7
     for text in ax.bar_label(bars, words, padding=4, fontsize=size, color=colors.quiet):
         text.set_in_layout(False)
@@ -103,10 +103,8 @@ def features(
     return ax
 
 
-def _amount(share: float, n: int) -> str:
-    rows = share * n
-    number = f"{rows:,.0f}" if rows >= 9.95 or rows == round(rows) else f"{rows:.1f}"
-    return f"{number} · {share:.0%}" if share >= 0.005 else number
+def _amount(rows: float) -> str:
+    return f"{rows:,.0f}" if rows >= 9.95 or rows == round(rows) else f"{rows:.1f}"
 
 
 def _of(shown: int, k: int) -> str:

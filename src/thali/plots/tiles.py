@@ -105,11 +105,8 @@ def draw_images(
 def best_columns(n: int, h: int, w: int, ax: Axes) -> int:
     """Tiles a line for which the tiles come out largest in the axes."""
     wide, tall = style.inches(ax)
-
-    def scale(columns: int) -> float:
-        return min(wide / (columns * 1.12 * w), tall / (ceil(n / columns) * 1.3 * h))
-
-    columns = max(range(1, n + 1), key=scale)
+    sizes = [min(wide / (c * 1.12 * w), tall / (ceil(n / c) * 1.3 * h)) for c in range(1, n + 1)]
+    columns = 1 + sizes.index(max(sizes))
     return ceil(n / ceil(n / columns))  # the same number of lines, evenly filled
 
 
