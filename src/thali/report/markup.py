@@ -54,18 +54,13 @@ def table(
     A cell is text, markup, or a whole `<td>` made with `tag`.
     """
     heads = tag("thead", tag("tr", *(tag("th", cell, scope="col") for cell in head)))
-    lines = [
-        tag("tr", tag("th", first, scope="row"), *(_cell(cell) for cell in rest))
-        for first, *rest in rows
-    ]
+    lines = []
+    for first, *rest in rows:
+        whole = (isinstance(cell, Markup) and cell.startswith("<td") for cell in rest)
+        cells = [c if is_td else tag("td", c) for c, is_td in zip(rest, whole, strict=True)]
+        lines.append(tag("tr", tag("th", first, scope="row"), *cells))
     inner = (tag("caption", tag("span", caption)), heads, tag("tbody", join(lines)))
     return scrolling(tag("table", *inner, class_=kind), caption)
-
-
-def _cell(cell: object) -> Markup:
-    """A cell of a table, unless it is one already."""
-    whole = isinstance(cell, Markup) and cell.startswith("<td")
-    return esc(cell) if whole else tag("td", cell)
 
 
 def scrolling(content: Markup, words: str) -> Markup:
