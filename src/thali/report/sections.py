@@ -143,6 +143,8 @@ def _head(line: Scalar) -> Markup:
 
 
 def _digits(line: Scalar) -> int:
+    if line.level == "found" and line.name == "n_components":  # a count, not a mean of counts
+        return 1
     return 5 if line.name in ("log_joint", "elbo") else 3
 
 
