@@ -186,7 +186,7 @@ def sets(quick: bool) -> dict[str, tuple[Any, Model]]:
             Model(thali.IBP(1.0), thali.LinearGaussian(0.1, float(blocks.X.std()))),
         ),
         "images": (images, Model(thali.IBP(1.0), thali.LinearGaussian(0.5, 0.5))),
-        "drawn, α = 2": (drawn, Model(*law)),
+        "drawn, α = 2": (drawn, Model(*parts)),
     }
 
 
