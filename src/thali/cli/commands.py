@@ -19,7 +19,7 @@ import numpy as np
 import typer
 
 import thali
-from thali import datasets, storage
+from thali import datasets
 from thali.cli import parts
 from thali.cli.console import (
     describe_answer,
@@ -255,12 +255,13 @@ def _fit_and_write(
     time_budget: float | None = None,
 ) -> int:
     """Fit, write the outputs, and return the exit code; a stopped run can be resumed later."""
-    checkpoint, earlier = out / CHECKPOINT, None
+    checkpoint, earlier = out / CHECKPOINT, out / "checkpoint.previous.thali"
     if resume and not checkpoint.exists():
         say(f"There is no unfinished run in {out}; starting afresh.")
         resume = False
-    if checkpoint.exists() and not resume:
-        earlier = storage.set_aside(checkpoint)
+    replaces = checkpoint.exists() and not resume
+    if replaces:
+        os.replace(checkpoint, earlier)
         say(f"Starting afresh; the unfinished run that lay there is kept as {earlier}.")
     try:
         path = checkpoint if resumable else None
@@ -268,7 +269,7 @@ def _fit_and_write(
     except BaseException:
         if not resume:
             checkpoint.unlink(missing_ok=True)
-        if earlier is not None:
+        if replaces:
             os.replace(earlier, checkpoint)
         raise
     try:

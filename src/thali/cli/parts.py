@@ -16,7 +16,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeVar, cast
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -27,17 +27,8 @@ from thali.estimators.base import LatentModel
 from thali.model import Model
 from thali.registry import ENGINES, LIKELIHOODS, PRIORS
 from thali.run.choices import AUTO, choose_engine
-from thali.settings import (
-    Label,
-    Setting,
-    Settings,
-    check_setting,
-    hyperparameters_of,
-    settings_of,
-)
+from thali.settings import Label, Setting, check_setting, hyperparameters_of, settings_of
 from thali.starts import start_names
-
-Part = TypeVar("Part", bound=Settings)
 
 FAMILIES = {"prior": PRIORS, "likelihood": LIKELIHOODS, "engine": ENGINES}
 PANELS = {"prior": "Model", "likelihood": "Model", "engine": "Inference"}
@@ -208,9 +199,10 @@ class Given:
         engine = choose_engine(name, model)
         if name == AUTO:
             name = f"{hyphened(ENGINES.name_of(engine))} (chosen by auto)"
-        return cast(AnyEngine, self._with_settings("engine", engine, name))
+        found: AnyEngine = self._with_settings("engine", engine, name)
+        return found
 
-    def _with_settings(self, family: str, part: Part, name: str) -> Part:
+    def _with_settings(self, family: str, part: Any, name: str) -> Any:
         """The part with its settings as given; those of others are refused."""
         changes = {}
         for option in (one for one in self.options if one.family == family):

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
+import pandas as pd
 
 from thali.data import Data
 from thali.data.checks import as_matrix
@@ -145,9 +146,9 @@ def holdout(
         )
     rows, columns = np.nonzero(hidden)
     left = np.where(hidden, np.nan, values)
-    if hasattr(X, "columns") and hasattr(X, "index"):
-        left = type(X)(left, index=X.index, columns=X.columns)
-    return Holdout(left, seen & ~hidden, rows, columns, values[hidden], where)
+    names = {axis: getattr(X, axis, None) for axis in ("index", "columns")}  # of a data frame
+    table = left if names["columns"] is None else pd.DataFrame(left, **names)
+    return Holdout(table, seen & ~hidden, rows, columns, values[hidden], where)
 
 
 def _hide(rng: np.random.Generator, hidden: np.ndarray, among: np.ndarray, share: float) -> None:
