@@ -179,15 +179,15 @@ def sets(quick: bool) -> dict[str, tuple[Any, Model]]:
     """Generated data with the model at the planted numbers (blocks: σ_a from the data)."""
     blocks = thali.datasets.blocks(random_state=0)
     images = thali.datasets.images(n=30 if quick else 100, random_state=0)
-    law = thali.IBP(2.0), thali.LinearGaussian(0.5, 1.0)
-    drawn = thali.datasets.draw(*law, n=30 if quick else 100, d=50, random_state=0)
+    parts = thali.IBP(2.0), thali.LinearGaussian(0.5, 1.0)
+    drawn = thali.datasets.draw(*parts, n=30 if quick else 100, d=50, random_state=0)
     return {
         "blocks": (
             blocks,
             Model(thali.IBP(1.0), thali.LinearGaussian(0.1, float(blocks.X.std()))),
         ),
         "images": (images, Model(thali.IBP(1.0), thali.LinearGaussian(0.5, 0.5))),
-        "drawn, α = 2": (drawn, Model(*law)),
+        "drawn, α = 2": (drawn, Model(*parts)),
     }
 
 

@@ -380,7 +380,7 @@ MISTAKES = {
     "out below a file": (["fit", "DATA", "--out", "DATA/out"], "cannot write there"),
     "out of reach": (["fit", "DATA", "--out", "/proc/thali/out"], "cannot write there"),
     "report to a folder": (["report", "MODEL", "--out", "."], "is a folder; name a file"),
-    "report nowhere": (["report", "MODEL", "--out", "a/b.html"], "there is no folder a"),
+    "report nowhere": (["report", "MODEL", "--out", "a/b.html"], "the folder a does not exist"),
     "report shape": (["report", "MODEL", "--image-shape", "6x7"], "36"),
     "start of other size": (["fit", "DATA", "--init", "MODEL", "--transpose"], "rows"),
 }

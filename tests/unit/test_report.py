@@ -17,9 +17,9 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 import thali
+from thali.plots.reading import explained_by
 from thali.report import write_report
 from thali.report.convergence import Scalar, _scalar, level_of, scalars, verdict_on_chains
-from thali.report.fit import fit_of
 from thali.results.fit import WeightedDraws
 
 EVIL = "<script>alert(1)</script>"
@@ -201,7 +201,7 @@ def test_no_features_is_an_answer(tmp_path: Path) -> None:
 
 def test_fit_is_what_the_formula_says(images: thali.LatentFeatures) -> None:
     left = images.X_ - images.inverse_transform(images.Z_)
-    found = fit_of(images)
+    found = explained_by(images)
     assert found.explained == pytest.approx(1 - (left**2).sum() / (images.X_**2).sum())
     assert found.left_over == pytest.approx(np.sqrt((left**2).mean()))
     assert found.worst == (left**2).sum(axis=1).argmax()
@@ -214,7 +214,7 @@ def test_missing_entries_leave_gaps_and_are_counted(shape, tmp_path: Path) -> No
     X[3], X[:, 5] = np.nan, np.nan
     model = fitted(X)
     left = model.X_ - model.inverse_transform(model.Z_)
-    found = fit_of(model)
+    found = explained_by(model)
     assert found.explained == pytest.approx(1 - np.nansum(left**2) / np.nansum(X**2))
     assert found.left_over == pytest.approx(np.sqrt(np.nanmean(left**2)))
     path = write_report(model, tmp_path / "gaps.html", image_shape=shape)
@@ -268,7 +268,7 @@ def test_chains_worth_few_draws_are_not_said_to_differ() -> None:
         Scalar("n_components", "good", 1, 1, 0, 0, 0),
     ]
     said = verdict_on_chains(lines, 2, 500)
-    assert (said.level, said.headline) == ("poor", "The chains move too slowly to judge.")
+    assert (said.level, said.headline) == ("poor", "The chains move too slowly to tell.")
     assert "fewer than 20 independent draws each in α" in said.advice
     lines.append(Scalar("log_joint", "poor", 1.4, 9, 5, 4, 6))
     assert verdict_on_chains(lines, 2, 500).headline == "The chains do not agree yet."
@@ -316,7 +316,7 @@ def test_the_report_says_what_a_feature_is(likelihood: Any, words: str, tmp_path
 def test_chains_that_disagree_on_k_are_named() -> None:
     lines = [Scalar("n_components", "poor", 2.0, 3, 5, 4, 6, symbol="K")]
     assert verdict_on_chains(lines, 2, 500, [4, 6]).headline == (
-        "K has not settled: chains disagree, 4 against 6."
+        "The chains disagree on K: 4 against 6."
     )
     assert verdict_on_chains(lines, 2, 500, [4]).headline == "The chains do not agree yet."
 

@@ -13,8 +13,8 @@ from thali.cli.commands import run
 from thali.data import Data, sparse
 from thali.engines.base import missing_capabilities, takes_sparse
 from thali.model import Model
+from thali.plots.reading import explained_by
 from thali.registry import ENGINES, LIKELIHOODS, PRIORS
-from thali.report.fit import fit_of
 
 LINEAR = ("linear_gaussian", "nonnegative_linear_gaussian")
 FORMATS = (sp.csr_matrix, sp.csc_array, sp.coo_array)
@@ -174,7 +174,7 @@ def test_no_step_makes_it_dense(no_dense, tmp_path, likelihood, engine):
     model.score(rows)
     model.transform(rows)
     list(model.draws())
-    fit_of(model)
+    explained_by(model)
     model.save(tmp_path / "m.thali")
     assert np.array_equal(thali.load(tmp_path / "m.thali").Z_, model.Z_)
     assert takes_sparse(model.engine_, model.fit_.model)
@@ -191,7 +191,7 @@ def test_memory_stays_far_below_that_of_the_dense_matrix():
     tracemalloc.start()
     model = fitted(wide, engine=engine)
     model.transform(wide)
-    fit_of(model)
+    explained_by(model)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert model.n_components_ > 0

@@ -8,7 +8,6 @@ from resuming import check_resuming
 
 import thali
 from thali.engines.ascent import moves
-from thali.engines.variational import stream_from
 from thali.results.fit import VariationalFit
 from thali.run import loop as run_module
 
@@ -273,7 +272,7 @@ def test_planted_features_are_found():
 def test_a_stop_loses_none_of_the_bounds(fitted):
     """A restart that had ended when a run was stopped is not looked at again after the resume."""
     engine, model, data = fitted.engine_, fitted.fit_.model, fitted.fit_.data
-    state = stream_from(engine, model, data, fitted.fit_.params, fitted.fit_.mean_hyper()).state
+    state = engine.stream(model, data, fitted.fit_.params, fitted.fit_.mean_hyper()).state
     again = engine.from_arrays(model, data, *engine.to_arrays(state))
     assert engine.bounds(model, again) == engine.bounds(model, state)
     assert engine.bounds(model, again).keys() == {"joint", "factorized"}
@@ -291,8 +290,9 @@ def test_a_feature_is_born_with_the_size_of_the_data(X):
     """Beside one of another size, features updated one after the other would all be wrong."""
     X = 1e-6 * np.abs(X)
     model = fit(X, "ibp", "nonnegative_linear_gaussian", init="ica", truncation=8)
-    state = stream_from(
-        model.engine_, model.fit_.model, model.fit_.data, model.fit_.params, model.fit_.mean_hyper()
+    fitted = model.fit_
+    state = fitted.engine.stream(
+        fitted.model, fitted.data, fitted.params, fitted.mean_hyper()
     ).state
     takers = np.arange(len(X)) < 5
     rows = moves.with_column(state.rows, takers, np.ones(len(X)))

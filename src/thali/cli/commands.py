@@ -11,35 +11,50 @@ import os
 import secrets
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
 import typer
 
+import thali
+from thali import datasets
 from thali.cli import parts
-from thali.cli.options import (
-    load_model,
-    read_columns,
-    read_image_shape,
-    read_time_budget,
-    with_hyphens,
+from thali.cli.console import (
+    describe_answer,
+    describe_table,
+    locate_infinities,
+    print_matching,
+    print_summary,
 )
+from thali.cli.outputs import CHECKPOINT, IMPUTED, claim_folder, write_outputs
+from thali.cli.parts import load_model, read_columns, read_image_shape, read_time_budget
+from thali.data.sparse import count_missing
+from thali.data.tables import Table, read_table
+from thali.estimators.base import LatentModel
+from thali.estimators.validation import seed_from
+from thali.model import Model
+from thali.registry import estimator_of
+from thali.run.choices import AUTO
 
 if TYPE_CHECKING:
-    from thali.data.tables import Table
+    import pandas as pd
 
-__all__ = ["main", "make_app", "run"]
+    Say = Callable[[str], None]
 
 _inference = partial(typer.Option, rich_help_panel="Inference")
 _data = partial(typer.Option, rich_help_panel="Data")
 _results = partial(typer.Option, rich_help_panel="Results")
-BAD_INPUT = (ValueError, TypeError, FileNotFoundError, FileExistsError, PermissionError)
-BAD_SCALE = (FloatingPointError,)  # data or scales beyond double precision
-BAD_PLACE = (IsADirectoryError, NotADirectoryError)
-
-
-# ------------------------------------------------------------------------------ errors and exits
+Saved = Annotated[Path, typer.Argument(metavar="MODEL", help="A saved model, as model.thali.")]
+FORMATS = "A .csv, .tsv, .npy, .npz (or file.npz:name) or .parquet file."
+HEADER = "Whether the first row of a .csv or .tsv names columns; found out if not given."
+IMAGE_SHAPE = {"metavar": "HxW", "help": "Show rows as images, for example 28x28."}
+BAD_INPUT = (
+    *(ValueError, TypeError, FileNotFoundError, FileExistsError, PermissionError),
+    *(IsADirectoryError, NotADirectoryError),
+    FloatingPointError,  # data or scales beyond double precision
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -50,9 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; an error becomes one line on stderr."""
     try:
-        given = sys.argv[1:] if arguments is None else arguments
-        words = with_hyphens(given, parts.spelled_with_hyphens(_own_names()))
-        code = make_app()(args=words, prog_name="thali", standalone_mode=False)
+        code = make_app()(args=arguments, prog_name="thali", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         _complain("stopped by Ctrl-C; no results were written.")
         return 130
@@ -62,7 +75,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except MemoryError as error:
         _complain(f"not enough memory: {error or 'use fewer rows, columns or features'}")
         return 1
-    except (*BAD_INPUT, *BAD_SCALE, *BAD_PLACE) as error:
+    except BAD_INPUT as error:
         _complain(error)
         return 2
     except OSError as error:
@@ -82,14 +95,9 @@ def _complain(message: object) -> None:
     print(f"error: {text}", file=sys.stderr)
 
 
-# ------------------------------------------------------------------------------------- commands
-
-
 def _version(wanted: bool) -> None:
     if wanted:
-        from thali import __version__
-
-        print(f"thali {__version__}")
+        print(f"thali {thali.__version__}")
         raise typer.Exit
 
 
@@ -107,11 +115,6 @@ def demo(
     seed: Annotated[int, typer.Option(min=0, help="Seed of data and sampler.")] = 0,
 ) -> None:
     """Find the four images hidden in 100 noisy 6x6 pictures."""
-    import thali
-    from thali import datasets
-    from thali.cli.console import print_matching
-    from thali.cli.outputs import claim_folder
-
     data = datasets.images(n=100, random_state=seed)
     print("100 noisy pictures of 6x6 pixels, each a sum of some of four hidden images.")
     model = thali.LatentFeatures(engine=thali.CollapsedGibbs(sweeps=sweeps), random_state=seed)
@@ -123,12 +126,7 @@ def demo(
 
 
 def fit(
-    data: Annotated[
-        str,
-        typer.Argument(
-            metavar="DATA", help="A .csv, .tsv, .npy, .npz (or file.npz:name) or .parquet file."
-        ),
-    ],
+    data: Annotated[str, typer.Argument(metavar="DATA", help=FORMATS)],
     *,
     seed: Annotated[
         int | None, _inference(min=0, help="Seed; drawn and printed if not given.")
@@ -136,34 +134,24 @@ def fit(
     center: Annotated[bool, _data("--center", help="Subtract column means first.")] = False,
     transpose: Annotated[bool, _data("--transpose", help="Swap rows and columns.")] = False,
     columns: Annotated[str | None, _data(help="Columns of the file to use: a,b,c.")] = None,
-    header: Annotated[
-        bool | None,
-        _data(
-            "--header/--no-header",
-            help="Whether the first row of a .csv or .tsv names columns; found out if not given.",
-        ),
-    ] = None,
+    header: Annotated[bool | None, _data("--header/--no-header", help=HEADER)] = None,
     time_budget: Annotated[
         float | None, _inference(metavar="SECONDS", help="Stop after so many seconds.")
     ] = None,
-    image_shape: Annotated[
-        str | None, _results(metavar="HxW", help="Show rows as images, for example 28x28.")
-    ] = None,
+    image_shape: Annotated[str | None, _results(**IMAGE_SHAPE)] = None,
     out: Annotated[Path, _results(help="Folder for the results.")] = Path("thali-out"),
     resume: Annotated[
         bool, _results("--resume", help="Continue the unfinished run in --out.")
     ] = False,
     quiet: Annotated[bool, _results("--quiet", "-q", help="Print errors only.")] = False,
-    **options: Any,
+    **options: object,
 ) -> None:
     """Fit a model to a table and write what it found into a folder."""
-    from thali.cli.console import describe_answer, describe_table, with_places
-    from thali.cli.outputs import IMPUTED, claim_folder, missing_in
-    from thali.data.tables import read_table
-    from thali.model import Model
-    from thali.registry import estimator_of
 
-    say = _silence if quiet else print
+    def say(message: str) -> None:
+        if not quiet:
+            print(message)
+
     given = parts.Given(_own_names(), options)
     chosen = Model(given.part("prior"), given.part("likelihood"))
     engine = given.engine(chosen)  # refuses bad settings before the data are read
@@ -176,14 +164,14 @@ def fit(
             f"the table has {table.values.shape[1]}."
         )
     say(describe_table(data, table))
-    if given.chosen_by_auto:
+    if options["engine"] == AUTO:
         say(f"engine: {type(engine).__name__} (chosen by auto)")
     model = estimator_of(chosen.structure)(
         prior=chosen.prior,
         likelihood=chosen.likelihood,
         engine=engine,
         center=center,
-        random_state=_seed(seed, out, resume, say),
+        random_state=_seed(seed, out / CHECKPOINT if resume else None, say),
         progress=False if quiet else "auto",
     )
     with claim_folder(out):
@@ -192,86 +180,62 @@ def fit(
                 model, _frame(table), out, shape, say, resume=resume, time_budget=seconds
             )
         except ValueError as error:
-            raise ValueError(with_places(data, table, error)) from error
+            raise ValueError(locate_infinities(data, table) or str(error)) from error
     say(describe_answer(model))
-    if missing_in(model):
-        say(f"{missing_in(model)} missing entries were filled in: {out / IMPUTED}.")
+    if missing := count_missing(model.X_):
+        say(f"{missing} missing entries were filled in: {out / IMPUTED}.")
     say(f"Written to {out}: open {out / 'report.html'} in a browser.")
     raise typer.Exit(code)
 
 
-def show(
-    model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="A saved model, such as model.thali.")
-    ],
-) -> None:
+def show(model: Saved) -> None:
     """Summarize a saved model."""
-    from thali.cli.console import print_summary
-
     print_summary(load_model(model))
 
 
 def report(
-    model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="A saved model, such as model.thali.")
-    ],
+    model: Saved,
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("report.html"),
-    image_shape: Annotated[
-        str | None, typer.Option(metavar="HxW", help="Show rows as images, for example 28x28.")
-    ] = None,
+    image_shape: Annotated[str | None, typer.Option(**IMAGE_SHAPE)] = None,
 ) -> None:
     """Write the report of a saved model."""
-    shape = read_image_shape(image_shape)
-    fitted = load_model(model)
-    if out.is_dir():
-        raise IsADirectoryError(f"--out {out} is a folder; name a file such as report.html.")
-    if not out.parent.is_dir():
-        raise NotADirectoryError(f"--out {out}: there is no folder {out.parent}; make it first.")
-    part = out.with_name(f".{out.name}.part")
-    try:
-        fitted.report(part, image_shape=shape)
-        os.replace(part, out)
-    finally:
-        part.unlink(missing_ok=True)
+    load_model(model).report(out, image_shape=read_image_shape(image_shape))
     print(f"Open {out} in a browser.")
 
 
-# ---------------------------------------------------------------------------------- the program
-
-
 def make_app() -> typer.Typer:
-    """The command line, with the options of all parts that are registered now."""
+    """The command line, with the options of all parts that are registered now.
+
+    Names of options and of parts may be written with underscores, as in Python.
+    """
     app = typer.Typer(
         name="thali",
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
-        help="Find an unknown number of overlapping features in a table of numbers.",
     )
     app.callback()(_options)
     for command in (demo, _with_options_of_parts(fit), show, report):
-        app.command()(command)
+        app.command(context_settings={"token_normalize_func": parts.hyphened})(command)
     return app
 
 
 def _with_options_of_parts(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with a parameter for each option of a part in the place of ``**options``."""
-    from thali import LatentFeatures
+    """The command with a parameter for each option of a part, where it has ``**options``."""
 
-    def call(*arguments: Any, **options: Any) -> None:
+    @wraps(command)
+    def call(*arguments: object, **options: object) -> None:
         command(*arguments, **options)
 
     data, *own = [p for p in _parameters(command) if p.kind != inspect.Parameter.VAR_KEYWORD]
-    defaults = LatentFeatures().get_params(deep=False)
-    found = [data, *parts.parameters(_own_names(), defaults), *own]
+    found = [data, *parts.parameters(_own_names()), *own]
     call.__signature__ = inspect.Signature(found)  # type: ignore[attr-defined]
     call.__annotations__ = {p.name: p.annotation for p in found}
-    call.__name__, call.__doc__ = command.__name__, command.__doc__
     return call
 
 
 def _own_names() -> set[str]:
-    """The parameters that ``fit`` has by itself; no option of a part may take their place."""
+    """The parameters that ``fit`` has by itself; no option of a part may have these names."""
     return {p.name for p in _parameters(fit)} | set(parts.FAMILIES)
 
 
@@ -279,23 +243,18 @@ def _parameters(command: Callable[..., None]) -> list[inspect.Parameter]:
     return list(inspect.signature(command, eval_str=True).parameters.values())
 
 
-# ----------------------------------------------------------------------------- running and saving
-
-
 def _fit_and_write(
-    model: Any,
-    X: Any,
+    model: LatentModel,
+    X: np.ndarray | pd.DataFrame,
     out: Path,
     image_shape: tuple[int, int] | None,
-    say: Callable[[str], None],
+    say: Say,
     *,
     resumable: bool = True,
     resume: bool = False,
     time_budget: float | None = None,
 ) -> int:
     """Fit, write the outputs, and return the exit code; a stopped run can be resumed later."""
-    from thali.cli.outputs import CHECKPOINT, write_outputs
-
     checkpoint, earlier = out / CHECKPOINT, out / "checkpoint.previous.thali"
     if resume and not checkpoint.exists():
         say(f"There is no unfinished run in {out}; starting afresh.")
@@ -327,7 +286,7 @@ def _fit_and_write(
     return 130 if model.stopped_ == "interrupted" else 0
 
 
-def _frame(table: Table) -> Any:
+def _frame(table: Table) -> np.ndarray | pd.DataFrame:
     """The table as pandas, where it has names for the model to keep."""
     if table.column_names is None and table.row_names is None:
         return table.values
@@ -336,22 +295,9 @@ def _frame(table: Table) -> Any:
     return pd.DataFrame(table.values, index=table.row_names, columns=table.column_names)
 
 
-def _seed(seed: int | None, out: Path, resume: bool, say: Callable[[str], None]) -> int:
+def _seed(seed: int | None, checkpoint: Path | None, say: Say) -> int:
     """The given seed, or that of the run to be resumed, or a new one."""
-    from thali import storage
-    from thali.cli.outputs import CHECKPOINT
-
-    if seed is None and resume and (out / CHECKPOINT).exists():
-        _, meta = storage.read(out / CHECKPOINT, "checkpoint")
-        return int(meta["fingerprint"]["the seed"])
-    if seed is None:
+    if seed is None and (checkpoint is None or not checkpoint.exists()):
         seed = secrets.randbelow(2**31)
         say(f"seed: {seed} (drawn; --seed {seed} repeats this run)")
-    return seed
-
-
-# --------------------------------------------------------------------------------------- saying
-
-
-def _silence(message: str) -> None:
-    """Say nothing."""
+    return seed_from(seed, checkpoint)

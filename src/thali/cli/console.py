@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -12,11 +11,10 @@ from rich.table import Table
 from thali.cli.outputs import summary_of
 from thali.data import tables
 from thali.data.sparse import count_missing, is_sparse
+from thali.estimators.base import LatentModel
 from thali.evaluation import match_features
 from thali.results.fit import PointFit, VariationalFit, WeightedDraws
 from thali.structures.features import FEATURES
-
-__all__ = ["describe_answer", "describe_table", "print_matching", "print_summary", "with_places"]
 
 
 def describe_table(name: str, table: tables.Table) -> str:
@@ -29,25 +27,25 @@ def describe_table(name: str, table: tables.Table) -> str:
     return "; ".join([f"{name}: {n} x {d}, {rows}, {columns}{gaps}", *table.notes])
 
 
-def with_places(name: str, table: tables.Table, error: ValueError) -> str:
-    """Say in the file's own words where entries are infinite, if that is the trouble."""
+def locate_infinities(name: str, table: tables.Table) -> str | None:
+    """Where entries are infinite, in the file's own words, if any are."""
     bad = np.zeros((0, 0), bool) if is_sparse(table.values) else np.isinf(table.values)
     if not bad.any():
-        return str(error)
-    places = "; ".join(_place(table, i, j) for i, j in np.argwhere(bad)[:3])
+        return None
+    first = "; ".join(_whereabouts(table, i, j) for i, j in np.argwhere(bad)[:3])
     return (
-        f"{name}: {int(bad.sum())} of {bad.size} entries are infinite (first: {places}). "
+        f"{name}: {int(bad.sum())} of {bad.size} entries are infinite (first: {first}). "
         "Correct them, or leave them empty if they are not known."
     )
 
 
-def _place(table: tables.Table, i: np.intp, j: np.intp) -> str:
+def _whereabouts(table: tables.Table, i: np.intp, j: np.intp) -> str:
     row = f"row {i + 1}" if table.row_names is None else f"row {table.row_names[i]!r}"
     names = table.column_names
     return f"{row}, column {j + 1 if names is None else repr(names[j])}"
 
 
-def describe_answer(model: Any) -> str:
+def describe_answer(model: LatentModel) -> str:
     """The answer in one line, and how far to trust it, in the words of the report, in another."""
     plural = "" if model.n_components_ == 1 else "s"
     found = f"{model.n_components_} {model.structure.component}{plural}"
@@ -59,93 +57,78 @@ def describe_answer(model: Any) -> str:
     return f"{answer}\n{_verdict(model)}"
 
 
-def _verdict(model: Any) -> str:
+def _verdict(model: LatentModel) -> str:
     found = model.convergence()
     return f"{found.headline} {found.advice}".strip()
 
 
-def print_matching(model: Any, truth: np.ndarray, names: Sequence[str]) -> None:
+def print_matching(model: LatentModel, truth: np.ndarray, names: Sequence[str]) -> None:
     """Print each feature beside the planted one that it matches best."""
     matching = match_features(truth, model.components_)
-    partner = dict(zip(matching.pairs[:, 1], matching.pairs[:, 0], strict=True))
-    correlation = dict(zip(matching.pairs[:, 1], matching.correlations, strict=True))
-    table = Table("feature", "image", "correlation", "rows having it")
-    _right(table, 2)
-    for k in range(model.n_components_):
-        table.add_row(
-            str(k + 1),
-            names[partner[k]] if k in partner else "none of them",
-            f"{correlation[k]:.3f}" if k in partner else "",
-            str(int(model.Z_[:, k].sum())),
-        )
-    _print(table)
+    pairs = zip(matching.pairs, matching.correlations, strict=True)
+    partner = {found: (names[planted], f"{r:.3f}") for (planted, found), r in pairs}
+    rows = [
+        (str(k + 1), *partner.get(k, ("none of them", "")), str(int(model.Z_[:, k].sum())))
+        for k in range(model.n_components_)
+    ]
+    _print_table(("feature", "image", "correlation", "rows having it"), rows, right=2)
     if len(matching.unmatched_truth):
         missed = ", ".join(names[i] for i in matching.unmatched_truth)
         print(f"Not found: {missed}. More sweeps may help: --sweeps.")
 
 
-def print_summary(model: Any) -> None:
+def print_summary(model: LatentModel) -> None:
     """Print what a model is, how sure it is, and how frequent its features are."""
-    _print(_facts(model))
+    _print_table((), list(_facts(model).items()))
     if not model.fit_.ends_early:
-        _print(_diagnostics(model))
+        means = model.fit_.means()
+        rows = [
+            (name, *(f"{x:,.4g}" for x in (means[name], values["rhat"], values["ess"])))
+            for name, values in model.diagnostics_.items()
+        ]
+        _print_table(("", "posterior mean", "R-hat", "effective draws"), rows, right=1)
     if model.n_components_ and model.structure == FEATURES:
-        _print(_frequencies(model))
+        _print_frequencies(model)
     print(_verdict(model))
 
 
-def _print(table: Table) -> None:
+def _print_table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], right: int = 99, title: str | None = None
+) -> None:
+    """Print a table, its columns from ``right`` on justified to the right."""
+    table = Table(*head, title=title, show_header=bool(head))
+    for row in rows:
+        table.add_row(*row)
+    for column in table.columns[right:]:
+        column.justify = "right"
     Console(highlight=False).print(table)
 
 
-def _right(table: Table, first: int) -> None:
-    """Justify numbers to the right, from a column on."""
-    for column in table.columns[first:]:
-        column.justify = "right"
-
-
-def _facts(model: Any) -> Table:
-    n, k = model.X_.shape[0], model.n_components_
+def _facts(model: LatentModel) -> dict[str, str]:
     summary = summary_of(model)
     gaps = f", {summary['missing']} entries missing" if summary["missing"] else ""
     facts = {
-        "data": f"{n} rows x {model.n_features_in_} columns{gaps}",
-        f"{model.structure.component}s": str(k),
+        "data": f"{model.X_.shape[0]} rows x {model.n_features_in_} columns{gaps}",
+        f"{model.structure.component}s": str(model.n_components_),
         "log joint": f"{model.log_joint_:,.2f}",
-        **({"bound": f"{model.elbo_:,.2f}"} if isinstance(model.fit_, VariationalFit) else {}),
-        **({"queue": _queue(model)} if isinstance(model.fit_, PointFit) else {}),
+    }
+    if isinstance(model.fit_, VariationalFit):
+        facts["bound"] = f"{model.elbo_:,.2f}"
+    if isinstance(model.fit_, PointFit):
+        facts["queue"] = f"{model.n_enqueued_:,} candidates in, {model.n_dequeued_:,} out"
+    return facts | {
         **{key: str(summary[key]) for key in ("prior", "likelihood", "engine", "seed")},
         "starts": ", ".join(model.starts_),
         "seconds": f"{model.seconds_:,.1f}",
         "stopped": str(model.stopped_),
     }
-    table = Table("", "", show_header=False)
-    for key, value in facts.items():
-        table.add_row(key, value)
-    return table
 
 
-def _queue(model: Any) -> str:
-    """What went through the queue of a search."""
-    return f"{model.n_enqueued_:,} candidates in, {model.n_dequeued_:,} out"
-
-
-def _diagnostics(model: Any) -> Table:
-    table = Table("", "posterior mean", "R-hat", "effective draws")
-    _right(table, 1)
-    means = model.fit_.means()
-    for name, values in model.diagnostics_.items():
-        mean = means[name]
-        table.add_row(name, *(f"{x:,.4g}" for x in (mean, values["rhat"], values["ess"])))
-    return table
-
-
-def _frequencies(model: Any, at_most: int = 20) -> Table:
+def _print_frequencies(model: LatentModel, at_most: int = 20) -> None:
     title = None if model.n_components_ <= at_most else f"the {at_most} most frequent features"
-    table = Table("feature", "rows having it", "share", "size", title=title)
-    _right(table, 0)
+    rows = []
     for k in range(min(at_most, model.n_components_)):
         count = int(model.Z_[:, k].sum())
         size = float(np.linalg.norm(model.components_[k]))
-        table.add_row(str(k + 1), str(count), f"{count / len(model.Z_):.0%}", f"{size:.3g}")
-    return table
+        rows.append((str(k + 1), str(count), f"{count / len(model.Z_):.0%}", f"{size:.3g}"))
+    _print_table(("feature", "rows having it", "share", "size"), rows, right=0, title=title)

@@ -19,26 +19,18 @@ import math
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from thali.data.sparse import count_missing
+from thali.estimators.base import LatentModel
+from thali.plots.reading import column_names
 from thali.results.fit import PointFit, VariationalFit
+from thali.storage import Json
 from thali.structures.features import FEATURES
-
-__all__ = [
-    "CHECKPOINT",
-    "FILES",
-    "IMPUTED",
-    "claim_folder",
-    "missing_in",
-    "summary_of",
-    "write_outputs",
-]
 
 FILES = ("model.thali", "features.csv", "assignments.csv", "summary.json", "report.html")
 IMPUTED = "imputed.csv"  # where entries are missing
@@ -71,22 +63,29 @@ def claim_folder(folder: Path) -> Iterator[None]:
         raise
 
 
-def write_outputs(model: Any, folder: Path, image_shape: tuple[int, int] | None = None) -> None:
+def write_outputs(
+    model: LatentModel, folder: Path, image_shape: tuple[int, int] | None = None
+) -> None:
     """Write every file beside the folder, then move them in."""
-    staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=_staging_parent(folder)))
+    here = folder.resolve()
+    beside = os.stat(here).st_dev == os.stat(here.parent).st_dev and os.access(here.parent, os.W_OK)
+    parent = here.parent if beside else here  # where a move would cross file systems
+    staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=parent))
     try:
         model.save(staging / "model.thali")
         names = ["model.thali", "summary.json", "report.html"]
+        columns = column_names(model) or [f"column_{j + 1}" for j in range(model.n_features_in_)]
         if model.structure == FEATURES:
-            _write_features(model, staging / "features.csv")
-            _write_assignments(model, staging / "assignments.csv")
+            heads = [f"feature_{k + 1}" for k in range(model.n_components_)]
+            _write_csv(staging / "features.csv", columns, model.components_.tolist())
+            _write_rows(model, staging / "assignments.csv", heads, model.Z_.astype(int))
             names += ["features.csv", "assignments.csv"]
         (staging / "summary.json").write_text(
             json.dumps(summary_of(model), indent=2, allow_nan=False) + "\n", encoding="utf-8"
         )
         model.report(staging / "report.html", image_shape=image_shape)
-        if missing_in(model):
-            _write_imputed(model, staging / IMPUTED)
+        if count_missing(model.X_):
+            _write_rows(model, staging / IMPUTED, columns, np.asarray(model.impute()))
             names.append(IMPUTED)
         for name in names:
             os.replace(staging / name, folder / name)
@@ -96,29 +95,20 @@ def write_outputs(model: Any, folder: Path, image_shape: tuple[int, int] | None 
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def _staging_parent(folder: Path) -> Path:
-    """Beside the folder, or in it where a move from beside would cross file systems."""
-    folder = folder.resolve()
-    same = os.stat(folder).st_dev == os.stat(folder.parent).st_dev
-    return folder.parent if same and os.access(folder.parent, os.W_OK) else folder
-
-
-def summary_of(model: Any) -> dict[str, Any]:
+def summary_of(model: LatentModel) -> dict[str, Json]:
     """The run in ten entries; a number that does not exist is None."""
     diagnostics = {} if model.fit_.ends_early else model.diagnostics_
-    return {
+    answer: dict[str, Json] = {
         "n_components": int(model.n_components_),
         "log_joint": _finite(model.log_joint_),
-        **({"elbo": _finite(model.elbo_)} if isinstance(model.fit_, VariationalFit) else {}),
-        **(
-            {
-                "proven_optimal": model.proven_optimal_,
-                "bound": _finite(model.log_joint_upper_bound_),
-            }
-            if isinstance(model.fit_, PointFit)
-            else {}
-        ),
-        "missing": missing_in(model),
+    }
+    if isinstance(model.fit_, VariationalFit):
+        answer["elbo"] = _finite(model.elbo_)
+    if isinstance(model.fit_, PointFit):
+        answer["proven_optimal"] = model.proven_optimal_
+        answer["bound"] = _finite(model.log_joint_upper_bound_)
+    return answer | {
+        "missing": count_missing(model.X_),
         "engine": repr(model.engine_),
         "prior": repr(model.prior_),
         "likelihood": repr(model.likelihood_),
@@ -129,45 +119,17 @@ def summary_of(model: Any) -> dict[str, Any]:
     }
 
 
-def missing_in(model: Any) -> int:
-    """How many entries of the training data are missing."""
-    return count_missing(model.X_)
-
-
 def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _column_names(model: Any) -> list[str]:
-    names = getattr(model, "feature_names_in_", None)
-    if names is None:
-        return [f"column_{j + 1}" for j in range(model.components_.shape[1])]
-    return list(names)
+def _write_rows(model: LatentModel, path: Path, heads: Sequence[str], values: np.ndarray) -> None:
+    """A table with a line for each row of the data, its name in front."""
+    names = range(1, len(values) + 1) if model.row_names_ is None else model.row_names_
+    lines = ([name, *line] for name, line in zip(names, values.tolist(), strict=True))
+    _write_csv(path, ["row", *heads], lines)
 
 
-def _write_features(model: Any, path: Path) -> None:
-    names = _column_names(model)
+def _write_csv(path: Path, head: Sequence[str], lines: Iterable[Sequence[object]]) -> None:
     with path.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(names)
-        writer.writerows(model.components_.tolist())
-
-
-def _write_imputed(model: Any, path: Path) -> None:
-    n = model.Z_.shape[0]
-    rows = model.row_names_ if model.row_names_ is not None else range(1, n + 1)
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(["row", *_column_names(model)])
-        for name, values in zip(rows, np.asarray(model.impute()).tolist(), strict=True):
-            writer.writerow([name, *values])
-
-
-def _write_assignments(model: Any, path: Path) -> None:
-    n, k = model.Z_.shape
-    rows = model.row_names_ if model.row_names_ is not None else range(1, n + 1)
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(["row", *(f"feature_{j + 1}" for j in range(k))])
-        for name, bits in zip(rows, model.Z_.astype(int).tolist(), strict=True):
-            writer.writerow([name, *bits])
+        csv.writer(stream).writerows([head, *lines])

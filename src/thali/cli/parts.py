@@ -4,21 +4,30 @@ A hyperparameter ``sigma_x`` of a likelihood is ``--sigma-x`` and a number; a se
 an engine is ``--n-init``, with the type, the choices, the default and the words that it has there.
 Parts of a family (priors, likelihoods, engines) share an option if they share a name. A name that
 an earlier family has, or the command itself, gets the family in front: ``--engine-alpha``.
+The last functions read the words of the command's own options.
 """
 
 from __future__ import annotations
 
+import csv
 import inspect
-from collections.abc import Container, Iterator, Mapping
+import math
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
+import thali
+from thali.data.tables import check_file, read_table
+from thali.engines.base import AnyEngine
+from thali.estimators.base import LatentModel
+from thali.model import Model
 from thali.registry import ENGINES, LIKELIHOODS, PRIORS, Registry
 from thali.run.choices import AUTO, choose_engine
-from thali.settings import Setting, check_setting, hyperparameters_of, settings_of
+from thali.settings import Label, Setting, check_setting, hyperparameters_of, settings_of
 from thali.starts import start_names
 
 FAMILIES: dict[str, Registry[Any]] = {"prior": PRIORS, "likelihood": LIKELIHOODS, "engine": ENGINES}
@@ -37,7 +46,7 @@ class PartOption(NamedTuple):
     name: str
     family: str
     field: str
-    owners: dict[str, Any]  # name of the part -> Setting, or Label of a hyperparameter
+    owners: dict[str, Setting | Label]  # by name of the part; Label of a hyperparameter
 
     @property
     def flag(self) -> str:
@@ -49,14 +58,11 @@ def hyphened(name: str) -> str:
     return name.replace("_", "-")
 
 
-# ------------------------------------------------------------------------------ the declarations
-
-
 def part_options(taken: Container[str]) -> list[PartOption]:
     """The options of all registered parts, family by family; ``taken`` are names of others."""
     found: dict[str, PartOption] = {}
     for family, registry in FAMILIES.items():
-        for owner, cls in sorted(registry.items(), key=_last_unless_ranked):
+        for owner, cls in sorted(registry.items(), key=lambda named: _rank(named[1])):
             for field, said in _fields(cls).items():
                 clash = field in taken or (field in found and found[field].family != family)
                 name = f"{family}_{field}" if clash else field
@@ -65,19 +71,19 @@ def part_options(taken: Container[str]) -> list[PartOption]:
     return list(found.values())
 
 
-def _last_unless_ranked(named: tuple[str, Any]) -> float:
+def _rank(cls: type) -> float:
     """Where a part comes in the help: engines that "auto" may choose first."""
-    rank = getattr(named[1], "auto_rank", None)
+    rank = getattr(cls, "auto_rank", None)
     return float("inf") if rank is None else float(rank)
 
 
-def _fields(cls: type) -> dict[str, Any]:
+def _fields(cls: type) -> dict[str, Setting | Label]:
     """The fields that can be told on a command line."""
     settings = {name: said for name, said in settings_of(cls).items() if _kind(name, said)}
     return {**hyperparameters_of(cls), **settings}
 
 
-def _kind(name: str, said: Any) -> str | None:
+def _kind(name: str, said: Setting | Label) -> str | None:
     """What an option's text is read as; None if it cannot be."""
     if not isinstance(said, Setting):
         return "float"  # a hyperparameter on a command line is a number
@@ -88,61 +94,48 @@ def _kind(name: str, said: Any) -> str | None:
     return next((kind for kind in ("bool", "int", "float", "str") if kind in said.kinds), None)
 
 
-# ------------------------------------------------------------------------------------ the options
-
-
-def parameters(taken: Container[str], defaults: Mapping[str, str]) -> Iterator[inspect.Parameter]:
+def parameters(taken: Container[str]) -> Iterator[inspect.Parameter]:
     """The parameters of the command: the name of each part, followed by what its family has."""
     options = part_options(taken)
+    defaults = inspect.signature(thali.LatentFeatures).parameters
+    make = partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY)
     for family, registry in FAMILIES.items():
         names = [AUTO, *registry] if family == "engine" else list(registry)
         kind = _words(family, names)
-        default = kind(hyphened(defaults[family]))
+        default = kind(hyphened(defaults[family].default))
         said = typer.Option(f"--{family}", help=WORDS[family], rich_help_panel=PANELS[family])
-        yield _parameter(family, Annotated[kind, said], default)
-        for option in options:
-            if option.family == family:
-                yield _parameter(option.name, _annotation(option), None)
+        yield make(family, default=default, annotation=Annotated[kind, said])
+        for option in (option for option in options if option.family == family):
+            yield make(option.name, default=None, annotation=_annotation(option))
 
 
-def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, kind, default=default, annotation=annotation)
-
-
-def _annotation(option: PartOption) -> Any:
+def _annotation(option: PartOption) -> object:
     said = list(option.owners.values())
+    settings = [one for one in said if isinstance(one, Setting)]
     kind = _kind(option.field, said[0])
-    more: dict[str, Any] = {"help": _help(option), "rich_help_panel": PANELS[option.family]}
+    make = partial(typer.Option, help=_help(option), rich_help_panel=PANELS[option.family])
     if kind == "bool":
         both = f"{option.flag}/--no-{option.flag.removeprefix('--')}"
-        return Annotated[bool | None, typer.Option(both, **more)]
+        return Annotated[bool | None, make(both)]
+    words = list(dict.fromkeys(word for one in settings for word in one.choices or ()))
     if kind == "choice":
-        choices = dict.fromkeys(word for one in said for word in one.choices or ())
-        return Annotated[_words(option.name, choices) | None, typer.Option(option.flag, **more)]
-    words = _words_besides(said) if kind == "int" else []
-    if words:
-        more |= {"parser": _number_or(words), "metavar": "|".join(["INTEGER", *words])}
-        return Annotated[str | None, typer.Option(option.flag, **more)]
-    types: dict[str | None, Any] = {"int": int, "float": float}
-    return Annotated[types.get(kind, str) | None, typer.Option(option.flag, **more)]
-
-
-def _words(name: str, words: Any) -> Any:
-    """The words that an option accepts, as typer wants them."""
-    return StrEnum(name, {word: hyphened(word) for word in words})  # type: ignore[misc]
-
-
-def _words_besides(said: list[Any]) -> list[str]:
-    """What a whole number may be besides a number: "auto" and the like, or none at all."""
-    words = [word for one in said for word in one.choices or ()]
-    if any("None" in one.kinds and one.default is not None for one in said):
+        return Annotated[_words(option.name, words) | None, make(option.flag)]
+    if any("None" in one.kinds and one.default is not None for one in settings):
         words.append(NONE)
-    return list(dict.fromkeys(words))
+    if words and kind == "int":  # a whole number, or "auto" and the like, or none at all
+        metavar = "|".join(["INTEGER", *words])
+        return Annotated[str | None, make(option.flag, parser=_number_or(words), metavar=metavar)]
+    number = {"int": int, "float": float}.get(kind or "", str)
+    return Annotated[number | None, make(option.flag)]
 
 
-def _number_or(words: list[str]) -> Any:
-    def read(text: str) -> Any:
+def _words(name: str, words: Iterable[str]) -> Any:
+    """The words that an option accepts, as typer wants them."""
+    return StrEnum(name, {word: hyphened(word) for word in words})
+
+
+def _number_or(words: list[str]) -> Callable[[str], int | str]:
+    def read(text: str) -> int | str:
         if text in words:
             return text
         try:
@@ -177,7 +170,7 @@ def _whose(option: PartOption, owners: list[str], default: str) -> str:
     return ": ".join(part for part in ("" if everyone else ", ".join(owners), default) if part)
 
 
-def _default(said: Any, default: Any) -> str:
+def _default(said: Setting | Label, default: object) -> str:
     """A default in a word or two; nothing where the help says what happens."""
     if not isinstance(said, Setting):
         return f"{default:g}" if isinstance(default, int | float) else "inferred"
@@ -188,20 +181,10 @@ def _default(said: Any, default: Any) -> str:
     return hyphened(default) if isinstance(default, str) else f"{default:g}"
 
 
-# ------------------------------------------------------------------------------- reading the words
-
-
-def spelled_with_hyphens(taken: Container[str]) -> list[str]:
-    """The options whose values are names."""
-    options = part_options(taken)
-    choices = [o.flag for o in options if _kind(o.field, next(iter(o.owners.values()))) == "choice"]
-    return [f"--{family}" for family in FAMILIES] + choices
-
-
 class Given:
     """The options of parts that were given on a command line."""
 
-    def __init__(self, taken: Container[str], values: Mapping[str, Any]) -> None:
+    def __init__(self, taken: Container[str], values: Mapping[str, object]) -> None:
         self.options = [o for o in part_options(taken) if values.get(o.name) is not None]
         self.values = values
 
@@ -210,26 +193,20 @@ class Given:
         name = str(self.values[family])
         return self._with_settings(family, FAMILIES[family].make(name), name)
 
-    def engine(self, model: Any) -> Any:
+    def engine(self, model: Model | None) -> AnyEngine:
         """The engine that was named, or that suits the model, with its settings."""
         name = str(self.values["engine"])
         engine = choose_engine(name, model)
         if name == AUTO:
             name = f"{hyphened(ENGINES.name_of(engine))} (chosen by auto)"
-        return self._with_settings("engine", engine, name)
-
-    @property
-    def chosen_by_auto(self) -> bool:
-        return str(self.values["engine"]) == AUTO
+        found: AnyEngine = self._with_settings("engine", engine, name)
+        return found
 
     def _with_settings(self, family: str, part: Any, name: str) -> Any:
         """The part with its settings as given; those of others are refused."""
-        registry = FAMILIES[family]
         changes = {}
-        for option in self.options:
-            if option.family != family:
-                continue
-            said = option.owners.get(registry.name_of(part))
+        for option in (one for one in self.options if one.family == family):
+            said = option.owners.get(FAMILIES[family].name_of(part))
             if said is None:
                 owners = " or ".join(map(hyphened, option.owners))
                 raise ValueError(
@@ -239,9 +216,9 @@ class Given:
         return part.replace(**changes)
 
 
-def _value(option: PartOption, said: Any, value: Any) -> Any:
+def _value(option: PartOption, said: Setting | Label, value: object) -> object:
     if option.field == "init":
-        return read_init(value)
+        return read_init(str(value))
     if not isinstance(said, Setting):
         return value
     value = None if value == NONE and "None" in said.kinds else value
@@ -249,15 +226,38 @@ def _value(option: PartOption, said: Any, value: Any) -> Any:
     return check_setting(option.flag, option.field, said, value) if said.help else value
 
 
-def read_init(text: str) -> Any:
+def read_init(text: str) -> object:
     """A start by name, or the model or table in a file."""
-    from thali.cli.options import load_model
-
     suffix = Path(text.split(".npz:")[0]).suffix.lower()
     if suffix == ".thali":
         return load_model(Path(text))
     if suffix in {".csv", ".tsv", ".npy", ".npz", ".parquet"} or ".npz:" in text:
-        from thali.data.tables import read_table
-
         return read_table(text).values
     return text
+
+
+def read_columns(text: str | None) -> list[str] | None:
+    """Names between commas; one that holds a comma is quoted, as in a CSV file."""
+    if text is None:
+        return None
+    return [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
+
+
+def read_image_shape(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    sides = text.lower().replace("×", "x").split("x")
+    if len(sides) != 2 or not all(side.strip().isdecimal() and int(side) for side in sides):
+        raise ValueError(f"--image-shape {text!r} is not HEIGHTxWIDTH; write it like 28x28.")
+    return int(sides[0]), int(sides[1])
+
+
+def read_time_budget(seconds: float | None) -> float | None:
+    if seconds is not None and not (seconds > 0 and math.isfinite(seconds)):
+        raise ValueError(f"--time-budget {seconds:g} is no time to run; give it seconds above 0.")
+    return seconds
+
+
+def load_model(path: Path) -> LatentModel:
+    check_file(path, "a saved model")
+    return thali.load(path)

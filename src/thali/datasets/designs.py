@@ -1,4 +1,4 @@
-"""Planted designs that are not draws from the model: z_nk ~ Bernoulli(p), A binary or Gaussian.
+"""Draws from a model, and planted designs: z_nk ~ Bernoulli(p), A binary or Gaussian.
 
 `noisy_nonnegative` is the synthetic design of Reed and Ghahramani (2013), section 5.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from thali.datasets.dataset import Dataset, RandomState, superpose
-
-__all__ = ["noisy_nonnegative", "planted"]
+from thali.likelihoods.base import Conditional
+from thali.priors.base import FeaturePrior
 
 
 def noisy_nonnegative(
@@ -62,3 +62,41 @@ def planted(
     Z = rng.random((n, k)) < p
     A = sigma_a * rng.normal(size=(k, d))
     return superpose(rng, Z, A, sigma_x, f"planted Gaussian {n}x{d}, K={k}")
+
+
+def draw(
+    prior: FeaturePrior,
+    likelihood: Conditional,
+    n: int = 100,
+    d: int = 36,
+    random_state: RandomState = 0,
+) -> Dataset:
+    """Draw Z, A and X from any prior × likelihood.
+
+    Parameters
+    ----------
+    prior : IBP, TwoParameterIBP, BetaBernoulli, …
+        Distribution of Z. A hyperparameter that has a prior is drawn from it first.
+    likelihood : LinearGaussian, …
+        Distribution of A, and of X given Z and A. Its hyperparameters must be numbers:
+        `LinearGaussian(sigma_x=0.5, sigma_a=1.0)`.
+    n, d : int
+        Rows and columns of X.
+    random_state : int, Generator or None
+        Seed.
+
+    Examples
+    --------
+    >>> import thali
+    >>> data = thali.datasets.draw(
+    ...     thali.IBP(alpha=2.0), thali.LinearGaussian(sigma_x=0.5, sigma_a=1.0), n=20, d=8)
+    >>> data.X.shape, data.sigma_x, data.Z.shape[1] == data.A.shape[0]
+    ((20, 8), 0.5, True)
+    """
+    rng = np.random.default_rng(random_state)
+    Z = np.asarray(prior.sample(rng, n), dtype=np.bool_)
+    A = likelihood.sample_features(rng, Z.shape[1], d)
+    X = likelihood.sample(rng, Z, A)
+    sigma_x = float(getattr(likelihood, "sigma_x", np.nan))  # not every likelihood has one
+    name = f"draw from {type(prior).__name__} x {type(likelihood).__name__}"
+    return Dataset(X, Z, A, sigma_x, None, name)

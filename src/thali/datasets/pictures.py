@@ -7,54 +7,18 @@ the 4×4 blocks follow Rai and Daumé (2011, section 6.2); the bars follow Föld
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from thali.datasets.dataset import Dataset, RandomState, superpose
 
-__all__ = ["bars", "blocks", "images"]
-
 # One figure in each quadrant: a cross, a box, a stair and a T.
-CROSS = (
-    ".#....",
-    "###...",
-    ".#....",
-    "......",
-    "......",
-    "......",
-)
-BOX = (
-    "...###",
-    "...#.#",
-    "...###",
-    "......",
-    "......",
-    "......",
-)
-STAIR = (
-    "......",
-    "......",
-    "......",
-    "#.....",
-    "##....",
-    "###...",
-)
-TEE = (
-    "......",
-    "......",
-    "......",
-    "...###",
-    "....#.",
-    "....#.",
-)
-
-
-def _pixels(*drawings: tuple[str, ...]) -> NDArray[np.float64]:
-    """Drawings in '#' and '.' as rows of ones and zeros."""
-    return np.array([[c == "#" for c in "".join(d)] for d in drawings], dtype=np.float64)
-
-
-def _bernoulli(rng: np.random.Generator, n: int, k: int, p: float) -> NDArray[np.bool_]:
-    return rng.random((n, k)) < p
+FIGURES = (
+    ".c.bbb"
+    "cccb.b"
+    ".c.bbb"
+    "s..ttt"
+    "ss..t."
+    "sss.t."
+)  # fmt: skip
 
 
 def images(n: int = 100, sigma_x: float = 0.5, random_state: RandomState = 0) -> Dataset:
@@ -83,8 +47,9 @@ def images(n: int = 100, sigma_x: float = 0.5, random_state: RandomState = 0) ->
            [0, 1, 0]])
     """
     rng = np.random.default_rng(random_state)
-    A = _pixels(CROSS, BOX, STAIR, TEE)
-    return superpose(rng, _bernoulli(rng, n, 4, 0.5), A, sigma_x, "four 6x6 images", (6, 6))
+    Z = rng.random((n, 4)) < 0.5
+    A = np.array([[pixel == figure for pixel in FIGURES] for figure in "cbst"], float)
+    return superpose(rng, Z, A, sigma_x, "four 6x6 images", (6, 6))
 
 
 def blocks(n: int = 20, sigma_x: float = 0.1, random_state: RandomState = 0) -> Dataset:
@@ -102,9 +67,9 @@ def blocks(n: int = 20, sigma_x: float = 0.1, random_state: RandomState = 0) -> 
     ((20, 16), (20, 4), 0.1)
     """
     rng = np.random.default_rng(random_state)
-    corners = np.eye(4).reshape(4, 2, 2)
-    A = np.kron(corners, np.ones((1, 2, 2))).reshape(4, 16).astype(np.float64)
-    return superpose(rng, _bernoulli(rng, n, 4, 0.5), A, sigma_x, "4x4 blocks", (4, 4))
+    Z = rng.random((n, 4)) < 0.5
+    A = np.asarray(np.kron(np.eye(4).reshape(4, 2, 2), np.ones((1, 2, 2))).reshape(4, 16), float)
+    return superpose(rng, Z, A, sigma_x, "4x4 blocks", (4, 4))
 
 
 def bars(
@@ -148,8 +113,7 @@ def bars(
            [0, 0, 1]])
     """
     rng = np.random.default_rng(random_state)
-    rows = np.kron(np.eye(size), np.ones(size))
-    columns = np.kron(np.ones(size), np.eye(size))
-    A = np.concatenate([rows, columns])
-    Z = _bernoulli(rng, n, 2 * size, p)
+    Z = rng.random((n, 2 * size)) < p
+    one = np.ones(size)
+    A = np.concatenate([np.kron(np.eye(size), one), np.kron(one, np.eye(size))])
     return superpose(rng, Z, A, sigma_x, f"{size}x{size} bars", (size, size))

@@ -14,7 +14,7 @@ nothing else moves (``thali/engines/ascent/moves.py``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, cast
 
@@ -34,7 +34,7 @@ from thali.engines.ascent.optimizer import (
     saved_features,
 )
 from thali.engines.ascent.state import State, iterate
-from thali.engines.ascent.stream import Stream
+from thali.engines.ascent.stream import AbsorbsRows, Stream
 from thali.engines.base import inferred
 from thali.hyperparameters import Values
 from thali.likelihoods.base import Expected
@@ -56,7 +56,7 @@ AMOUNTS = ("first", "second", "cost")  # what rows with amounts keep of them
 
 @ENGINES.register("variational")
 @dataclass(frozen=True)
-class Variational(Optimizer[State]):
+class Variational(Optimizer[State], AbsorbsRows):
     """Soft assignments that maximize a lower bound of the evidence.
 
     Parameters
@@ -254,22 +254,19 @@ class Variational(Optimizer[State]):
             state.found = Statistics.of_arrays(arrays, "found_")
         return replace(state, **{name: numbers[name] for name in PROGRESS})
 
+    # pieces
 
-def stream_from(
-    engine: Variational,
-    model: Model,
-    data: Data,
-    params: Mapping[str, np.ndarray],
-    hyper: Values,
-) -> Stream:
-    """The stream that led to the q of ``params``: of a ``fit``, one of a single piece, its data."""
-    arrays = {k: np.array(v) for k, v in params.items()}
-    arrays |= {f"{FEATURES}{k}": v for k, v in arrays.items() if k in ("phi", "V", "mu", "s")}
-    at_rest = dict(zip(PROGRESS, (0, 0, -np.inf, 0, False), strict=True))
-    state = engine.from_arrays(model, data, arrays, at_rest | {"hyper": hyper})
-    state.backend = Local(cores())  # nothing else runs
-    if "stream_n" in params:
-        return Stream.from_arrays(state, arrays)
-    iterate(state)
-    assert state.found is not None
-    return Stream(state, state.found, 1, data.n)
+    def stream(
+        self, model: Model, data: Data, params: dict[str, np.ndarray], hyper: Values
+    ) -> Stream:
+        """The stream that led to these parameters of q: a plain fit is one of a single piece."""
+        arrays = {k: np.array(v) for k, v in params.items()}
+        arrays |= {f"{FEATURES}{k}": v for k, v in arrays.items() if k in ("phi", "V", "mu", "s")}
+        at_rest = dict(zip(PROGRESS, (0, 0, -np.inf, 0, False), strict=True))
+        state = self.from_arrays(model, data, arrays, at_rest | {"hyper": hyper})
+        state.backend = Local(cores())  # nothing else runs
+        if "stream_n" in params:
+            return Stream.from_arrays(state, arrays)
+        iterate(state)
+        assert state.found is not None
+        return Stream(state, state.found, 1, data.n)

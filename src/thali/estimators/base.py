@@ -20,18 +20,27 @@ from sklearn.utils.validation import check_is_fitted
 from thali.data.matrix import Data, row_names
 from thali.data.missing import observed_means
 from thali.engines.base import takes_missing, takes_sparse
-from thali.estimators import parameters, validation
+from thali.estimators import validation
 from thali.model import Model
+from thali.registry import LIKELIHOODS, PRIORS
 from thali.results.fit import Fit
-from thali.run.checkpoints import seed_of
 from thali.run.choices import check_engine, choose_engine
 from thali.run.loop import run
-from thali.settings import positive_number
+from thali.settings import Settings, positive_number, refuse_class
 from thali.structures.base import Structure
 
 if TYPE_CHECKING:
+    from arviz import InferenceData
+    from sklearn.utils import Tags
+
+    from thali.data import Table
+    from thali.engines.base import AnyEngine
+    from thali.estimators.validation import Seed
+    from thali.likelihoods.base import Likelihood
+    from thali.priors.base import Prior
     from thali.report import Verdict
 
+PARTS = ("prior", "likelihood", "engine")  # values that never change, or names of them
 LARGEST_DRIFT = 1e-6  # relative; a fit that saw more says so
 
 
@@ -44,12 +53,12 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
 
     structure: ClassVar[Structure[Any]]
 
-    prior: Any
-    likelihood: Any
-    engine: Any
-    center: Any
-    random_state: Any
-    progress: Any
+    prior: Prior | str
+    likelihood: Likelihood | str
+    engine: AnyEngine | str
+    center: bool
+    random_state: Seed
+    progress: bool | str
 
     fit_: Fit
     mean_: np.ndarray
@@ -59,23 +68,58 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
 
     # parameters
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
+    def get_params(self, deep: bool = True) -> dict[str, object]:
         """Parameters by name; ``deep`` also lists those of prior, likelihood and engine."""
-        return parameters.nested(self, super().get_params(deep=False), deep)
+        found: dict[str, object] = super().get_params(deep=False)
+        for owner in PARTS if deep else ():
+            with suppress(ValueError):  # an unknown name: fit will say so, get_params must not
+                part = self._part(owner)
+                if isinstance(part, Settings):
+                    found |= {f"{owner}__{k}": value for k, value in part.get_params().items()}
+        return found
 
-    def set_params(self, **params: Any) -> Self:
+    def set_params(self, **params: object) -> Self:
         """Set parameters; ``prior__alpha=2.0`` replaces the prior by one with that alpha."""
-        plain, changes = parameters.parted(self, params)
-        super().set_params(**plain)
+        changes: dict[str, dict[str, object]] = {}
+        for key in [key for key in params if "__" in key]:
+            owner, _, name = key.partition("__")
+            if owner not in PARTS:
+                raise ValueError(
+                    f"Invalid parameter {owner!r} for estimator {type(self).__name__}; nested "
+                    "parameters belong to prior, likelihood or engine."
+                )
+            changes.setdefault(owner, {})[name] = params.pop(key)
+        super().set_params(**params)
         for owner, settings in changes.items():
-            setattr(self, owner, parameters.changed(self, owner, settings))
+            part = self._part(owner)
+            refuse_class(owner, part)
+            setattr(self, owner, part.replace(**settings))
         return self
 
-    def __sklearn_tags__(self) -> Any:
+    def _part(self, name: str) -> Any:
+        """The prior, likelihood or engine that a parameter stands for: a value, or its name."""
+        if name != "engine":
+            return (PRIORS if name == "prior" else LIKELIHOODS).make(getattr(self, name))
+        model = None
+        with suppress(ValueError, TypeError):  # no such parts: fit will say so
+            model = self._model()
+        return choose_engine(self.engine, model)
+
+    def _model(self) -> Model:
+        """Prior × likelihood, if they speak of what this estimator finds."""
+        model = Model(self._part("prior"), self._part("likelihood"))
+        if model.structure != self.structure:
+            raise ValueError(
+                f"{type(self).__name__} finds {self.structure.name}, but "
+                f"{type(model.prior).__name__} is a prior on {model.structure.name}."
+            )
+        return model
+
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = tags.input_tags.sparse = False
         with suppress(TypeError, ValueError, AttributeError):  # no such parts: fit will say so
-            model = parameters.model_of(self)
+            model = self._model()
             engine = choose_engine(self.engine, model)
             tags.input_tags.allow_nan = takes_missing(engine, model)
             tags.input_tags.sparse = takes_sparse(engine, model) and not self.center
@@ -85,8 +129,8 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
+        X: Table,
+        y: object = None,
         *,
         checkpoint: str | os.PathLike[str] | None = None,
         resume: bool = False,
@@ -109,54 +153,35 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
         fails leaves an earlier one as it was.
         """
         with self._undo_on_failure():
-            return self._fit(X, checkpoint, resume, time_budget)
-
-    def _fit(
-        self,
-        X: Any,
-        checkpoint: str | os.PathLike[str] | None,
-        resume: bool,
-        time_budget: float | None,
-    ) -> Self:
-        if not isinstance(self.center, bool | np.bool_):
-            raise TypeError(f"center must be True or False, not {self.center!r}.")
-        progress = validation.checked_progress(self.progress)
-        if time_budget is not None:
-            time_budget = positive_number("fit", "time_budget", time_budget)
-        names = row_names(X)
-        model = self._model()
-        engine = choose_engine(self.engine, model)
-        copy = bool(self.center) or validation.to_copy(X, engine)
-        X = validation.validated(self, X, reset=True, copy=copy)
-        mean = observed_means(X) if self.center else np.zeros(X.shape[1])
-        data = Data.of(np.subtract(X, mean, out=X) if self.center else X)
-        check_engine(engine, model, data)
-        model = model.resolve(data)
-        seed = self._seed(checkpoint if resume else None)
-        fit = run(
-            seed,
-            model,
-            engine,
-            data,
-            progress=progress,
-            checkpoint=checkpoint,
-            resume=resume,
-            time_budget=time_budget,
-        )
-        warn_of_drift(fit)
-        self._forget()
-        self.mean_, self.row_names_ = mean, names
-        return self._show(fit)
-
-    def _model(self) -> Model:
-        """Prior × likelihood, if they speak of what this estimator finds."""
-        model = parameters.model_of(self)
-        if model.structure != self.structure:
-            raise ValueError(
-                f"{type(self).__name__} finds {self.structure.name}, but "
-                f"{type(model.prior).__name__} is a prior on {model.structure.name}."
+            if not isinstance(self.center, bool | np.bool_):
+                raise TypeError(f"center must be True or False, not {self.center!r}.")
+            progress = validation.checked_progress(self.progress)
+            if time_budget is not None:
+                time_budget = positive_number("fit", "time_budget", time_budget)
+            names = row_names(X)
+            model = self._model()
+            engine = choose_engine(self.engine, model)
+            copy = bool(self.center) or validation.to_copy(X, engine)
+            X = validation.validated(self, X, reset=True, copy=copy)
+            mean = observed_means(X) if self.center else np.zeros(X.shape[1])
+            data = Data.of(np.subtract(X, mean, out=X) if self.center else X)
+            check_engine(engine, model, data)
+            model = model.resolve(data)
+            seed = validation.seed_from(self.random_state, checkpoint if resume else None)
+            fit = run(
+                seed,
+                model,
+                engine,
+                data,
+                progress=progress,
+                checkpoint=checkpoint,
+                resume=resume,
+                time_budget=time_budget,
             )
-        return model
+            warn_of_drift(fit)
+            self._forget()
+            self.mean_, self.row_names_ = mean, names
+            return self._show(fit)
 
     @contextmanager
     def _undo_on_failure(self) -> Iterator[None]:
@@ -169,21 +194,11 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
             self.__dict__.update(before)
             raise
 
-    def _seed(self, to_resume: str | os.PathLike[str] | None) -> int:
-        """The given seed, or that of the run to be resumed, or a new one."""
-        given = isinstance(self.random_state, int | np.integer)
-        if to_resume is None or given or not Path(to_resume).is_file():
-            return validation.seed_from(self.random_state)
-        return seed_of(to_resume)
-
     def _forget(self) -> None:
         """Take away what an earlier fit found; the columns' names and number are new already."""
         for name in [name for name in self.__dict__ if name.endswith("_")]:
             if name not in ("n_features_in_", "feature_names_in_"):
                 del self.__dict__[name]
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return "fit_" in self.__dict__
 
     def _show(self, fit: Fit) -> Self:
         """What every fit says, as attributes; a subclass adds what its structure has to say."""
@@ -208,13 +223,14 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
     # what the fit says
 
     @cached_property
-    def posterior_(self) -> Any:
+    def posterior_(self) -> InferenceData:
         """ArviZ inference data of the label-free scalars, chain × draw.
 
         Only draws of chains have one; weighted draws are refused.
         """
         check_is_fitted(self)
-        return self.fit_.to_arviz()
+        found: InferenceData = self.fit_.to_arviz()
+        return found
 
     @cached_property
     def diagnostics_(self) -> dict[str, dict[str, float]]:
@@ -238,12 +254,17 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return verdict(self)
 
-    def report(self, path: str | os.PathLike[str], **options: Any) -> Path:
-        """Write a self-contained HTML report and return its path."""
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        title: str | None = None,
+        image_shape: tuple[int, int] | None = None,
+    ) -> Path:
+        """Write a self-contained HTML report and return its path; rows as images of this shape."""
         from thali.report import write_report
 
-        check_is_fitted(self)
-        return write_report(self, path, **options)
+        return write_report(self, path, title=title, image_shape=image_shape)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save to one file that ``thali.load`` opens: arrays and JSON, no pickle."""
@@ -261,5 +282,5 @@ def warn_of_drift(fit: Fit) -> None:
             "they were made afresh: the data are far from zero, or sigma_x is far below "
             "their scale. Center the data (center=True), or let the scales be inferred.",
             RuntimeWarning,
-            stacklevel=4,
+            stacklevel=3,
         )

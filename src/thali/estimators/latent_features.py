@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self, TypeAlias, cast
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from thali.data import Data
+from thali.data import Data, Table
+from thali.engines.ascent.stream import AbsorbsRows
 from thali.estimators import streaming, validation
 from thali.estimators.base import LatentModel
+from thali.likelihoods.base import Conditional
 from thali.registry import ESTIMATORS
 from thali.results import imputation, prediction
 from thali.results.feature_answer import answer
@@ -21,6 +23,19 @@ from thali.results.feature_draws import Draw, best_draw, feature_draws
 from thali.results.fit import Fit
 from thali.settings import whole_number
 from thali.structures.features import FEATURES, as_amounts, as_binary_matrix
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+    from numpy.typing import ArrayLike
+
+    from thali.engines.base import AnyEngine
+    from thali.estimators.validation import Seed
+    from thali.evaluation import Holdout
+    from thali.likelihoods.base import Likelihood
+    from thali.priors.base import Prior
+
+    Filled: TypeAlias = np.ndarray | pd.DataFrame
 
 
 @ESTIMATORS.register("LatentFeatures")
@@ -57,7 +72,7 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
     weights_ : the weight of each of ``draws()``; they sum to one
     log_evidence_ : the estimate of log P(X); ``ParticleFilter`` only
     elbo_, variational_params_, elbos_ : the lower bound of log P(X), all parameters of q,
-        and the bound with features' laws joint and factorized; ``Variational`` and
+        and the bound with q(A) joint and factorized; ``Variational`` and
         ``MaximizationExpectation`` only
     proven_optimal_, log_joint_upper_bound_, n_enqueued_, n_dequeued_ : whether no Z has a
         higher log joint, a bound of the log joint of every Z (infinite where none is known), and
@@ -77,12 +92,12 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
 
     def __init__(
         self,
-        prior: Any = "ibp",
-        likelihood: Any = "linear_gaussian",
-        engine: Any = "auto",
+        prior: Prior | str = "ibp",
+        likelihood: Likelihood | str = "linear_gaussian",
+        engine: AnyEngine | str = "auto",
         *,
         center: bool = False,
-        random_state: Any = None,
+        random_state: Seed = None,
         progress: bool | str = "auto",
     ) -> None:
         self.prior = prior
@@ -104,8 +119,8 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
             self.amounts_ = self.Z_ * self._parameters["S"]
         return self
 
-    @available_if(streaming.can_stream)
-    def partial_fit(self, X: Any, y: Any = None, *, total_samples: int | None = None) -> Self:
+    @available_if(streaming.can_stream)  # type: ignore[untyped-decorator]
+    def partial_fit(self, X: Table, y: object = None, *, total_samples: int | None = None) -> Self:
         """Take in one piece of the data; the first is fitted by itself, and finds the features.
 
         A model that was fitted, or loaded, goes on from there. ``total_samples`` is how many rows
@@ -123,7 +138,7 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
         """
         if total_samples is not None:
             total_samples = whole_number("partial_fit", "total_samples", total_samples, 1)
-        if not streaming.has_begun(self):
+        if not isinstance(getattr(self, "engine_", None), AbsorbsRows):
             return self.fit(X)
         with self._undo_on_failure():
             fit = streaming.absorbed(self.fit_, validation.centered(self, X), total_samples)
@@ -153,14 +168,14 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
 
     # new data
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: Table) -> np.ndarray:
         """The features of each row, (n, K) of 0 and 1: those with probability above one half.
 
         Rows are taken as new ones, independent of each other, given Z_ and the training data.
         """
         return (self.predict_proba(X) > 0.5).astype(float)
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: Table) -> np.ndarray:
         """P(row has feature k) for rows of X taken as new ones, (n, K), given what they show."""
         check_is_fitted(self)
         X, fit = validation.centered(self, X), self.fit_
@@ -170,11 +185,7 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
             fit, self.Z_, fit.mean_hyper(), self._parameters, Data.checked(X)
         )
 
-    def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> np.ndarray:
-        """Fit to X, then ``transform`` it."""
-        return self.fit(X, y, **fit_params).transform(X)
-
-    def inverse_transform(self, Z: Any) -> np.ndarray:
+    def inverse_transform(self, Z: ArrayLike) -> np.ndarray:
         """The data expected of assignments Z (n, K): Z @ components_ + mean_ for linear models.
 
         Where the likelihood has amounts (``amounts_``), Z is a matrix of amounts.
@@ -185,10 +196,11 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
             raise ValueError(
                 f"Z has {Z.shape[1]} columns but the model {self.n_components_} features."
             )
-        likelihood: Any = self.fit_.model.likelihood_at(self.fit_.mean_hyper())
-        return likelihood.mean(Z, self.components_) + self.mean_
+        likelihood = self.fit_.model.likelihood_at(self.fit_.mean_hyper())
+        expected = cast(Conditional, likelihood).mean(Z, self.components_)
+        return np.asarray(expected + self.mean_)
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Table | Holdout, y: object = None) -> float:
         """Mean log predictive density of the rows of X, averaged over draws (log-mean-exp).
 
         A row with missing entries counts with the density of those it has. Under
@@ -196,12 +208,12 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
         least in doubt count as independent; features that only the new row has are summed out.
         Under the other likelihoods the density is given the draw's features, without new ones, and
         exact up to 14; beyond, and for a ``SparseFactor`` with a Laplace slab, it is refused. After
-        ``partial_fit`` it is a lower bound under the law of the features. Given a
+        ``partial_fit`` it is a lower bound under q. Given a
         ``thali.evaluation.Holdout`` in place of X: its ``log_predictive`` of this model.
         """
         check_is_fitted(self)
         if hasattr(X, "log_predictive"):
-            return X.log_predictive(self)
+            return float(X.log_predictive(self))
         X = validation.centered(self, X)
         if streaming.is_stream(self.fit_):
             return streaming.mean_bound(self.fit_, X)
@@ -209,15 +221,17 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
 
     # missing entries
 
-    def impute(self, *, return_std: bool = False, interval: float | None = None) -> Any:
+    def impute(
+        self, *, return_std: bool = False, interval: float | None = None
+    ) -> Filled | tuple[Filled, ...]:
         """The training data with each missing entry replaced by its posterior mean.
 
-        The law of a missing entry is the mixture, over kept draws, of its law given the draw: with
-        A integrated out given Z, the scales and the observed entries where that can be done, else
-        given the draw's parameters. Nothing is drawn for it, so the answer is the same at every
-        call. At most ``imputation.DRAWS`` evenly spaced draws.
-        ``return_std=True`` gives (filled, std), the standard deviation of that law, 0 where an
-        entry was observed; ``interval=0.9`` gives (filled, low, high), its central quantiles.
+        A missing entry is distributed as the mixture, over kept draws, of its distributions given
+        a draw: with A integrated out given Z, the scales and the observed entries where that can
+        be done, else given the draw's parameters. Nothing is drawn for it, so the answer is the
+        same at every call. At most ``imputation.DRAWS`` evenly spaced draws.
+        ``return_std=True`` gives (filled, std), with the standard deviation, 0 where an entry was
+        observed; ``interval=0.9`` gives (filled, low, high), with the central quantiles.
         Data frames come back as data frames.
 
         >>> import numpy as np, thali
@@ -237,25 +251,24 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
                 "impute: the model was fitted to a sparse matrix, which has no missing entries: "
                 "what it leaves out are zeros."
             )
-        law = imputation.missing_entries_of(self.fit_)
+        entries = imputation.missing_entries_of(self.fit_)
         missing = self.fit_.data.where_missing
         center = np.broadcast_to(self.mean_, self.X_.shape)[missing]
 
-        def filled(values: np.ndarray) -> Any:
+        def filled(values: np.ndarray) -> Filled:
             table = self.X_.copy()
             table[missing] = values + center
             return self._as_given(table)
 
         if return_std:
             std = np.zeros(self.X_.shape)
-            std[missing] = law.std()
-            return filled(law.mean()), self._as_given(std)
+            std[missing] = entries.std()
+            return filled(entries.mean()), self._as_given(std)
         if interval is not None:
-            low, high = law.interval(interval)
-            return filled(law.mean()), filled(low), filled(high)
-        return filled(law.mean())
+            return tuple(filled(v) for v in (entries.mean(), *entries.interval(interval)))
+        return filled(entries.mean())
 
-    def _as_given(self, values: np.ndarray) -> Any:
+    def _as_given(self, values: np.ndarray) -> Filled:
         """A table like the training data, with its names if it had any."""
         names = getattr(self, "feature_names_in_", None)
         if names is None and self.row_names_ is None:
@@ -266,9 +279,8 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
 
     # pictures
 
-    def plot(self, **options: Any) -> Any:
-        """One figure with the most useful pictures; returns a matplotlib Figure."""
+    def plot(self, *, image_shape: tuple[int, int] | None = None) -> Figure:
+        """One figure with the most useful pictures; rows as images of this shape."""
         from thali import plots
 
-        check_is_fitted(self)
-        return plots.overview(self, **options)
+        return plots.overview(self, image_shape=image_shape)

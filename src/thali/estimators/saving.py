@@ -7,45 +7,48 @@ of theirs.
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from thali import storage
 from thali.data import Data
-from thali.estimators.base import LatentModel
+from thali.estimators.base import PARTS, LatentModel
 from thali.model import Model
 from thali.registry import ESTIMATORS, known_classes
 from thali.results.fit import fit_from_arrays
+from thali.storage import Json
 
-PLAIN: dict[str, Any] = {"array": np.array, "list": list, "tuple": tuple}
+PLAIN: dict[str, type | Callable[..., object]] = {"array": np.array, "list": list, "tuple": tuple}
 SPARSE = ("data", "indices", "indptr", "shape")  # the parts of a csr_array
 
 
 def save(model: LatentModel, path: str | os.PathLike[str]) -> None:
     """Write a fitted model, its data and its draws to one file."""
     arrays, record = model.fit_.to_arrays()
-    arrays |= {**data_arrays(model.fit_.data), "mean": model.mean_}
-    params = {name: to_json(value) for name, value in model.get_params(deep=False).items()}
+    X = model.fit_.data.X
+    if model.fit_.data.sparse:
+        arrays |= {f"X_{name}": np.asarray(getattr(X, name)) for name in SPARSE}
+    else:
+        arrays["X"] = X
+    arrays["mean"] = model.mean_
+    columns = getattr(model, "feature_names_in_", None)
     meta = {
         "estimator": type(model).__name__,
-        "params": params,
-        "fitted": {
-            name: to_json(getattr(model, f"{name}_")) for name in ("prior", "likelihood", "engine")
-        },
+        "params": {name: to_json(value) for name, value in model.get_params(deep=False).items()},
+        "fitted": {name: to_json(getattr(model, f"{name}_")) for name in PARTS},
         "fit": record,
-        "shape": list(model.fit_.data.X.shape),
+        "shape": [model.fit_.data.n, model.fit_.data.d],
         "seed": model.seed_,
         "row_names": model.row_names_,
-        "column_names": [str(c) for c in model.feature_names_in_]
-        if hasattr(model, "feature_names_in_")
-        else None,
+        "column_names": None if columns is None else [str(name) for name in columns],
     }
     storage.write(path, "model", arrays, meta)
 
 
-def load(path: str | os.PathLike[str]) -> Any:
+def load(path: str | os.PathLike[str]) -> LatentModel:
     """Open a model that ``save`` wrote.
 
     >>> import tempfile, pathlib, thali
@@ -62,9 +65,12 @@ def load(path: str | os.PathLike[str]) -> Any:
         estimator = ESTIMATORS[meta["estimator"]]
         model: LatentModel = estimator(**{k: from_json(v) for k, v in meta["params"].items()})
         fitted = {name: from_json(value) for name, value in meta["fitted"].items()}
-        data = data_from(arrays)
-        if list(data.X.shape) != meta["shape"]:
-            raise ValueError(f"X is {data.X.shape}, not {tuple(meta['shape'])}")
+        if "X_indptr" in arrays:
+            *own, shape = (arrays[f"X_{name}"] for name in SPARSE)
+            arrays["X"] = csr_array(tuple(own), shape=tuple(shape))
+        data = Data.of(arrays["X"])
+        if meta["shape"] != [data.n, data.d]:
+            raise ValueError(f"X is {data.n} x {data.d}, not {' x '.join(map(str, meta['shape']))}")
         model.mean_ = arrays["mean"]
         model.n_features_in_ = data.d
         model.row_names_ = meta["row_names"]
@@ -79,29 +85,13 @@ def load(path: str | os.PathLike[str]) -> Any:
         ) from None
 
 
-def data_arrays(data: Data) -> dict[str, np.ndarray]:
-    """X as it is, or the parts of a sparse one."""
-    if not data.sparse:
-        return {"X": data.X}
-    parts = {f"X_{name}": getattr(data.X, name) for name in SPARSE}
-    return {name: np.asarray(part) for name, part in parts.items()}
-
-
-def data_from(arrays: dict[str, np.ndarray]) -> Data:
-    """The data that ``data_arrays`` wrote."""
-    if "X_indptr" not in arrays:
-        return Data.of(arrays["X"])
-    *parts, shape = (arrays[f"X_{name}"] for name in SPARSE)
-    return Data.of(csr_array(tuple(parts), shape=tuple(shape)))
-
-
-def to_json(value: Any) -> Any:
+def to_json(value: object) -> Json:
     """Settings as {"class": …, fields}, numbers and text as they are, others by description."""
     if known_classes().get(type(value).__name__) is type(value):
-        fields = {name: to_json(own) for name, own in value.get_params().items()}
-        return {"class": type(value).__name__, **fields}
+        fields = value.get_params()
+        return {"class": type(value).__name__} | {k: to_json(own) for k, own in fields.items()}
     if isinstance(value, np.bool_ | np.integer | np.floating):
-        return value.item()
+        return cast(bool | int | float, value.item())
     if isinstance(value, np.ndarray) and value.ndim == 2:
         return {"class": "matrix", "rows": value.astype(int).tolist()}
     if isinstance(value, np.ndarray | tuple | list):
@@ -119,15 +109,15 @@ def to_json(value: Any) -> Any:
     )
 
 
-def from_json(value: Any) -> Any:
+def from_json(value: Json) -> Any:
     """What ``to_json`` wrote; classes by name, of those that are registered only."""
     if not isinstance(value, dict):
         return value
-    name = value["class"]
+    name = str(value["class"])
     if name == "matrix":
         return np.array(value["rows"], bool)
     if name in PLAIN:
-        return PLAIN[name]([from_json(each) for each in value["values"]])
+        return PLAIN[name]([from_json(each) for each in cast(list[Json], value["values"])])
     known = known_classes()
     if name not in known:
         raise KeyError(f"no part is called {name!r}; import the module that defines it first")

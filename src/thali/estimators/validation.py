@@ -2,51 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.utils.validation import check_random_state, validate_data
 
 from thali.data.checks import as_matrix, as_sparse, check_table, refuse_same_names, unmasked
 from thali.data.sparse import is_sparse
+from thali.run.checkpoints import seed_of
 from thali.run.choices import check_sparse
 
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+    from thali.data import Table
+    from thali.engines.base import AnyEngine
+    from thali.estimators.base import LatentModel
+
+Seed = int | np.random.RandomState | np.random.Generator | None
 LARGE = 1e8  # bytes of X, beyond which it is not copied
 
 
-def validated(estimator: Any, X: Any, *, reset: bool, copy: bool = False) -> Any:
-    """X as float64 in C order, or a sparse matrix; names of columns are kept, or compared."""
+def validated(
+    estimator: LatentModel, X: Table, *, reset: bool, copy: bool = False
+) -> np.ndarray | csr_array:
+    """X as float64 in C order, or a ``csr_array`` of its own; names of columns are kept, or
+    compared."""
     if is_sparse(X):
-        return validated_sparse(estimator, X, reset)
+        refuse_same_names(X)
+        array = as_sparse(X)
+        if estimator.center:
+            raise ValueError(
+                "X is a sparse matrix, which center=True would make dense: use center=False, or "
+                "make it dense first with X.toarray() if it fits in memory."
+            )
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+        return array
     check_table(X)
     if hasattr(X, "columns") and not len(X.columns):
         raise ValueError("X is empty: the data frame has no columns.")
-    X = validate_data(
-        estimator,
-        unmasked(X),
-        reset=reset,
-        dtype=np.float64,
-        order="C",
-        copy=copy,
-        ensure_all_finite=False,
-    )
-    return as_matrix(X)
+    check = {"dtype": np.float64, "order": "C", "copy": copy, "ensure_all_finite": False}
+    return as_matrix(validate_data(estimator, unmasked(X), reset=reset, **check))
 
 
-def validated_sparse(estimator: Any, X: Any, reset: bool) -> Any:
-    """A ``csr_array`` of its own; names of columns are kept, or compared, as of any table."""
-    refuse_same_names(X)
-    array = as_sparse(X)
-    if estimator.center:
-        raise ValueError(
-            "X is a sparse matrix, which center=True would make dense: use center=False, or "
-            "make it dense first with X.toarray() if it fits in memory."
-        )
-    validate_data(estimator, X, reset=reset, skip_check_array=True)
-    return array
-
-
-def centered(estimator: Any, X: Any) -> Any:
+def centered(estimator: LatentModel, X: Table) -> np.ndarray | csr_array:
     """New rows less the means of the training data; sparse ones, where these are none."""
     X = validated(estimator, X, reset=False)
     if not is_sparse(X):
@@ -55,7 +56,7 @@ def centered(estimator: Any, X: Any) -> Any:
     return X
 
 
-def to_copy(X: Any, engine: Any) -> bool:
+def to_copy(X: Table, engine: AnyEngine) -> bool:
     """Whether X is to be copied: always, but where it is large and can be used as it is, or is a
     memory map that is only read.
 
@@ -68,18 +69,22 @@ def to_copy(X: Any, engine: Any) -> bool:
     return not (mapped or X.nbytes > LARGE)
 
 
-def seed_from(random_state: Any) -> int:
-    """One whole number that fixes the run: the given int, or one drawn from the given source."""
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(2**31))
+def seed_from(random_state: Seed, resumed: str | os.PathLike[str] | None = None) -> int:
+    """One whole number that fixes the run: the given int, that of the run whose checkpoint is
+    resumed, or one drawn from the given source."""
+    given = isinstance(random_state, int | np.integer)
+    if resumed is not None and not given and Path(resumed).is_file():
+        return seed_of(resumed)
     if isinstance(random_state, int | np.integer) and random_state >= 0:
         return int(random_state)
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31))
     if random_state is None:
         return int(np.random.SeedSequence().generate_state(1)[0])
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
-def checked_progress(progress: Any) -> bool | str:
+def checked_progress(progress: object) -> bool | str:
     """``progress`` as a run takes it, or one sentence."""
     if isinstance(progress, bool | np.bool_):
         return bool(progress)

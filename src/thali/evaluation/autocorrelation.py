@@ -10,8 +10,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["autocorrelation"]
-
 
 def autocorrelation(series: ArrayLike, lags: int = 100) -> NDArray[np.float64]:
     """Autocorrelation at lags 0, 1, …, ``lags`` of a scalar in one chain or several.

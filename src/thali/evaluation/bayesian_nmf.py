@@ -4,7 +4,7 @@ Hansen 2009).
     X = W A + E,   w_nk ~ Exponential(rate),   a_kd ~ Exponential(rate),   e_nd ~ N(0, σ²),
     σ² ~ InverseGamma(shape, scale)
 
-Each entry in turn goes to the mode of its law given the rest, a normal law cut off below zero,
+Each entry in turn goes to its mode given the rest, that of a normal cut off below zero,
 
     w_nk = max(0, (Σ_d a_kd r_nd − rate σ²) / Σ_d a_kd²),   r_nd = x_nd − Σ_{l≠k} w_nl a_ld,
 
@@ -14,24 +14,35 @@ independent given the others. The log posterior rises at every step.
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
-from thali.data import Data
+from thali.data import Data, Table
 from thali.data.checks import refuse_nonfinite
 from thali.settings import positive_number, whole_number
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+    from sklearn.utils import Tags
+
 
 ROUNDS = 200  # of updates for new rows
 
 
-class BayesianNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """A nonnegative factorization with ``n_components`` factors; NaN is a missing entry.
+class BayesianNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """A nonnegative factorization; NaN is a missing entry.
 
-    ``rate`` is that of both exponential laws, ``shape`` and ``scale`` those of σ². It ends when the
-    log posterior gains less than ``tol`` of itself, or after ``max_iter``.
+    Parameters
+    ----------
+    n_components : int, the number of factors
+    rate : float, of the exponential priors of W and A
+    shape, scale : float, of the inverse-gamma prior of σ²
+    tol, max_iter : it ends when the log posterior gains less than ``tol`` of itself, or after so
+        many iterations
+    random_state : int, RandomState or None
 
     Attributes
     ----------
@@ -56,7 +67,7 @@ class BayesianNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         scale: float = 1e-6,
         tol: float = 1e-6,
         max_iter: int = 500,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_components = n_components
         self.rate = rate
@@ -66,10 +77,13 @@ class BayesianNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self.max_iter = max_iter
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Table, y: object = None) -> Self:
         """Fit to X (rows are observations). ``y`` is ignored."""
         X, mask = self._validated(X, reset=True)
-        k = self._checked()
+        for name in ("rate", "shape", "scale", "tol"):
+            positive_number("BayesianNMF", name, getattr(self, name))
+        whole_number("BayesianNMF", "max_iter", self.max_iter, 1)
+        k = whole_number("BayesianNMF", "n_components", self.n_components, 1)
         rng = check_random_state(self.random_state)
         scale = np.sqrt(max(float(X.sum()), 1e-12) / (max(mask_size(X, mask), 1) * k))
         W = rng.exponential(scale, (X.shape[0], k))
@@ -90,7 +104,7 @@ class BayesianNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self.n_iter_, self._n_features_out = len(history), k
         return self
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: Table) -> np.ndarray:
         """The weights of new rows given the factors, (n, K)."""
         check_is_fitted(self)
         X, mask = self._validated(X, reset=False)
@@ -102,7 +116,7 @@ class BayesianNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
                 break
         return W
 
-    def inverse_transform(self, W: Any) -> np.ndarray:
+    def inverse_transform(self, W: ArrayLike) -> np.ndarray:
         """The data expected of weights: W A."""
         check_is_fitted(self)
         W = np.asarray(W, float)
@@ -110,25 +124,18 @@ class BayesianNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             raise ValueError(
                 f"W must be a matrix (rows x {len(self.components_)} factors), not {W.shape}."
             )
-        return W @ self.components_
+        return np.asarray(W @ self.components_)
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
 
-    def _validated(self, X: Any, *, reset: bool) -> tuple[np.ndarray, np.ndarray | None]:
+    def _validated(self, X: Table, *, reset: bool) -> tuple[np.ndarray, np.ndarray | None]:
         X = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
         refuse_nonfinite(X, lambda at: np.unravel_index(at, X.shape))
         data = Data.checked(X)
         return data.zeroed, data.observed
-
-    def _checked(self) -> int:
-        owner = "BayesianNMF"
-        for name in ("rate", "shape", "scale", "tol"):
-            positive_number(owner, name, getattr(self, name))
-        whole_number(owner, "max_iter", self.max_iter, 1)
-        return whole_number(owner, "n_components", self.n_components, 1)
 
     def _variance(
         self, X: np.ndarray, mask: np.ndarray | None, W: np.ndarray, A: np.ndarray
@@ -141,9 +148,8 @@ class BayesianNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self, X: np.ndarray, mask: np.ndarray | None, W: np.ndarray, A: np.ndarray, variance: float
     ) -> float:
         count = mask_size(X, mask)
-        fit = (
-            -0.5 * count * np.log(2.0 * np.pi * variance) - 0.5 * squares(X, mask, W, A) / variance
-        )
+        half = 0.5 * squares(X, mask, W, A)
+        fit = -0.5 * count * np.log(2.0 * np.pi * variance) - half / variance
         priors = (W.size + A.size) * np.log(self.rate) - self.rate * (W.sum() + A.sum())
         return float(fit + priors - (self.shape + 1.0) * np.log(variance) - self.scale / variance)
 

@@ -7,7 +7,7 @@ under the linear-Gaussian likelihood), so with S draws of the posterior given wh
     log (1/S) Σ_s ∏_h p(x_h | draw s)                   all of them jointly
 
 The first is an average of marginal predictive densities; the second is one density of very many
-dimensions, in which a single draw outweighs the rest, so that it needs far more draws to settle.
+dimensions, in which a single draw outweighs the rest, so that it needs far more draws.
 
 Designs: "last_half" hides a share of the columns, drawn afresh for each row, in the last half of
 the rows (Doshi-Velez et al. 2009, section 4: one third; Reed and Ghahramani 2013, section 5: one
@@ -17,18 +17,19 @@ quarter); "entries" hides a share of all entries.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
+import pandas as pd
 
-from thali.data import Data
+from thali.data import Data, Table
 from thali.data.checks import as_matrix
+from thali.likelihoods.base import Masked
 from thali.model import Model
 
 if TYPE_CHECKING:
+    from thali.datasets.dataset import RandomState
     from thali.estimators.latent_features import LatentFeatures
-
-__all__ = ["Holdout", "holdout"]
 
 DESIGNS = ("last_half", "entries")
 DRAWS = 400  # evenly spaced draws that are averaged
@@ -45,14 +46,14 @@ class Holdout:
     observed : bool array of shape (N, D)
         True where an entry is left in X.
     rows, columns : int arrays
-        The places of the hidden entries.
+        Where the hidden entries are.
     values : array
         Their true values.
     where : str
         The design.
     """
 
-    X: Any
+    X: Table
     observed: np.ndarray
     rows: np.ndarray
     columns: np.ndarray
@@ -61,7 +62,7 @@ class Holdout:
 
     @property
     def where_hidden(self) -> tuple[np.ndarray, np.ndarray]:
-        """The places of the hidden entries, as an index into X."""
+        """Where the hidden entries are, as an index into X."""
         return self.rows, self.columns
 
     def log_predictive(self, model: LatentFeatures, *, joint: bool = False) -> float:
@@ -75,10 +76,10 @@ class Holdout:
         parts = Model(model.prior_, model.likelihood_)
         logs = []
         for draw in model.draws(DRAWS):
-            likelihood: Any = parts.at(draw.hyper).likelihood
+            likelihood = cast(Masked, parts.likelihood_at(draw.hyper))
             parameters = {"A": draw.A, **draw.parameters}
-            law = likelihood.entries(draw.Z, parameters, self.where_hidden)
-            logs.append(law.log_density(values))
+            entries = likelihood.entries(draw.Z, parameters, self.where_hidden)
+            logs.append(entries.log_density(values))
         table = np.array(logs)  # (draws, entries)
         if joint:
             table = table.sum(axis=1, keepdims=True)
@@ -107,7 +108,7 @@ class Holdout:
 
 
 def holdout(
-    X: Any, fraction: float = 0.25, where: str = "last_half", random_state: Any = 0
+    X: Table, fraction: float = 0.25, where: str = "last_half", random_state: RandomState = 0
 ) -> Holdout:
     """Hide a share of X: of the columns of each row in the last half, or of all entries.
 
@@ -145,12 +146,12 @@ def holdout(
         )
     rows, columns = np.nonzero(hidden)
     left = np.where(hidden, np.nan, values)
-    if hasattr(X, "columns") and hasattr(X, "index"):
-        left = type(X)(left, index=X.index, columns=X.columns)
-    return Holdout(left, seen & ~hidden, rows, columns, values[hidden], where)
+    names = {axis: getattr(X, axis, None) for axis in ("index", "columns")}  # of a data frame
+    table = left if names["columns"] is None else pd.DataFrame(left, **names)
+    return Holdout(table, seen & ~hidden, rows, columns, values[hidden], where)
 
 
-def _hide(rng: np.random.Generator, hidden: np.ndarray, places: np.ndarray, share: float) -> None:
-    """Mark a share of ``places``, to the nearest whole number, drawn without replacement."""
-    count = int(np.floor(share * len(places) + 0.5))
-    hidden[rng.choice(places, size=count, replace=False)] = True
+def _hide(rng: np.random.Generator, hidden: np.ndarray, among: np.ndarray, share: float) -> None:
+    """Mark a share of some entries, to the nearest whole number, drawn without replacement."""
+    count = int(np.floor(share * len(among) + 0.5))
+    hidden[rng.choice(among, size=count, replace=False)] = True

@@ -11,8 +11,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["AssignmentMatching", "Matching", "match_assignments", "match_features"]
-
 
 class Matching(NamedTuple):
     """Pairs of features, one from the truth and one that was found.
@@ -111,17 +109,11 @@ def match_assignments(Z_true: ArrayLike, Z: ArrayLike) -> AssignmentMatching:
     for name, matrix in (("Z_true", a), ("Z", b)):
         if not np.isin(matrix, (0.0, 1.0)).all():
             raise ValueError(f"{name} has entries other than 0 and 1.")
-    m_a, m_b = a.sum(axis=0), b.sum(axis=0)
-    # |a − b| = |a| + |b| − 2 a·b. It never exceeds |a| + |b|, so leaving two columns alone
-    # never beats pairing them, and padding to max(K*, K) columns is enough.
-    differ = m_a[:, None] + m_b[None, :] - 2.0 * (a.T @ b)
-    size = max(differ.shape)
-    padded = np.zeros((size, size))
-    padded[: len(m_a), : len(m_b)] = differ
-    padded[: len(m_a), len(m_b) :] = m_a[:, None]
-    padded[len(m_a) :, : len(m_b)] = m_b[None, :]
-    pairs, lone_a, lone_b = _pair(padded, len(m_a), len(m_b))
-    distance = differ[pairs[:, 0], pairs[:, 1]].sum() + m_a[lone_a].sum() + m_b[lone_b].sum()
+    # |a − b| = |a| + |b| − 2 a·b: the pairs that share most leave the fewest differences, those of
+    # columns left alone, |a| or |b|, included.
+    shared = a.T @ b
+    pairs, lone_a, lone_b = _pair(-shared)
+    distance = a.sum() + b.sum() - 2.0 * shared[pairs[:, 0], pairs[:, 1]].sum()
     return AssignmentMatching(pairs, int(distance), lone_a, lone_b)
 
 
@@ -154,17 +146,12 @@ def _standardized(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _pair(
-    cost: NDArray[np.float64], n_truth: int | None = None, n_found: int | None = None
+    cost: NDArray[np.float64],
 ) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
-    """Cheapest pairing, without the pairs that use padding."""
+    """Cheapest pairing, and the rows and columns left alone."""
     # Imported here: `import thali` should not pay for the solver.
     from scipy.optimize import linear_sum_assignment
 
-    n_truth = cost.shape[0] if n_truth is None else n_truth
-    n_found = cost.shape[1] if n_found is None else n_found
-    i, j = linear_sum_assignment(cost)
-    real = (i < n_truth) & (j < n_found)
-    pairs = np.stack([i[real], j[real]], axis=1).astype(np.intp)
-    lone_truth = np.setdiff1d(np.arange(n_truth), pairs[:, 0])
-    lone_found = np.setdiff1d(np.arange(n_found), pairs[:, 1])
-    return pairs, lone_truth, lone_found
+    pairs = np.stack(linear_sum_assignment(cost), axis=1).astype(np.intp)
+    lone_truth = np.setdiff1d(np.arange(cost.shape[0]), pairs[:, 0])
+    return pairs, lone_truth, np.setdiff1d(np.arange(cost.shape[1]), pairs[:, 1])

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from thali.results.fit import Draws, PointFit, VariationalFit, WeightedDraws
 
 from . import style
-from .reading import check_fitted, kept, labels_of
+from .reading import labels_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,17 +20,11 @@ if TYPE_CHECKING:
     from thali.estimators.latent_features import LatentFeatures
 
 
-STEPS = {  # what a step of the walk was
-    Draws: "sweep",
-    WeightedDraws: "row, of the heaviest particle",
-    VariationalFit: "iteration",
-    PointFit: "step of the search, then of the polishing",
-}
-DRAWS = {  # what the posterior of K is counted over
-    Draws: "each kept sweep",
-    WeightedDraws: "each particle, by weight",
-    VariationalFit: "each draw of q",
-    PointFit: "the answer",
+WORDS = {  # what a step of the walk was, and what the posterior of K is counted over
+    Draws: ("sweep", "each kept sweep"),
+    WeightedDraws: ("row, of the heaviest particle", "each particle, by weight"),
+    VariationalFit: ("iteration", "each draw of q"),
+    PointFit: ("step of the search, then of the polishing", "the answer"),
 }
 
 
@@ -42,13 +37,12 @@ def trace(model: LatentFeatures, axes: Sequence[Axes] | None = None) -> Figure:
     Examples
     --------
     >>> import thali.plots
-    >>> X = thali.datasets.images(n=12, random_state=0).X
-    >>> engine = thali.CollapsedGibbs(sweeps=20, chains=2)
-    >>> model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
+    >>> X = thali.datasets.images(n=12).X
+    >>> model = thali.LatentFeatures(engine="variational", random_state=0).fit(X)
     >>> len(thali.plots.trace(model).axes)
     5
     """
-    check_fitted(model)
+    check_is_fitted(model)
     names = list(labels_of(model))
     if axes is None:
         figure = style.new_figure(7.5, 1.4 * len(names))
@@ -59,7 +53,16 @@ def trace(model: LatentFeatures, axes: Sequence[Axes] | None = None) -> Figure:
         trace_of(model, name, ax)
         if ax is not axes[-1] and ax.get_shared_x_axes().joined(ax, axes[-1]):
             ax.set_xlabel("")
-    _name_chains(model, axes[0])
+    lines = axes[0].get_lines()[-len(model.history_["n_components"]) :][: len(style.CHAINS)]
+    if len(lines) > 1:
+        word = "restart" if model.fit_.ends_early else "chain"
+        axes[0].legend(
+            lines, [f"{word} {c + 1}" for c in range(len(lines))], loc="lower right",
+            bbox_to_anchor=(1.0, 1.0), ncols=min(len(lines), 4), frameon=False, fontsize=8,
+            handlelength=1.2, columnspacing=1.0, borderaxespad=0.1,
+            labelcolor=style.inks(axes[0]).quiet,
+        )  # fmt: skip
+        axes[0].set_title("", loc="right")
     return cast("Figure", axes[0].figure)
 
 
@@ -69,20 +72,21 @@ def trace_of(model: LatentFeatures, name: str, ax: Axes | None = None) -> Axes:
     Examples
     --------
     >>> import thali.plots
-    >>> X = thali.datasets.images(n=12, random_state=0).X
-    >>> engine = thali.CollapsedGibbs(sweeps=20, chains=2)
-    >>> model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
-    >>> thali.plots.trace_of(model, "log_joint").get_title(loc="left")
-    'log joint'
+    >>> X = thali.datasets.images(n=12).X
+    >>> model = thali.LatentFeatures(engine="variational", random_state=0).fit(X)
+    >>> thali.plots.trace_of(model, "n_components").get_title(loc="left")
+    'K'
     """
-    check_fitted(model)
+    from matplotlib.ticker import MaxNLocator
+
+    check_is_fitted(model)
     ax = style.given_or_new(ax, 4.2, 1.9)
     symbol, words = labels_of(model)[name]
-    values = np.atleast_2d(np.asarray(model.history_[name], dtype=float))
-    chains, sweeps = values.shape
+    values = np.asarray(model.history_[name], dtype=float)
+    sweeps = values.shape[1]
     colors = style.tidy(ax, symbol, words)
-    for c in range(chains):
-        x, y = style.envelope(values[c], most=int(80 * style.inches(ax)[0]) + 1)
+    for c, chain in enumerate(values):
+        x, y = style.envelope(chain, most=int(80 * style.inches(ax)[0]) + 1)
         ax.plot(
             x + 1, y, color=style.CHAINS[c % len(style.CHAINS)], linewidth=0.9, alpha=0.7,
             marker="o" if sweeps == 1 else None, markersize=4, solid_joinstyle="round",
@@ -90,11 +94,12 @@ def trace_of(model: LatentFeatures, name: str, ax: Axes | None = None) -> Axes:
     burn_in = min(int(model.burn_in_), sweeps)
     if burn_in:
         ax.axvspan(0.5, burn_in + 0.5, color=colors.quiet, alpha=0.11, linewidth=0, zorder=0)
-    ax.set_xlim(0.5, max(sweeps, 1) + 0.5)
+    ax.set_xlim(0.5, sweeps + 0.5)
+    ax.xaxis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1))
+    if sweeps == 1:
+        ax.set_xticks([1])
     _frame(ax, values, whole=name == "n_components")
-    _count_sweeps(ax, sweeps)
-    step = STEPS[type(model.fit_)]
-    style.label(ax, x=step + (", burn-in shaded" if burn_in else ""))
+    style.label(ax, x=WORDS[type(model.fit_)][0] + (", burn-in shaded" if burn_in else ""))
     return ax
 
 
@@ -106,48 +111,19 @@ def _frame(ax: Axes, values: np.ndarray, whole: bool) -> None:
     if not finite.size:
         return
     low, high = float(finite.min()), float(finite.max())
-    if values.shape[1] >= 50:
-        settled = values[:, values.shape[1] // 20 :]
-        settled = settled[np.isfinite(settled)]
-        if settled.size:
-            span = float(settled.max() - settled.min())
-            low = max(low, float(settled.min()) - 0.5 * span)
-            high = min(high, float(settled.max()) + 0.5 * span)
+    later = values[:, values.shape[1] // 20 :]
+    later = later[np.isfinite(later)]
+    if values.shape[1] >= 50 and later.size:
+        half = 0.5 * float(np.ptp(later))
+        low = max(low, float(later.min()) - half)
+        high = min(high, float(later.max()) + half)
     margin = 0.07 * (high - low) or 0.05 * abs(high) or 0.5
     ax.set_ylim(low - margin, high + margin)
-    ax.ticklabel_format(axis="y", useOffset=False, style="plain")
-    largest = max(abs(low), abs(high))
-    if largest >= 1e5 or 0 < largest < 1e-3:
-        ax.ticklabel_format(axis="y", style="sci", scilimits=(0, 0), useOffset=False)
-        ax.yaxis.get_offset_text().set(fontsize=8, color=style.inks(ax).quiet)
+    ax.ticklabel_format(axis="y", useOffset=False, scilimits=(-3, 5))
+    ax.yaxis.get_offset_text().set(fontsize=8, color=style.inks(ax).quiet)
     ax.yaxis.set_major_locator(
         MaxNLocator(4, integer=whole, min_n_ticks=1, steps=[1, 2, 2.5, 5, 10])
     )
-
-
-def _count_sweeps(ax: Axes, sweeps: int) -> None:
-    from matplotlib.ticker import MaxNLocator
-
-    ax.xaxis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1))
-    if sweeps == 1:
-        ax.set_xticks([1])
-
-
-def _name_chains(model: LatentFeatures, ax: Axes) -> None:
-    chains = len(np.atleast_2d(model.history_["n_components"]))
-    if chains < 2:
-        return
-    quiet = style.inks(ax).quiet
-    handles = ax.get_lines()[-chains:][: len(style.CHAINS)]
-    word = "restart" if model.fit_.ends_early else "chain"
-    names = [f"{word} {c + 1}" for c in range(len(handles))]
-    legend = ax.legend(
-        handles, names, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=min(chains, 4),
-        frameon=False, fontsize=8, handlelength=1.2, columnspacing=1.0, borderaxespad=0.1,
-    )  # fmt: skip
-    for text in legend.get_texts():
-        text.set_color(quiet)
-    ax.set_title("", loc="right")
 
 
 def feature_count(model: LatentFeatures, ax: Axes | None = None) -> Axes:
@@ -158,47 +134,36 @@ def feature_count(model: LatentFeatures, ax: Axes | None = None) -> Axes:
     Examples
     --------
     >>> import thali.plots
-    >>> X = thali.datasets.images(n=12, random_state=0).X
-    >>> engine = thali.CollapsedGibbs(sweeps=20, chains=2)
-    >>> model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
+    >>> X = thali.datasets.images(n=12).X
+    >>> model = thali.LatentFeatures(engine="variational", random_state=0).fit(X)
     >>> thali.plots.feature_count(model).get_title(loc="left")
     'Number of features'
     """
-    check_fitted(model)
+    from matplotlib.ticker import MaxNLocator
+
+    check_is_fitted(model)
     ax = style.given_or_new(ax, 4.2, 2.8)
-    values = kept(model, "n_components")
-    counts = values[np.isfinite(values)].astype(int)
-    weights = (
-        model.weights_
-        if not isinstance(model.fit_, Draws)
-        else np.full(counts.size, 1 / counts.size)
-    )
-    colors = style.tidy(
-        ax, "Number of features", f"mean {weights @ counts:.1f}" if counts.size else ""
-    )
-    if not counts.size:
-        return style.say(ax, "Number of features", "No sweep was finished.")
+    counts = model.fit_.after_burn_in("n_components").astype(int).ravel()
+    weights = model.weights_
+    if isinstance(model.fit_, Draws):  # of which some may not be kept
+        weights = np.full(counts.size, 1 / counts.size)
+    colors = style.tidy(ax, "Number of features", f"mean {weights @ counts:.1f}")
     low, high = int(counts.min()), int(counts.max())
     width = max(1, -(-(high - low + 1) // 40))
     starts = np.arange(low, high + 1, width)
     share = np.bincount((counts - low) // width, weights, minlength=len(starts))
-    k = int(model.n_components_)
-    chosen = (starts <= k) & (k < starts + width)
+    chosen = (int(model.n_components_) - low) // width
     centers = starts + (width - 1) / 2
     bars = ax.bar(centers, share, width=0.86 * width, color=style.BLUE, linewidth=0)
-    for bar, is_chosen in zip(bars, chosen, strict=True):
-        bar.set_alpha(1.0 if is_chosen else 0.45)
+    for i, bar in enumerate(bars):
+        bar.set_alpha(1.0 if i == chosen else 0.45)
     if len(starts) <= 12:
-        for x, s in zip(centers, share, strict=True):
-            if s >= 0.005:
-                ax.annotate(
-                    f"{s:.0%}", (x, s), (0, 2), textcoords="offset points", ha="center",
-                    va="bottom", fontsize=8, color=colors.quiet,
-                ).set_in_layout(False)  # fmt: skip
+        words = [f"{s:.0%}" if s >= 0.005 else "" for s in share]
+        labels = ax.bar_label(bars, words, padding=2, fontsize=8, color=colors.quiet)
+        for text in labels:
+            text.set_in_layout(False)
         ax.set_xticks(starts)
     else:
-        from matplotlib.ticker import MaxNLocator
-
         ax.xaxis.set_major_locator(MaxNLocator(8, integer=True))
     pad = max(0.0, 2.5 - len(starts) * 0.5) * width
     ax.set_xlim(low - 0.7 * width - pad, starts[-1] + 0.7 * width + pad)
@@ -206,6 +171,5 @@ def feature_count(model: LatentFeatures, ax: Axes | None = None) -> Axes:
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
     ax.tick_params(axis="x", length=0)
-    of = DRAWS[type(model.fit_)]
-    style.label(ax, x=f"K at {of}; dark: the point estimate")
+    style.label(ax, x=f"K at {WORDS[type(model.fit_)][1]}; dark: the point estimate")
     return ax

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from . import style, tiles
-from .reading import check_fitted, column_names, image_shape_of, shares
+from .reading import column_names, image_shape_of, shares
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,13 +22,12 @@ def frequencies(model: LatentFeatures, ax: Axes | None = None, *, max_features: 
     Examples
     --------
     >>> import thali.plots
-    >>> X = thali.datasets.images(n=12, random_state=0).X
-    >>> engine = thali.CollapsedGibbs(sweeps=20, chains=2)
-    >>> model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
+    >>> X = thali.datasets.images(n=12).X
+    >>> model = thali.LatentFeatures(engine="variational", random_state=0).fit(X)
     >>> thali.plots.frequencies(model).get_ylabel()
     'feature'
     """
-    check_fitted(model)
+    check_is_fitted(model)
     n, k = model.Z_.shape
     shown = min(k, max_features)
     ax = style.given_or_new(ax, 4.2, 1.1 + 0.24 * max(shown, 4))
@@ -37,13 +37,11 @@ def frequencies(model: LatentFeatures, ax: Axes | None = None, *, max_features: 
     share = shares(model)[:shown]
     colors = style.tidy(ax, title, _of(shown, k))
     y = np.arange(shown)
-    ax.barh(y, share, height=0.72, color=style.BLUE, linewidth=0)
-    words = [_amount(s, n) for s in share]
-    for i, s in enumerate(share):
-        ax.annotate(
-            words[i], (s, i), (4, 0), textcoords="offset points", va="center",
-            fontsize=8 if shown <= 14 else 7, color=colors.quiet,
-        ).set_in_layout(False)  # fmt: skip
+    bars = ax.barh(y, share, height=0.72, color=style.BLUE, linewidth=0)
+    words = [f"{_amount(s * n)} · {s:.0%}" if s >= 0.005 else _amount(s * n) for s in share]
+    size = 8 if shown <= 14 else 7
+    for text in ax.bar_label(bars, words, padding=4, fontsize=size, color=colors.quiet):
+        text.set_in_layout(False)
     ax.set_yticks(y, [str(i + 1) for i in y])
     ax.set_ylim(shown - 0.4 + max(0, 3 - shown) * 0.4, -0.6 - max(0, 3 - shown) * 0.4)
     # Room for the words: their share of the width is not the bars'.
@@ -71,24 +69,22 @@ def features(
     Examples
     --------
     >>> import thali.plots
-    >>> X = thali.datasets.images(n=12, random_state=0).X
-    >>> engine = thali.CollapsedGibbs(sweeps=20, chains=2)
-    >>> model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
+    >>> X = thali.datasets.images(n=12).X
+    >>> model = thali.LatentFeatures(engine="variational", random_state=0).fit(X)
     >>> thali.plots.features(model, image_shape=(6, 6)).get_title(loc="left")
     'Features'
     """
-    check_fitted(model)
+    check_is_fitted(model)
     shape = image_shape_of(model, image_shape)
     k, d = model.components_.shape
     shown = min(k, max_features or (24 if shape else 10))
-    if k == 0 or shown == 0:
+    if k == 0:
         return style.say(style.given_or_new(ax, 4.2, 2.4), "Features", style.NO_FEATURES)
     A = model.components_[:shown]
-    percent = [f"{s:.0%}" if s >= 0.005 else "<1%" for s in shares(model)[:shown]]
+    percent = [style.percent(s) for s in shares(model)[:shown]]
     if shape is None:
         names = column_names(model)
-        height = 1.0 + 0.62 * shown + tiles.room_for_names(names, d)
-        ax = style.given_or_new(ax, min(9.0, max(4.2, 2.0 + 0.16 * d)), height)
+        ax = tiles.given_or_new_bands(ax, shown, d, names)
         top = np.abs(A).max()
         style.tidy(ax, "Features", "; ".join(filter(None, [_of(shown, k), f"largest {top:.3g}"])))
         tiles.draw_bands(ax, A, [f"{i + 1} · {p}" for i, p in enumerate(percent)])
@@ -100,18 +96,15 @@ def features(
     images = A.reshape(shown, *shape)
     columns = tiles.best_columns(shown, *shape, ax)
     artist, corners = tiles.draw_images(ax, images, columns, [(slice(None), tiles.scale_of(A))])
-    width = min(shape[1], tiles.LARGEST_SIDE)
     for i, corner in enumerate(corners):
-        tiles.caption(ax, corner, width, f"{i + 1} · {percent[i]}")
+        tiles.caption(ax, corner, shape[1], f"{i + 1} · {percent[i]}")
     if own:
         tiles.color_bar(ax, artist, "")
     return ax
 
 
-def _amount(share: float, n: int) -> str:
-    rows = share * n
-    number = f"{rows:,.0f}" if rows >= 9.95 or rows == round(rows) else f"{rows:.1f}"
-    return f"{number} · {share:.0%}" if share >= 0.005 else number
+def _amount(rows: float) -> str:
+    return f"{rows:,.0f}" if rows >= 9.95 or rows == round(rows) else f"{rows:.1f}"
 
 
 def _of(shown: int, k: int) -> str:

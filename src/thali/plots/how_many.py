@@ -39,10 +39,8 @@ def truncation(
     >>> thali.plots.truncation(n=10, alpha=2.0, most=20).get_xlabel()
     'K, the truncation'
     """
-    n, most = (
-        whole_number("truncation", "n", n, 1),
-        whole_number("truncation", "most", most, 1),
-    )
+    n = whole_number("truncation", "n", n, 1)
+    most = whole_number("truncation", "most", most, 1)
     alpha = positive_number("truncation", "alpha", alpha)
     ax = style.given_or_new(ax, 5.2, 3.2)
     style.tidy(ax, "Truncation", f"N = {n}, α = {alpha:g}")

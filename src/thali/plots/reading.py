@@ -1,17 +1,19 @@
-"""What pictures read from a fitted model: names, image shapes, kept sweeps, telling rows."""
+"""What pictures read from a fitted model: names, image shapes, telling rows, what is left over."""
 
 from __future__ import annotations
 
 from math import isqrt, prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from thali.data import sparse
+from thali.data.sparse import is_sparse, row_squares, size_of
 from thali.settings import Label
 
 if TYPE_CHECKING:
     from thali.estimators.latent_features import LatentFeatures
+
+BLOCK = 2**22  # entries of X looked at in one go
 
 
 def labels_of(model: LatentFeatures) -> dict[str, Label]:
@@ -20,29 +22,24 @@ def labels_of(model: LatentFeatures) -> dict[str, Label]:
     The number of components, the hyperparameters that prior and likelihood declare, and the
     engine's measure. One that nobody declares is shown under its own name, before the measure.
     """
-    engine = model.engine_
-    component = model.structure.component
-    count = Label("K", f"number of {component}s")
+    engine = model.fit_.engine
+    count = Label("K", f"number of {model.structure.component}s")
     declared = {"n_components": count, **model.fit_.model.hyperparameters}
-    recorded = [name for name in model.history_ if name != engine.measure]
-    others = {name: _own_label(name, declared) for name in recorded if name not in declared}
+    others = {
+        name: _own_label(name, declared)
+        for name in model.history_
+        if name not in declared and name != engine.measure
+    }
     known = {**declared, **others, engine.measure: engine.measure_label}
     return {name: label for name, label in known.items() if name in model.history_}
 
 
 def _own_label(name: str, declared: dict[str, Label]) -> Label:
     """The label of one entry of an array, such as "scales[1]"; else the name itself."""
-    whole, bracket, place = name.partition("[")
+    whole, bracket, index = name.partition("[")
     if bracket and whole in declared:
-        return Label(f"{declared[whole].symbol}[{place}", declared[whole].words)
+        return Label(f"{declared[whole].symbol}[{index}", declared[whole].words)
     return Label(name, "")
-
-
-def check_fitted(model: LatentFeatures) -> None:
-    """Say so in scikit-learn's words when there is nothing to draw yet."""
-    from sklearn.utils.validation import check_is_fitted
-
-    check_is_fitted(model)
 
 
 def column_names(model: LatentFeatures) -> list[str] | None:
@@ -52,7 +49,7 @@ def column_names(model: LatentFeatures) -> list[str] | None:
 
 
 def row_name(model: LatentFeatures, n: int) -> str:
-    """Name of row n, or its place counted from 1."""
+    """Name of row n, or its number counted from 1."""
     names = getattr(model, "row_names_", None)
     return f"row {n + 1}" if names is None else str(names[n])
 
@@ -76,20 +73,9 @@ def image_shape_of(
     return None
 
 
-def kept(model: LatentFeatures, name: str) -> np.ndarray:
-    """(chains, draws) of one scalar after burn-in; every sweep, if a run stopped before its end.
-
-    Weighted draws, and draws of a variational law, are (1, draws), in the order of ``weights_``.
-    """
-    return model.fit_.after_burn_in(name)
-
-
 def shares(model: LatentFeatures) -> np.ndarray:
     """(K,) posterior mean share of rows with each feature: mean_n P(z_nk = 1)."""
-    k = model.Z_.shape[1]
-    return (
-        np.asarray(model.assignment_probabilities_, dtype=float).mean(axis=0) if k else np.zeros(0)
-    )
+    return np.asarray(model.assignment_probabilities_.mean(axis=0), dtype=float)
 
 
 def row_codes(Z: np.ndarray) -> np.ndarray:
@@ -101,7 +87,7 @@ def row_codes(Z: np.ndarray) -> np.ndarray:
 def telling_rows(model: LatentFeatures, n_rows: int) -> np.ndarray:
     """Rows that show most: one for each of the commonest combinations of features.
 
-    When there are fewer combinations than places, the remaining places go to other rows in order.
+    When there are fewer combinations than that, other rows follow in their order.
     """
     n = model.Z_.shape[0]
     n_rows = min(n_rows, n)
@@ -119,12 +105,41 @@ def reconstruct(model: LatentFeatures, rows: np.ndarray) -> np.ndarray:
     return model.inverse_transform(amounts[rows])
 
 
-def data_of(model: LatentFeatures, rows: np.ndarray) -> np.ndarray:
-    """Some rows of the training data, which a picture of them needs."""
-    X = getattr(model, "X_", None)
-    if X is None:
-        raise ValueError(
-            "This model does not carry its training data (X_), so its rows cannot be drawn: "
-            "fit it again."
-        )
-    return sparse.rows(X, rows)
+class Explained(NamedTuple):
+    """What the features explain."""
+
+    explained: float  # 1 - |X - ZA - mean|² / |X - mean|²
+    left_over: float  # root mean square of X - ZA - mean
+    worst: int  # row with the largest residual
+
+
+def explained_by(model: LatentFeatures) -> Explained:
+    """Residual sums of squares over all rows."""
+    if is_sparse(model.X_):
+        return _explained_sparse(model)
+    X = model.X_
+    n, d = X.shape
+    residual = np.empty(n)
+    total, seen = 0.0, 0
+    # Squares of numbers near 1e200 overflow: measure in units of the largest entry.
+    unit = float(max(abs(np.nanmax(X)), abs(np.nanmin(X)))) or 1.0
+    step = max(1, BLOCK // d)
+    for start in range(0, n, step):
+        rows = np.arange(start, min(start + step, n))
+        block = np.asarray(X[rows], dtype=float)
+        residual[rows] = np.nansum(np.square((block - reconstruct(model, rows)) / unit), axis=1)
+        total += float(np.nansum(np.square((block - model.mean_) / unit)))
+        seen += int(np.isfinite(block).sum())
+    left = float(residual.sum())
+    explained = 1.0 - left / total if total > 0 else np.nan
+    return Explained(explained, unit * float(np.sqrt(left / seen)), int(residual.argmax()))
+
+
+def _explained_sparse(model: LatentFeatures) -> Explained:
+    """The same from products: ‖x − zA‖² = ‖x‖² − 2 xAᵀzᵀ + zAAᵀzᵀ. Sparse data are not centered."""
+    X, Z, A = model.X_, model.Z_.astype(float), model.components_
+    squares = row_squares(X)
+    residual = squares + ((Z @ (A @ A.T) - 2.0 * (X @ np.ascontiguousarray(A.T))) * Z).sum(axis=1)
+    total, left = float(squares.sum()), max(float(residual.sum()), 0.0)
+    explained = 1.0 - left / total if total > 0 else float("nan")
+    return Explained(explained, float(np.sqrt(left / size_of(X))), int(residual.argmax()))

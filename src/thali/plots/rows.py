@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from thali.data import sparse
 
 from . import style, tiles
 from .reading import (
-    check_fitted,
     column_names,
-    data_of,
     image_shape_of,
     reconstruct,
     row_codes,
@@ -34,47 +35,38 @@ def assignments(model: LatentFeatures, ax: Axes | None = None) -> Axes:
     Examples
     --------
     >>> import thali.plots
-    >>> X = thali.datasets.images(n=12, random_state=0).X
-    >>> engine = thali.CollapsedGibbs(sweeps=20, chains=2)
-    >>> model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
+    >>> X = thali.datasets.images(n=12).X
+    >>> model = thali.LatentFeatures(engine="variational", random_state=0).fit(X)
     >>> thali.plots.assignments(model).get_xlabel()
     'feature'
     """
-    check_fitted(model)
+    check_is_fitted(model)
     n, k = model.Z_.shape
     ax = style.given_or_new(ax, 4.2, 4.2)
     title = "Assignments"
     if k == 0:
         return style.say(ax, title, style.NO_FEATURES)
     order = np.argsort(row_codes(model.Z_), kind="stable")
-    starts = style.blocks(n, MOST_LINES)
     P = np.asarray(model.assignment_probabilities_, dtype=float)[order]
-    if len(starts) < n:
-        P = np.add.reduceat(P, starts, axis=0) / np.diff(np.append(starts, n))[:, None]
     style.tidy(ax, title)
     for spine in ax.spines.values():
         spine.set_visible(True)
-    artist = ax.imshow(
-        P, cmap=style.probability_map(), vmin=0, vmax=1, aspect="auto", interpolation="nearest"
-    )
+    P, colors = style.block_means(P, MOST_LINES, axis=0), style.color_map(signed=False)
+    artist = ax.imshow(P, colors, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
     if n <= MOST_ROW_NAMES:
         names = [style.drawable(row_name(model, i), 16) for i in order]
         ax.set_yticks(range(n), names, fontsize=8 if n <= 20 else 7, family=style.fonts(names))
     else:
         ax.set_yticks([])
         style.label(ax, y=f"{n:,} rows, sorted by their features")
-    _number_features(ax, k)
+    columns = style.ticks(k, 16)
+    ax.set_xticks(columns, [str(j + 1) for j in columns])
+    for edge in range(1, k) if k <= 40 else ():
+        ax.axvline(edge - 0.5, color=style.inks(ax).rule, linewidth=0.6)
     ax.tick_params(length=0)
     style.label(ax, x="feature", y=ax.get_ylabel())
     tiles.color_bar(ax, artist, "probability")
     return ax
-
-
-def _number_features(ax: Axes, k: int) -> None:
-    places = style.ticks(k, 16)
-    ax.set_xticks(places, [str(p + 1) for p in places])
-    for edge in range(1, k) if k <= 40 else ():
-        ax.axvline(edge - 0.5, color=style.inks(ax).rule, linewidth=0.6)
 
 
 def reconstructions(
@@ -86,22 +78,21 @@ def reconstructions(
 ) -> Axes:
     """Rows of the data beside what the model makes of them, Z_ A + mean_.
 
-    `rows` are places counted from 0; without them one row is taken for each of the commonest
+    `rows` are numbers counted from 0; without them one row is taken for each of the commonest
     combinations of features (8 images, 6 bands).
 
     Examples
     --------
     >>> import thali.plots
-    >>> X = thali.datasets.images(n=12, random_state=0).X
-    >>> engine = thali.CollapsedGibbs(sweeps=20, chains=2)
-    >>> model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
+    >>> X = thali.datasets.images(n=12).X
+    >>> model = thali.LatentFeatures(engine="variational", random_state=0).fit(X)
     >>> thali.plots.reconstructions(model, rows=[0, 3]).get_title(loc="left")
     'Reconstructions'
     """
-    check_fitted(model)
+    check_is_fitted(model)
     shape = image_shape_of(model, image_shape)
     chosen = _checked(model, rows, 8 if shape else 6)
-    data, made = data_of(model, chosen), reconstruct(model, chosen)
+    data, made = sparse.rows(model.X_, chosen), reconstruct(model, chosen)
     n, d = data.shape
     if shape is not None:
         ax = style.given_or_new(ax, max(2.6, 1.0 + 0.95 * n), 1.2 + 2.9 * shape[0] / shape[1])
@@ -109,8 +100,7 @@ def reconstructions(
         _image_rows(ax, model, chosen, data, made, shape)
         return ax
     names = column_names(model)
-    height = 1.0 + 0.62 * n + tiles.room_for_names(names, d)
-    ax = style.given_or_new(ax, min(9.0, max(4.2, 2.0 + 0.16 * d)), height)
+    ax = tiles.given_or_new_bands(ax, n, d, names)
     style.tidy(ax, "Reconstructions", "gray: data · blue: reconstruction")
     words = [style.drawable(_row_words(model, i), 40) for i in chosen]
     tiles.draw_bands(ax, made, words, data)
@@ -124,7 +114,7 @@ def _checked(model: LatentFeatures, rows: Sequence[int] | None, most: int) -> np
         return telling_rows(model, most)
     chosen = np.atleast_1d(np.asarray(rows))
     if chosen.ndim != 1 or not chosen.size or not np.issubdtype(chosen.dtype, np.integer):
-        raise ValueError(f"rows must be a list of places from 0 to {n - 1}, not {rows!r}.")
+        raise ValueError(f"rows must be a list of numbers from 0 to {n - 1}, not {rows!r}.")
     if chosen.min() < 0 or chosen.max() >= n:
         raise ValueError(f"rows must lie between 0 and {n - 1}: the model was fitted to {n} rows.")
     return chosen
@@ -150,15 +140,12 @@ def _image_rows(
     rows, left = tiles.scales_of_rows(data, made)
     groups = [(slice(0, 2 * n), rows), (slice(2 * n, 3 * n), left)]
     _, corners = tiles.draw_images(ax, images, n, groups)
-    width = min(shape[1], tiles.LARGEST_SIDE)
     height = min(shape[0], tiles.LARGEST_SIDE)
-    names = [style.drawable(row_name(model, i), 10) for i in chosen]
-    for name, corner in zip(names, corners, strict=False):
-        tiles.caption(ax, corner, width, name, family=style.fonts(names), fontsize=7.5)
-    for i, corner in zip(chosen, corners[n:], strict=False):
+    for i, above, below in zip(chosen, corners, corners[n:], strict=False):
+        tiles.caption(ax, above, shape[1], style.drawable(row_name(model, i), 10), 7.5)
         present = np.flatnonzero(model.Z_[i]) + 1
         words = " + ".join(map(str, present)) if len(present) <= 3 else f"{len(present)} features"
-        tiles.caption(ax, corner, width, words or "none", fontsize=7.5)
+        tiles.caption(ax, below, shape[1], words or "none", 7.5)
     for line, words in enumerate(("data", "rebuilt", "left over")):
         ax.annotate(
             words, (corners[line * n][0] - 0.5, corners[line * n][1] + height / 2), (-6, 0),

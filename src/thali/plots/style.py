@@ -9,8 +9,9 @@ Nothing here touches pyplot, the backend or rcParams.
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -50,35 +51,30 @@ def inks(ax: Axes) -> Inks:
 
 def new_figure(width: float, height: float) -> Figure:
     """An empty figure of its own (inches), known to no backend; notebooks show it as a picture."""
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
     from .canvas import Picture
 
-    figure = Picture(
-        figsize=(width, height), dpi=120, layout="constrained", facecolor=ON_WHITE.paper
-    )
-    cast(Any, figure.get_layout_engine()).set(w_pad=0.1, h_pad=0.1)
-    return figure
+    layout = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1)
+    return Picture(figsize=(width, height), dpi=120, layout=layout, facecolor=ON_WHITE.paper)
 
 
 def given_or_new(ax: Axes | None, width: float, height: float) -> Axes:
     """`ax` itself, or the only axes of a new figure."""
-    if ax is not None:
-        return ax
-    figure = new_figure(width, height)
-    return figure.add_subplot(facecolor=ON_WHITE.paper)
+    return ax or new_figure(width, height).add_subplot(facecolor=ON_WHITE.paper)
 
 
 def tidy(ax: Axes, title: str = "", note: str = "") -> Inks:
     """Axes with two hairline spines, small quiet ticks, and a title with a quiet remark."""
     colors = inks(ax)
     for side, spine in ax.spines.items():
-        spine.set_visible(side in ("left", "bottom"))
-        spine.set_color(colors.rule)
-        spine.set_linewidth(0.8)
+        spine.set(visible=side in ("left", "bottom"), color=colors.rule, linewidth=0.8)
     ax.tick_params(
         length=3, width=0.8, color=colors.rule, labelcolor=colors.quiet, labelsize=8, which="both"
     )
     ax.grid(False)
-    below = bool(note) and not _fit_one_line(ax, title, note)
+    in_line = 0.09 * len(title) + 0.065 * len(note) + 0.2 < inches(ax)[0]
+    below = bool(note) and not in_line
     if title:
         pad = 20 if below else 8
         ax.set_title(title, loc="left", fontsize=10, fontweight="bold", color=colors.ink, pad=pad)
@@ -93,17 +89,13 @@ def tidy(ax: Axes, title: str = "", note: str = "") -> Inks:
 
 
 def inches(ax: Axes) -> tuple[float, float]:
-    """Width and height of the axes, about: the layout is settled only when the figure is drawn."""
+    """Width and height of the axes, about: the layout is known only when the figure is drawn."""
     box, figure = ax.get_position(), ax.figure
     return figure.bbox.width * box.width / figure.dpi, figure.bbox.height * box.height / figure.dpi
 
 
-def _fit_one_line(ax: Axes, title: str, note: str) -> bool:
-    return 0.09 * len(title) + 0.065 * len(note) + 0.2 < 0.85 * inches(ax)[0]
-
-
 def ticks(n: int, most: int) -> list[int]:
-    """Places (from 0) of at most about `most` of n things, at round numbers counted from 1.
+    """Numbers (from 0) of at most about `most` of n things, at round numbers counted from 1.
 
     >>> ticks(4, 10), ticks(100, 5)
     ([0, 1, 2, 3], [0, 19, 39, 59, 79, 99])
@@ -111,6 +103,17 @@ def ticks(n: int, most: int) -> list[int]:
     steps = (m * 10**e for e in range(12) for m in (1, 2, 5))
     step = next(s for s in steps if n / s <= most)
     return ([0] if step > 2 else []) + list(range(step - 1, n, step))
+
+
+def percent(share: float) -> str:
+    """A share in percent, never 0% for something nor 100% for not all.
+
+    >>> percent(0.5), percent(0.0004), percent(0.9999), percent(1.0)
+    ('50%', '<1%', '>99%', '100%')
+    """
+    if 0 < share < 0.005:
+        return "<1%"
+    return ">99%" if 0.995 <= share < 1 else f"{share:.0%}"
 
 
 def label(ax: Axes, x: str = "", y: str = "") -> None:
@@ -143,27 +146,19 @@ def say(ax: Axes, title: str, sentence: str) -> Axes:
 NO_FEATURES = "No features: noise alone\nexplains these data best."
 
 
-def probability_map() -> Colormap:
-    """p -> blue at opacity p."""
-    return _fading(np.linspace(0, 1, 256), BLUE, BLUE, "thali_probability")
-
-
-def signed_map() -> Colormap:
-    """v -> vermillion below zero, transparent at zero, blue above."""
-    return _fading(np.linspace(-1, 1, 255), VERMILLION, BLUE, "thali_signed")
-
-
-def _fading(values: np.ndarray, below: str, above: str, name: str) -> Colormap:
+def color_map(signed: bool) -> Colormap:
+    """p in [0, 1] -> blue at opacity p; v in [-1, 1] -> vermillion | blue at opacity |v|."""
     from matplotlib.colors import ListedColormap, to_rgb
 
+    values = np.linspace(-1, 1, 255) if signed else np.linspace(0, 1, 256)
     table = np.empty((len(values), 4))
-    table[:, :3] = np.where(values[:, None] < 0, to_rgb(below), to_rgb(above))
+    table[:, :3] = np.where(values[:, None] < 0, to_rgb(VERMILLION), to_rgb(BLUE))
     # An exponent below 1 keeps faint values visible on white.
     table[:, 3] = np.abs(values) ** 0.85
-    return ListedColormap(table, name=name)
+    return ListedColormap(table, name="thali_signed" if signed else "thali_probability")
 
 
-def plain(text: Any, longest: int = 24) -> str:
+def plain(text: object, longest: int = 24) -> str:
     """A name from the data as one short line: control characters out, `…` where it was cut.
 
     `longest` counts Latin letters; Chinese, Japanese and Korean ones are twice as wide.
@@ -172,8 +167,10 @@ def plain(text: Any, longest: int = 24) -> str:
     'a very lo…'
     """
     text = str(text)[: 8 * longest]  # a cell may hold a book
-    kept = "".join(" " if c.isspace() else c for c in text if c.isspace() or not _control(c))
-    line = " ".join(kept.split()) or "·"
+    # Cc: control, Cs: lone surrogate, Co, Cn: no agreed meaning. Joiners (Cf) shape words: kept.
+    bad = ("Cc", "Cs", "Co", "Cn")
+    kept = (c for c in text if c.isspace() or unicodedata.category(c) not in bad)
+    line = " ".join("".join(kept).split()) or "·"
     if width_of(line) <= longest:
         return line
     while line and width_of(line) > longest - 1:
@@ -186,54 +183,37 @@ def width_of(line: str) -> int:
     return len(line) + sum(unicodedata.east_asian_width(c) in "WF" for c in line)
 
 
-def _control(character: str) -> bool:
-    # Cc: control, Cs: lone surrogate, Co and Cn: no agreed meaning. Joiners (Cf) shape words: kept.
-    return unicodedata.category(character) in ("Cc", "Cs", "Co", "Cn")
-
-
-def drawable(text: Any, longest: int = 24) -> str:
+def drawable(text: object, longest: int = 24) -> str:
     """`plain`, with the dollar signs kept from starting a formula."""
     return plain(text, longest).replace("$", r"\$")
 
 
-def fonts(texts: list[str]) -> list[str]:
+def fonts(texts: Iterable[str]) -> list[str]:
     """Installed font families that together have a glyph for every character of `texts`."""
-    families = ["DejaVu Sans"]
-    missing = frozenset("".join(texts)) - _glyphs_of_default("".join(sorted(set("".join(texts)))))
-    return families + list(_covering(missing)) if missing else families
-
-
-@lru_cache(maxsize=64)
-def _glyphs_of_default(characters: str) -> frozenset[str]:
-    from matplotlib.font_manager import findfont
-    from matplotlib.ft2font import FT2Font
-
-    font = FT2Font(findfont("DejaVu Sans"))
-    return frozenset(c for c in characters if c.isspace() or font.get_char_index(ord(c)))
+    return list(_covering(frozenset(c for c in "".join(texts) if not c.isspace())))
 
 
 @lru_cache(maxsize=64)
 def _covering(missing: frozenset[str]) -> tuple[str, ...]:
-    """Families picked greedily; opening fonts is slow, so regular weights only, Noto first."""
-    from matplotlib.font_manager import fontManager
+    """The default, then others picked greedily, Noto first; opening them is slow: regular only."""
+    from matplotlib.font_manager import findfont, fontManager
     from matplotlib.ft2font import FT2Font
 
-    found: list[str] = []
-    entries = [
+    regular = [
         f for f in fontManager.ttflist if f.style == "normal" and f.weight in (400, "normal")
     ]
-    for entry in sorted(
-        entries, key=lambda f: ("Sans" not in f.name, "Noto" not in f.name, f.name)
-    ):
+    regular.sort(key=lambda f: ("Sans" not in f.name, "Noto" not in f.name, f.name))
+    found = ["DejaVu Sans"]
+    for family, path in [(found[0], findfont(found[0])), *((f.name, f.fname) for f in regular)]:
         if not missing:
             break
         try:
-            font = FT2Font(entry.fname)
+            font = FT2Font(path)
         except (OSError, RuntimeError):
             continue
         covered = frozenset(c for c in missing if font.get_char_index(ord(c)))
         if covered:
-            found.append(entry.name)
+            found.append(family)
             missing -= covered
     return tuple(dict.fromkeys(found))
 
@@ -254,14 +234,19 @@ def envelope(values: np.ndarray, most: int = 800) -> tuple[np.ndarray, np.ndarra
     >>> len(x) <= 200, float(y.max())
     (True, 1.0)
     """
-    values = np.asarray(values, dtype=float)
     if len(values) <= 2 * most:
         return np.arange(len(values)), values
     starts = blocks(len(values), most)
-    spans = zip(starts, np.append(starts[1:], len(values)), strict=True)
-    keep: list[int] = []
-    for a, b in spans:
-        part = values[a:b]
-        if np.isfinite(part).any():
-            keep.extend(sorted({a + int(np.nanargmin(part)), a + int(np.nanargmax(part))}))
-    return np.array(keep, dtype=int), values[keep]
+    low, high = (extreme.reduceat(values, starts) for extreme in (np.fmin, np.fmax))
+    return np.repeat(starts, 2), np.stack([low, high], axis=1).ravel()
+
+
+def block_means(values: np.ndarray, most: int, axis: int) -> np.ndarray:
+    """Means of at most `most` nearly equal blocks along an axis; a shorter one as it is."""
+    length = values.shape[axis]
+    if length <= most:
+        return values
+    starts = blocks(length, most)
+    sizes = np.diff(np.append(starts, length))
+    sums = np.add.reduceat(values, starts, axis=axis)
+    return np.moveaxis(np.moveaxis(sums, axis, -1) / sizes, -1, axis)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -24,14 +24,7 @@ MOST_NAMES = 40  # more columns than this are not all named
 
 def shrink(images: np.ndarray, largest: int = LARGEST_SIDE) -> np.ndarray:
     """(n, h, w) images averaged over blocks until no side is above `largest`."""
-    for axis in (1, 2):
-        size = images.shape[axis]
-        if size > largest:
-            starts = style.blocks(size, largest)
-            widths = np.diff(np.append(starts, size))
-            widths = widths.reshape([-1 if a == axis else 1 for a in range(3)])
-            images = np.add.reduceat(images, starts, axis=axis) / widths
-    return images
+    return style.block_means(style.block_means(images, largest, 1), largest, 2)
 
 
 class Scale(NamedTuple):
@@ -47,7 +40,7 @@ class Scale(NamedTuple):
 
         if self.kind == "photo":
             return colormaps["gray"]
-        return style.signed_map() if self.kind == "signed" else style.probability_map()
+        return style.color_map(self.kind == "signed")
 
 
 def scale_of(values: np.ndarray, photo: bool = False) -> Scale:
@@ -81,6 +74,7 @@ def draw_images(
 
     Returns the first group's artist and the (n, 2) corners of the tiles.
     """
+    from matplotlib.colors import Normalize
     from matplotlib.patches import Rectangle
 
     images = shrink(images)
@@ -88,29 +82,19 @@ def draw_images(
     lines = ceil(n / columns)
     gap_x, gap_y = max(1, round(0.12 * w)), max(1, round(0.30 * max(h, 0.6 * w)))
     size = lines * (h + gap_y) - gap_y, columns * (w + gap_x) - gap_x
-    places = np.arange(n)
-    corners = np.stack([places % columns * (w + gap_x), places // columns * (h + gap_y)], axis=1)
+    tiles = np.arange(n)
+    corners = np.stack([tiles % columns * (w + gap_x), tiles // columns * (h + gap_y)], axis=1)
     artists = []
     for which, scale in groups:
         canvas = np.full(size, np.nan)
-        for i in places[which]:
+        for i in tiles[which]:
             left, top = corners[i]
             canvas[top : top + h, left : left + w] = images[i]
-        artists.append(
-            ax.imshow(
-                canvas,
-                cmap=scale.colors(),
-                vmin=scale.low,
-                vmax=scale.high,
-                interpolation="nearest",
-                aspect="equal",
-            )
-        )
+        limits = Normalize(scale.low, scale.high)
+        artists.append(ax.imshow(canvas, scale.colors(), limits, interpolation="nearest"))
     rule = style.inks(ax).rule
-    for left, top in corners:
-        ax.add_patch(
-            Rectangle((left - 0.5, top - 0.5), w, h, fill=False, edgecolor=rule, linewidth=0.8)
-        )
+    for x, y in corners - 0.5:
+        ax.add_patch(Rectangle((x, y), w, h, fill=False, edgecolor=rule, linewidth=0.8))
     # Room above the first line for its captions.
     ax.set_xlim(-1.0, size[1])
     ax.set_ylim(size[0], -0.9 * gap_y)
@@ -121,33 +105,30 @@ def draw_images(
 def best_columns(n: int, h: int, w: int, ax: Axes) -> int:
     """Tiles a line for which the tiles come out largest in the axes."""
     wide, tall = style.inches(ax)
-
-    def scale(columns: int) -> float:
-        return min(wide / (columns * 1.12 * w), tall / (ceil(n / columns) * 1.3 * h))
-
-    columns = max(range(1, n + 1), key=scale)
+    sizes = [min(wide / (c * 1.12 * w), tall / (ceil(n / c) * 1.3 * h)) for c in range(1, n + 1)]
+    columns = 1 + sizes.index(max(sizes))
     return ceil(n / ceil(n / columns))  # the same number of lines, evenly filled
 
 
-def caption(ax: Axes, corner: np.ndarray, width: int, text: str, **kwargs: Any) -> None:
+def caption(ax: Axes, corner: np.ndarray, width: int, text: str, size: float = 8) -> None:
     """A small line above a tile."""
-    options: dict[str, Any] = {"fontsize": 8, "color": style.inks(ax).quiet, "ha": "center"}
-    options.update(kwargs)
+    middle = corner[0] + (min(width, LARGEST_SIDE) - 1) / 2
     ax.annotate(
-        text, (corner[0] + (width - 1) / 2, corner[1] - 0.5), (0, 2.5),
-        textcoords="offset points", va="bottom", annotation_clip=False, **options,
+        text, (middle, corner[1] - 0.5), (0, 2.5), textcoords="offset points", ha="center",
+        va="bottom", annotation_clip=False, fontsize=size, color=style.inks(ax).quiet,
+        family=style.fonts([text]),
     ).set_in_layout(False)  # fmt: skip
 
 
-def color_bar(ax: Axes, artist: Any, words: str) -> None:
+def color_bar(ax: Axes, artist: AxesImage, words: str) -> None:
     """A slim scale beside the axes, in figures that make room for it."""
     from matplotlib.ticker import MaxNLocator
 
     colors = style.inks(ax)
     bar = ax.figure.colorbar(artist, ax=ax, fraction=0.04, pad=0.02, shrink=0.6, aspect=18)
-    cast(Any, bar.solids).set_rasterized(True)  # else 256 rectangles with seams between them
-    bar.outline.set_edgecolor(colors.rule)
-    bar.outline.set_linewidth(0.8)
+    assert bar.solids is not None
+    bar.solids.set_rasterized(True)  # else 256 rectangles with seams between them
+    bar.outline.set(edgecolor=colors.rule, linewidth=0.8)
     bar.ax.tick_params(length=0, labelsize=7.5, labelcolor=colors.quiet)
     bar.locator = MaxNLocator(4)
     bar.update_ticks()
@@ -155,10 +136,7 @@ def color_bar(ax: Axes, artist: Any, words: str) -> None:
 
 
 def draw_bands(
-    ax: Axes,
-    values: np.ndarray,
-    labels: Sequence[str],
-    data: np.ndarray | None = None,
+    ax: Axes, values: np.ndarray, labels: Sequence[str], data: np.ndarray | None = None
 ) -> None:
     """One band a row: stems (few columns) or a filled line of `values`, beside `data` where given.
 
@@ -182,8 +160,7 @@ def draw_bands(
             _two_lines(ax, y, data[i] * scale, base)
     ax.set_xlim(-0.5 - 0.01 * d, d - 0.5 + 0.01 * d)
     ax.set_ylim(-n + 0.45, 0.55)
-    ax.set_yticks(bases)
-    ax.set_yticklabels(labels, fontsize=8, family=style.fonts(list(labels)))
+    ax.set_yticks(bases, labels, fontsize=8, family=style.fonts(labels))
     ax.tick_params(axis="y", length=0)
     ax.spines["left"].set_visible(False)
 
@@ -215,39 +192,33 @@ def _strokes(ax: Axes, y: np.ndarray, data: np.ndarray, base: float) -> None:
 
 def _two_lines(ax: Axes, y: np.ndarray, data: np.ndarray, base: float) -> None:
     """Many columns would hide one line behind the other: data above, reconstruction below."""
-    for values, place, color in (
-        (data, 0.24, style.inks(ax).quiet),
-        (y, -0.24, style.BLUE),
-    ):
+    drawn = "steps-mid" if len(y) <= MOST_BARS else "default"
+    for values, lift, color in ((data, 0.24, style.inks(ax).quiet), (y, -0.24, style.BLUE)):
         x, part = style.envelope(values, most=500)
-        ax.plot(
-            x, base + place + 0.5 * part, color=color, linewidth=0.7, zorder=2,
-            drawstyle="steps-mid" if len(values) <= MOST_BARS else "default",
-        )  # fmt: skip
+        height = base + lift + 0.5 * part
+        ax.plot(x, height, color=color, linewidth=0.7, zorder=2, drawstyle=drawn)
 
 
 def name_columns(ax: Axes, names: Sequence[str] | None, d: int) -> None:
-    """Column names below the bands; a few of them, evenly spread, when there are many."""
+    """Column names below the bands; a few of them, evenly spaced, when there are many."""
     if names is None:
-        places = style.ticks(d, 10)
-        ax.set_xticks(places, [str(p + 1) for p in places])
+        columns = style.ticks(d, 10)
+        ax.set_xticks(columns, [str(j + 1) for j in columns])
         style.label(ax, x="column")
         return
     shown = list(range(d)) if d <= MOST_NAMES else [round(j * (d - 1) / 11) for j in range(12)]
     texts = [style.drawable(names[j], LONGEST_NAME) for j in shown]
-    crowded = max(map(style.width_of, texts)) * len(texts) > 48
-    ax.set_xticks(shown)
-    ax.set_xticklabels(
-        texts, fontsize=8 if len(texts) <= 25 else 7, family=style.fonts(texts),
-        rotation=90 if crowded else 0,
+    upright = max(map(style.width_of, texts)) * len(texts) > 48
+    ax.set_xticks(
+        shown, texts, fontsize=8 if len(texts) <= 25 else 7, family=style.fonts(texts),
+        rotation=90 if upright else 0,
     )  # fmt: skip
     if d > len(shown):
         style.label(ax, x=f"{len(shown)} of {d} columns named")
 
 
-def room_for_names(names: Sequence[str] | None, d: int) -> float:
-    """Inches that upright column names take below the bands."""
-    if names is None:
-        return 0.0
-    longest = max(style.width_of(style.plain(name, LONGEST_NAME)) for name in names[:MOST_NAMES])
-    return 0.075 * longest
+def given_or_new_bands(ax: Axes | None, bands: int, d: int, names: Sequence[str] | None) -> Axes:
+    """`ax`, or one of a new figure with room for the bands, the columns and their upright names."""
+    shown = [style.plain(name, LONGEST_NAME) for name in (names or ())[:MOST_NAMES]]
+    height = 1.0 + 0.62 * bands + 0.075 * max(map(style.width_of, shown), default=0)
+    return style.given_or_new(ax, min(9.0, max(4.2, 2.0 + 0.16 * d)), height)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from thali.plots.style import plain
 
@@ -14,7 +13,7 @@ class Markup(str):
     """HTML that is safe to put in the page as it stands."""
 
 
-def esc(value: Any) -> Markup:
+def esc(value: object) -> Markup:
     """`value` as HTML: markup unchanged, anything else escaped.
 
     >>> esc("a < b"), esc(Markup("<b>"))
@@ -23,17 +22,17 @@ def esc(value: Any) -> Markup:
     return value if isinstance(value, Markup) else Markup(html.escape(str(value)))
 
 
-def name(text: Any, longest: int = 80) -> Markup:
+def name(text: object, longest: int = 80) -> Markup:
     """A name from the data: one line, no control characters, its writing direction its own."""
     return Markup(f"<bdi>{esc(plain(text, longest))}</bdi>")
 
 
-def join(parts: Iterable[Any], between: str = "\n") -> Markup:
+def join(parts: Iterable[object], between: str = "\n") -> Markup:
     """Pieces of text or markup in a row."""
     return Markup(between.join(esc(part) for part in parts))
 
 
-def tag(element: str, *content: Any, **attributes: Any) -> Markup:
+def tag(element: str, *content: object, **attributes: object) -> Markup:
     """`<element ...>content</element>`; `class_` stands for `class`, None leaves one out.
 
     >>> tag("p", "1 < 2", class_="quiet")
@@ -48,43 +47,34 @@ def tag(element: str, *content: Any, **attributes: Any) -> Markup:
 
 
 def table(
-    caption: Any, head: Sequence[Any], rows: Iterable[Sequence[Any]], kind: str = ""
+    caption: str, head: Sequence[object], rows: Iterable[Sequence[object]], kind: str | None = None
 ) -> Markup:
     """A table in a box of its own that scrolls sideways; the first cell of a row heads it.
 
     A cell is text, markup, or a whole `<td>` made with `tag`.
     """
-    heads = join((tag("th", cell, scope="col") for cell in head), "")
+    heads = tag("thead", tag("tr", *(tag("th", cell, scope="col") for cell in head)))
     lines = []
     for first, *rest in rows:
-        cells = join((c if _is_cell(c) else tag("td", c) for c in rest), "")
-        lines.append(tag("tr", tag("th", first, scope="row"), cells))
-    body = tag("tbody", join(lines))
-    inner = tag(
-        "table",
-        tag("caption", tag("span", caption)),
-        tag("thead", tag("tr", heads)),
-        body,
-        class_=kind or None,
-    )
-    return tag("div", inner, class_="scroll", tabindex="0", role="region", aria_label=caption)
+        whole = (isinstance(cell, Markup) and cell.startswith("<td") for cell in rest)
+        cells = [c if is_td else tag("td", c) for c, is_td in zip(rest, whole, strict=True)]
+        lines.append(tag("tr", tag("th", first, scope="row"), *cells))
+    inner = (tag("caption", tag("span", caption)), heads, tag("tbody", join(lines)))
+    return scrolling(tag("table", *inner, class_=kind), caption)
 
 
-def _is_cell(cell: Any) -> bool:
-    return isinstance(cell, Markup) and cell.startswith("<td")
+def scrolling(content: Markup, words: str) -> Markup:
+    """A box that scrolls sideways, with words for those who cannot see it."""
+    return tag("div", content, class_="scroll", tabindex="0", role="region", aria_label=words)
 
 
-def facts(pairs: Iterable[tuple[Any, Any]], kind: str) -> Markup:
+def facts(pairs: Iterable[tuple[str, object]], kind: str) -> Markup:
     """A list of names and values."""
-    return tag("dl", join(_fact(k, v, kind) for k, v in pairs), class_=kind)
+    found = [join((tag("dt", key), tag("dd", value)), "") for key, value in pairs]
+    return tag("dl", join(tag("div", p) if kind == "tiles" else p for p in found), class_=kind)
 
 
-def _fact(key: Any, value: Any, kind: str) -> Markup:
-    pair = join((tag("dt", key), tag("dd", value)), "")
-    return tag("div", pair) if kind == "tiles" else pair
-
-
-def section(id_: str, title: str, *content: Any) -> Markup:
+def section(id_: str, title: str, *content: object) -> Markup:
     """A titled section that the navigation can point to."""
     heading = tag("h2", title, id=f"{id_}-title")
     return tag("section", join((heading, *content)), id=id_, aria_labelledby=f"{id_}-title")
@@ -108,19 +98,6 @@ def number(value: float, digits: int = 3) -> str:
     else:
         text = f"{value:.{digits - 1}e}".replace("e-0", "e-").replace("e+", "e")
     return text.replace("-", "−")
-
-
-def percent(share: float) -> str:
-    """A share in percent, never 0% for something nor 100% for not all.
-
-    >>> percent(0.5), percent(0.0004), percent(0.9999), percent(1.0)
-    ('50%', '<1%', '>99%', '100%')
-    """
-    if 0 < share < 0.005:
-        return "<1%"
-    if 0.995 <= share < 1:
-        return ">99%"
-    return f"{share:.0%}"
 
 
 def plural(count: int, one: str, many: str | None = None) -> str:

@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
 
-from thali.plots.reading import check_fitted, image_shape_of
+from sklearn.utils.validation import check_is_fitted
+
+from thali import storage
+from thali.plots.reading import image_shape_of
 from thali.plots.style import plain
 
 from . import sections, words
-from .markup import Markup, esc, join, tag
+from .markup import Markup, esc, join, section, tag
 from .pictures import drawing
 
 if TYPE_CHECKING:
     from thali.estimators.latent_features import LatentFeatures
 
-Writer = Callable[..., Markup]
-
-
-ANY: dict[str, tuple[str, Writer]] = {
+ANY = {
     "summary": ("Summary", sections.summary),
     "convergence": ("Convergence", sections.convergence),
 }
-OF_STRUCTURE: dict[str, dict[str, tuple[str, Writer]]] = {  # what only one structure has to show
+OF_STRUCTURE = {  # what only one structure has to show
     "features": {
         "features": ("Features", sections.features),
         "assignments": ("Assignments", sections.assignments),
@@ -60,14 +59,9 @@ def write_report(
     ...     "<h1>Noise</h1>" in path.read_text(encoding="utf-8")
     True
     """
-    check_fitted(model)
+    check_is_fitted(model)
     path = Path(path)
-    if path.is_dir():
-        raise IsADirectoryError(
-            f"{path} is a folder: give the name of a file, such as report.html."
-        )
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"The folder {path.parent} does not exist: make it first.")
+    storage.check_writable(path)
     _write(path, page(model, title, image_shape))
     return path
 
@@ -79,7 +73,9 @@ def page(
     parts = {**ANY, **OF_STRUCTURE.get(model.structure.name, {})}
     shape = image_shape_of(model, image_shape) if "features" in parts else None
     with drawing():
-        body = join(write(model, id_, heading, shape) for id_, (heading, write) in parts.items())
+        body = join(
+            section(id_, heading, *write(model, shape)) for id_, (heading, write) in parts.items()
+        )
     template = Template(_shipped("template.html"))
     return template.substitute(
         title=esc(plain(title, 200) if title else f"Latent {model.structure.name}"),

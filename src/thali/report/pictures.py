@@ -13,16 +13,17 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO, StringIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from thali.plots import style, tiles
 
-from .markup import Markup, esc, tag
+from .markup import Markup, esc, scrolling, tag
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # color in the drawing -> CSS variable of the page
 VARIABLES = {
@@ -34,9 +35,6 @@ VARIABLES = {
     style.BLUE: "blue",
     **{color: f"chain{c + 1}" for c, color in enumerate(style.CHAINS) if c > 0},
 }
-
-
-NO_SOFTWARE: Any = {"Software": None}  # the same picture is the same bytes in every version
 
 
 @contextmanager
@@ -61,7 +59,7 @@ def svg(ax: Axes, name: str, words: str, wide: bool = False) -> Markup:
 
     A wide picture keeps its size and scrolls in its own box, so that it can be read on a phone.
     """
-    figure: Any = ax.figure
+    figure = cast("Figure", ax.figure)
     figure.set_facecolor("none")
     for each in figure.axes:
         each.set_facecolor("none")
@@ -72,7 +70,7 @@ def svg(ax: Axes, name: str, words: str, wide: bool = False) -> Markup:
         return tag("figure", drawn)
     pixels = round(figure.get_figwidth() * 96)
     box = tag("figure", drawn, style=f"min-width:min({pixels}px, 60rem);max-width:{pixels}px")
-    return tag("div", box, class_="scroll", tabindex="0", role="region", aria_label=words)
+    return scrolling(box, words)
 
 
 def _inline(text: str, name: str, words: str) -> Markup:
@@ -98,9 +96,10 @@ def png(image: np.ndarray, scale: tiles.Scale, words: str) -> Markup:
     from matplotlib.image import imsave
 
     scaled = (tiles.shrink(image[None])[0] - scale.low) / (scale.high - scale.low)
-    color_map: Any = scale.colors()
     buffer = BytesIO()
-    imsave(buffer, color_map(np.clip(scaled, 0, 1)), format="png", metadata=NO_SOFTWARE)
+    colors = scale.colors()(np.clip(scaled, 0, 1))
+    # without the version in it, the same picture is the same bytes everywhere
+    imsave(buffer, colors, format="png", metadata={"Software": None})  # type: ignore[dict-item]
     code = base64.b64encode(buffer.getvalue()).decode("ascii")
     h, w = scaled.shape
     return Markup(

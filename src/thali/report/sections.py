@@ -1,30 +1,30 @@
-"""The sections of the report, each a function from a fitted model to markup."""
+"""The sections of the report, each a function from a fitted model to pieces of markup."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from thali import plots
-from thali.data.sparse import count_missing
+from thali.data import sparse
 from thali.plots import tiles
 from thali.plots.reading import (
     column_names,
-    data_of,
+    explained_by,
     labels_of,
     reconstruct,
     row_name,
     shares,
     telling_rows,
 )
-from thali.results.fit import PointFit, VariationalFit, WeightedDraws
+from thali.plots.style import CHAINS, percent
+from thali.results.fit import Draws, PointFit, VariationalFit, WeightedDraws
 from thali.structures.features import FEATURES
 
 from .convergence import Scalar, scalars, verdict
-from .fit import fit_of
-from .markup import Markup, esc, facts, join, name, number, percent, plural, section, table, tag
+from .markup import Markup, facts, join, name, number, plural, table, tag
 from .pictures import VARIABLES, panel, png, svg
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ STOPPED = {
 
 def lede(model: LatentFeatures) -> str:
     """What was found, in one sentence."""
-    n, k, word = model.X_.shape[0], model.n_components_, model.structure.component
-    data = f"{plural(n, 'row')} of {plural(_columns(model), 'number')}"
+    (n, d), k, word = model.X_.shape, model.n_components_, model.structure.component
+    data = f"{plural(n, 'row')} of {plural(d, 'number')}"
     if model.structure != FEATURES:
         return f"{plural(k, word)} found in {data}."
     if k == 0:
@@ -60,51 +60,38 @@ def lede(model: LatentFeatures) -> str:
     )
 
 
-def summary(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Markup:
+def summary(model: LatentFeatures, shape: Shape) -> list[Markup]:
     """Sizes, fit, and how the answer was made."""
-    n, k, word = model.X_.shape[0], model.n_components_, model.structure.component
-    missing = count_missing(model.X_) if getattr(model, "X_", None) is not None else 0
-    tiles_ = facts(
-        [
-            (f"{word}s" if k != 1 else word, f"{k:,}"),
-            ("rows" if n != 1 else "row", f"{n:,}"),
-            ("columns" if _columns(model) != 1 else "column", f"{_columns(model):,}"),
-            ("log joint of the point estimate", number(model.log_joint_, 5)),
-            *(
-                [("bound of the log evidence", number(model.elbo_, 5))]
-                if isinstance(model.fit_, VariationalFit)
-                else []
-            ),
-            *(
-                [
-                    ("proven to be the most probable", "yes" if model.proven_optimal_ else "no"),
-                    ("candidates looked at", f"{model.n_dequeued_:,}"),
-                ]
-                if isinstance(model.fit_, PointFit)
-                else []
-            ),
-            *([("missing entries, imputed", f"{missing:,}")] if missing else []),
-        ],
-        "tiles",
-    )
+    (n, d), k, word = model.X_.shape, model.n_components_, model.structure.component
+    sizes = [
+        (f"{word}s" if k != 1 else word, f"{k:,}"),
+        ("rows" if n != 1 else "row", f"{n:,}"),
+        ("columns" if d != 1 else "column", f"{d:,}"),
+        ("log joint of the point estimate", number(model.log_joint_, 5)),
+    ]
+    if isinstance(model.fit_, VariationalFit):
+        sizes.append(("bound of the log evidence", number(model.elbo_, 5)))
+    if isinstance(model.fit_, PointFit):
+        proven = "yes" if model.proven_optimal_ else "no"
+        sizes.append(("proven to be the most probable", proven))
+        sizes.append(("candidates looked at", f"{model.n_dequeued_:,}"))
+    if missing := sparse.count_missing(model.X_):
+        sizes.append(("missing entries, imputed", f"{missing:,}"))
     drift = float(model.drift_)
-    judged = "negligible" if drift <= DRIFT_LIMIT else "larger than it should be"
-    details = facts(
-        [
-            ("Prior", tag("code", repr_of(model.prior_))),
-            ("Likelihood", tag("code", repr_of(model.likelihood_))),
-            ("Engine", tag("code", repr_of(model.engine_))),
-            ("Seed", tag("code", str(model.seed_))),
-            ("Time", f"{number(model.seconds_)} seconds"),
-            ("The run", STOPPED.get(model.stopped_, model.stopped_)),
-            ("Numerical drift", f"{number(drift, 2)} (relative): {judged}"),
-        ],
-        "facts",
-    )
-    return section(id_, title, tiles_, details)
+    size = "negligible" if drift <= DRIFT_LIMIT else "larger than it should be"
+    details = [
+        ("Prior", tag("code", repr_of(model.prior_))),
+        ("Likelihood", tag("code", repr_of(model.likelihood_))),
+        ("Engine", tag("code", repr_of(model.engine_))),
+        ("Seed", tag("code", str(model.seed_))),
+        ("Time", f"{number(model.seconds_)} seconds"),
+        ("The run", STOPPED.get(model.stopped_, model.stopped_)),
+        ("Numerical drift", f"{number(drift, 2)} (relative): {size}"),
+    ]
+    return [facts(sizes, "tiles"), facts(details, "facts")]
 
 
-def repr_of(setting: Any) -> str:
+def repr_of(setting: object) -> str:
     """A setting as one would write it, its numbers cut to four digits.
 
     >>> repr_of(0.123456789)
@@ -113,51 +100,42 @@ def repr_of(setting: Any) -> str:
     return re.sub(r"\d+\.\d{5,}(e[+-]?\d+)?", lambda m: f"{float(m[0]):.4g}", repr(setting))
 
 
-def _columns(model: LatentFeatures) -> int:
-    return int(model.X_.shape[1])
-
-
-def convergence(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Markup:
+def convergence(model: LatentFeatures, shape: Shape) -> list[Markup]:
     """Verdict, table of R-hat and effective sample size, traces."""
     found = verdict(model)
-    said = tag(
-        "div",
-        tag("p", tag("strong", found.headline), " ", found.advice),
-        class_=f"verdict {found.level}",
-    )
-    numbers = _recorded_numbers(model)
+    said = tag("p", tag("strong", found.headline), " ", found.advice)
     panels = [
-        svg(
-            plots.trace_of(model, key, panel(1.9)),
-            f"trace-{key}",
-            f"Trace of {label.words or label.symbol}",
-        )
-        for key, label in labels_of(model).items()
+        svg(plots.trace_of(model, key, panel(1.9)), f"trace-{key}", f"Trace of {words or symbol}")
+        for key, (symbol, words) in labels_of(model).items()
     ]
     count = plots.feature_count(model, panel(1.9))
     panels.append(svg(count, "count", "Posterior of the number of features"))
-    return section(
-        id_, title, said, numbers, _chain_key(model), tag("div", join(panels), class_="pictures")
-    )
+    return [
+        tag("div", said, class_=f"verdict {found.level}"),
+        _recorded_numbers(model),
+        _chain_key(model),
+        tag("div", join(panels), class_="pictures"),
+    ]
+
+
+RECORDED = {
+    Draws: "The numbers that every sweep records, after burn-in",
+    WeightedDraws: "The numbers of the particles, by weight",
+    VariationalFit: "The numbers at the end of the best restart",
+    PointFit: "The numbers of the answer",
+}
 
 
 def _recorded_numbers(model: LatentFeatures) -> Markup:
     """The table of what was recorded: with diagnostics of chains, where there are any."""
     lines = scalars(model)
-    if isinstance(model.fit_, VariationalFit):
-        values = [[_head(line), number(line.mean, _digits(line))] for line in lines]
-        return table("The numbers at the end of the best restart", ["quantity", "value"], values)
-    if isinstance(model.fit_, PointFit):
-        values = [[_head(line), number(line.mean, _digits(line))] for line in lines]
-        return table("The numbers of the answer", ["quantity", "value"], values)
-    recorded = "The numbers that every sweep records, after burn-in"
-    if isinstance(model.fit_, WeightedDraws):
-        recorded = "The numbers of the particles, by weight"
-    return table(
-        recorded,
-        ["quantity", "chains", "R-hat", "effective draws", "mean", "90% interval"],
-        [_scalar_row(line) for line in lines],
-    )
+    if model.fit_.ends_early:
+        head = ["quantity", "value"]
+        rows = [[_head(line), number(line.mean, _digits(line))] for line in lines]
+    else:
+        head = ["quantity", "chains", "R-hat", "effective draws", "mean", "90% interval"]
+        rows = [_scalar_row(line) for line in lines]
+    return table(RECORDED[type(model.fit_)], head, rows)
 
 
 def _head(line: Scalar) -> Markup:
@@ -165,21 +143,27 @@ def _head(line: Scalar) -> Markup:
 
 
 def _digits(line: Scalar) -> int:
+    if line.level == "found" and line.name == "n_components":  # a count, not a mean of counts
+        return 1
     return 5 if line.name in ("log_joint", "elbo") else 3
 
 
-def _scalar_row(line: Scalar) -> list[Any]:
-    judged = {
-        "good": "agree", "fair": "nearly agree", "poor": "differ",
-        "fixed": "did not vary", "unknown": "not known",
-    }[line.level]  # fmt: skip
-    digits = _digits(line)
-    ends = (line.low, line.high)
-    whole = line.name == "n_components"
-    interval = " to ".join(f"{e:,.0f}" if whole else number(e, digits) for e in ends)
+AGREEMENT = {
+    "good": "agree",
+    "fair": "nearly agree",
+    "poor": "differ",
+    "fixed": "did not vary",
+    "unknown": "not known",
+}
+
+
+def _scalar_row(line: Scalar) -> list[str]:
+    digits, whole = _digits(line), line.name == "n_components"
+    ends = (f"{e:,.0f}" if whole else number(e, digits) for e in (line.low, line.high))
+    interval = " to ".join(ends)
     return [
         _head(line),
-        tag("td", judged, class_=f"words {line.level}"),
+        tag("td", AGREEMENT[line.level], class_=f"words {line.level}"),
         "–" if np.isnan(line.rhat) else f"{line.rhat:.3f}",
         "–" if np.isnan(line.ess) else f"{line.ess:,.0f}",
         number(line.mean, digits),
@@ -189,33 +173,27 @@ def _scalar_row(line: Scalar) -> list[Any]:
 
 def _chain_key(model: LatentFeatures) -> Markup:
     """Which color is which chain, and where each began."""
-    from thali.plots.style import CHAINS
-
-    items = []
     word = "restart" if model.fit_.ends_early else "chain"
-    for c, start in enumerate(model.starts_):
-        color = VARIABLES[CHAINS[c % len(CHAINS)]]
-        items.append(
-            tag("li", tag("i", style=f"--c:var(--{color})"), f"{word} {c + 1}, from {start}")
-        )
+    colors = [f"--c:var(--{VARIABLES[color]})" for color in CHAINS]
+    items = [
+        tag("li", tag("i", style=colors[c % len(colors)]), f"{word} {c + 1}, from {start}")
+        for c, start in enumerate(model.starts_)
+    ]
     return tag("ul", join(items), class_="key")
 
 
-def features(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Markup:
+def features(model: LatentFeatures, shape: Shape) -> list[Markup]:
     """The components: images, or stems and the largest weights of each."""
     k = model.components_.shape[0]
     if k == 0:
-        return section(id_, title, NOTHING)
+        return [NOTHING]
     shown = min(k, MOST_CARDS)
-    said = tag(
-        "p",
-        model.likelihood_.words.feature,
-        "" if shown == k else f" The {shown} most frequent of {k} are shown.",
-    )
+    some = "" if shown == k else f" The {shown} most frequent of {k} are shown."
+    said = tag("p", model.likelihood_.words.feature, some)
     if shape is not None:
-        return section(id_, title, said, _image_cards(model, shown, shape), _scale(model))
+        return [said, *_image_cards(model, shown, shape)]
     picture = svg(plots.features(model), "features", "The features over the columns", wide=True)
-    return section(id_, title, said, picture, _weight_cards(model, shown))
+    return [said, picture, _weight_cards(model, shown)]
 
 
 def _heading(model: LatentFeatures, k: int) -> Markup:
@@ -225,69 +203,58 @@ def _heading(model: LatentFeatures, k: int) -> Markup:
     return join((tag("h3", f"Feature {k + 1}"), tag("p", f"{words} rows · {percent(share)}")))
 
 
-def _image_cards(model: LatentFeatures, shown: int, shape: tuple[int, int]) -> Markup:
+def _image_cards(model: LatentFeatures, shown: int, shape: tuple[int, int]) -> list[Markup]:
+    """A card for each feature, and what their colors mean."""
     A = model.components_[:shown]
     scale = tiles.scale_of(A)
     cards = [
         tag("li", _heading(model, k), png(A[k].reshape(shape), scale, f"Feature {k + 1}"))
         for k in range(shown)
     ]
-    return tag("ol", join(cards), class_="cards")
-
-
-def _scale(model: LatentFeatures) -> Markup:
-    low, high, _ = tiles.scale_of(model.components_[:MOST_CARDS])
-    below = f", orange adds as much below it, down to {number(low)}" if low < 0 else ""
-    return tag("p", f"Blue adds above zero, up to {number(high)}{below}.", class_="quiet")
+    below = f", orange adds as much below it, down to {number(scale.low)}" if scale.low < 0 else ""
+    legend = tag("p", f"Blue adds above zero, up to {number(scale.high)}{below}.", class_="quiet")
+    return [tag("ol", join(cards), class_="cards"), legend]
 
 
 def _weight_cards(model: LatentFeatures, shown: int) -> Markup:
+    """The largest weights of each feature; on a phone, which is small, the first cards only."""
+    A = model.components_[:shown]
     names = column_names(model)
-    d = _columns(model)
-    top = float(np.abs(model.components_[:shown]).max()) or 1.0
+    top = float(np.abs(A).max()) or 1.0
     cards = []
-    for k in range(shown):
-        weights = model.components_[k]
+    for k, weights in enumerate(A):
         largest = np.argsort(-np.abs(weights), kind="stable")[:MOST_WEIGHTS]
         lines = []
         for j in largest:
-            w = float(weights[j])
-            sign = "bar minus" if w < 0 else "bar"
-            bar = tag("span", tag("i", style=f"--w:{abs(w) / top:.3f}"), class_=sign)
+            sign = "bar minus" if weights[j] < 0 else "bar"
+            bar = tag("i", style=f"--w:{abs(weights[j]) / top:.3f}")
             words = name(names[j]) if names is not None else f"column {j + 1}"
-            lines.append(join((tag("dt", words), bar, tag("dd", number(w))), ""))
-        rest = d - len(largest)
+            cells = (tag("dt", words), tag("span", bar, class_=sign), tag("dd", number(weights[j])))
+            lines.append(join(cells, ""))
+        rest = len(weights) - len(largest)
         more = tag("p", f"and {plural(rest, 'smaller weight')}", class_="quiet") if rest else ""
         cards.append(tag("li", _heading(model, k), tag("dl", join(lines), class_="weights"), more))
-    return _folded(cards)
-
-
-def _folded(cards: list[Markup]) -> Markup:
-    """The first cards at once, the others when asked for: a phone is small."""
     first = tag("ol", join(cards[:OPEN_CARDS]), class_="cards wide")
-    rest = cards[OPEN_CARDS:]
-    if not rest:
+    if shown <= OPEN_CARDS:
         return first
-    more = tag("summary", f"{plural(len(rest), 'more feature')}")
-    others = tag("ol", join(rest), class_="cards wide", start=OPEN_CARDS + 1)
-    return join((first, tag("details", more, others)))
+    summary = tag("summary", plural(shown - OPEN_CARDS, "more feature"))
+    others = tag("ol", join(cards[OPEN_CARDS:]), class_="cards wide", start=OPEN_CARDS + 1)
+    return join((first, tag("details", summary, others)))
 
 
-def assignments(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Markup:
+def assignments(model: LatentFeatures, shape: Shape) -> list[Markup]:
     """Frequencies, the whole matrix as a picture, the first rows as a table, how sure it all is."""
     k = model.Z_.shape[1]
     if k == 0:
-        return section(id_, title, NOTHING)
+        return [NOTHING]
     often = plots.frequencies(model, panel(1.1 + 0.24 * max(min(k, 20), 4)))
     where = plots.assignments(model, panel(3.9))
     pictures = (
         svg(often, "frequencies", "Number of rows with each feature"),
         svg(where, "assignments", "Probability of each feature in each row"),
     )
-    return section(
-        id_, title, tag("p", _how_sure(model)),
-        tag("div", join(pictures), class_="pictures"), _first_rows(model),
-    )  # fmt: skip
+    shown = tag("div", join(pictures), class_="pictures")
+    return [tag("p", _how_sure(model)), shown, _first_rows(model)]
 
 
 def _how_sure(model: LatentFeatures) -> str:
@@ -314,39 +281,28 @@ def _how_sure(model: LatentFeatures) -> str:
 def _first_rows(model: LatentFeatures) -> Markup:
     n, k = model.Z_.shape
     rows, columns = min(n, MOST_ROWS), min(k, MOST_COLUMNS)
-    caption = (
-        f"Probability of each feature in the first {rows} rows"
-        if rows < n
-        else "Probability of each feature in each row"
-    )
-    if columns < k:
-        caption += f" (the {columns} most frequent features of {k})"
+    which = f"the first {rows} rows" if rows < n else "each row"
+    some = f" (the {columns} most frequent features of {k})" if columns < k else ""
+    caption = f"Probability of each feature in {which}{some}; bold: the point estimate"
     P = np.asarray(model.assignment_probabilities_[:rows, :columns], dtype=float)
     lines = [
-        [name(row_name(model, i)), *(_cell(P[i, j], bool(model.Z_[i, j])) for j in range(columns))]
-        for i in range(rows)
+        [name(row_name(model, i)), *map(_cell, P[i], model.Z_[i, :columns])] for i in range(rows)
     ]
-    return table(
-        caption + "; bold: the point estimate", ["row", *range(1, columns + 1)], lines, "matrix"
-    )
+    return table(caption, ["row", *range(1, columns + 1)], lines, "matrix")
 
 
 def _cell(p: float, on: bool) -> Markup:
     return tag("td", percent(p), class_="on" if on else None, style=f"--p:{p:.2f}")
 
 
-def reconstructions(model: LatentFeatures, id_: str, title: str, shape: Shape) -> Markup:
+def reconstructions(model: LatentFeatures, shape: Shape) -> list[Markup]:
     """Data beside Z A + mean, and how much is left over."""
-    if getattr(model, "X_", None) is None:
-        return section(id_, title, tag("p", "The data were not kept with this model."))
-    fit = fit_of(model)
+    fit = explained_by(model)
     about = " about the column means" if np.any(model.mean_) else ""
+    share = f"{percent(max(fit.explained, 0.0))} of the data’s sum of squares{about}"
     said = tag(
         "p",
-        f"The features explain {percent(max(fit.explained, 0.0))} of the data’s sum of squares"
-        f"{about}. "
-        if np.isfinite(fit.explained)
-        else "",
+        f"The features explain {share}. " if np.isfinite(fit.explained) else "",
         f"What is left over has size {number(fit.left_over)} (root mean square)",
         f"; the model takes the noise to be σₓ = {number(model.sigma_x_)}."
         if hasattr(model, "sigma_x_")
@@ -354,52 +310,45 @@ def reconstructions(model: LatentFeatures, id_: str, title: str, shape: Shape) -
     )
     chosen = telling_rows(model, 7 if shape else 6)
     rows = np.append(chosen[chosen != fit.worst], fit.worst)
-    which = tag(
-        "p", "One row for each of the commonest combinations of features; "
-        "the last is the row that fits worst.", class_="quiet",
-    )  # fmt: skip
+    words = (
+        "One row for each of the commonest combinations of features; "
+        "the last is the row that fits worst."
+    )
+    which = tag("p", words, class_="quiet")
     if shape is not None:
-        return section(id_, title, said, which, _trios(model, rows, shape))
-    picture = svg(
-        plots.reconstructions(model, rows=rows.tolist()), "reconstructions",
-        "Rows of the data beside their reconstructions", wide=True,
-    )  # fmt: skip
-    return section(id_, title, said, which, picture)
+        return [said, which, _trios(model, rows, shape)]
+    drawn = plots.reconstructions(model, rows=rows.tolist())
+    words = "Rows of the data beside their reconstructions"
+    return [said, which, svg(drawn, "reconstructions", words, wide=True)]
 
 
 def _trios(model: LatentFeatures, rows: np.ndarray, shape: tuple[int, int]) -> Markup:
-    data, made = data_of(model, rows), reconstruct(model, rows)
+    data, made = sparse.rows(model.X_, rows), reconstruct(model, rows)
     scale, left = tiles.scales_of_rows(data, made)
     cards = []
     for i, x, y in zip(rows, data, made, strict=True):
-        who = row_name(model, i)
+        shown = (("data", x, scale), ("rebuilt", y, scale), ("left over", x - y, left))
         trio = [
             tag("figure", tag("figcaption", words), png(v.reshape(shape), s, words))
-            for words, v, s in (
-                ("data", x, scale),
-                ("rebuilt", y, scale),
-                ("left over", x - y, left),
-            )
+            for words, v, s in shown
         ]
         note = tag("span", " fits worst", class_="quiet") if i == rows[-1] else ""
-        head = join((tag("h3", name(who), note), tag("p", _chips(model.Z_[i]))))
-        cards.append(tag("li", head, tag("div", join(trio, ""), class_="trio")))
-    shown = tag("ol", join(cards), class_="cards wide")
-    if left == scale:
-        return shown
-    own = (
-        f"What is left over has a scale of its own: blue to {number(left.high)}, orange below zero."
-    )
-    return join((shown, tag("p", own, class_="quiet")))
+        head = (tag("h3", name(row_name(model, i)), note), tag("p", *_chips(model.Z_[i])))
+        cards.append(tag("li", join(head), tag("div", *trio, class_="trio")))
+    found = [tag("ol", join(cards), class_="cards wide")]
+    if left != scale:
+        own = f"a scale of its own: blue to {number(left.high)}, orange below zero"
+        found.append(tag("p", f"What is left over has {own}.", class_="quiet"))
+    return join(found)
 
 
-def _chips(z: np.ndarray) -> Markup:
+def _chips(z: np.ndarray) -> list[str]:
     present = np.flatnonzero(z) + 1
     if not len(present):
-        return esc("no features")
+        return ["no features"]
     chips = join((tag("span", k, class_="chip") for k in present[:12]), " ")
     more = f" and {len(present) - 12} more" if len(present) > 12 else ""
-    return join(("features " if len(present) > 1 else "feature ", chips, more), "")
+    return ["features " if len(present) > 1 else "feature ", chips, more]
 
 
 def footer() -> Markup:

@@ -8,10 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from thali.results.fit import PointFit
-from thali.settings import hyperparameters_of
 
 from .convergence import GOOD_RHAT
-from .markup import Markup, facts, section
+from .markup import Markup, facts
 
 if TYPE_CHECKING:
     from thali.estimators.latent_features import LatentFeatures
@@ -25,23 +24,11 @@ OF_SAMPLERS = (
 )
 
 
-def symbols(model: LatentFeatures) -> list[tuple[str, str]]:
-    """The symbols of all hyperparameters, and what they say; nothing where there are none."""
-    declared = [
-        label
-        for part in (model.prior_, model.likelihood_)
-        for label in hyperparameters_of(part).values()
-    ]
-    if not declared:
-        return []
-    said = "; ".join(f"{label.symbol}: {label.words}" for label in declared)
-    names = ", ".join(label.symbol for label in declared)
-    return [(names, f"{said}. They are inferred with the rest unless they were fixed.")]
-
-
-def reading(model: LatentFeatures, id_: str, title: str, shape: tuple[int, int] | None) -> Markup:
+def reading(model: LatentFeatures, shape: tuple[int, int] | None) -> list[Markup]:
     """The words and symbols of the page."""
     words = model.likelihood_.words
+    labels = model.fit_.model.hyperparameters.values()
+    said = "; ".join(f"{label.symbol}: {label.words}" for label in labels)
     entries = [
         ("Model", f"{words.model} How many features there are is found, not given."),
         ("Feature", "A pattern over the columns. Rows may have none, one or several; "
@@ -51,7 +38,8 @@ def reading(model: LatentFeatures, id_: str, title: str, shape: tuple[int, int] 
          "explanations in which a row has a feature."),
         ("K and rare features", "The number of features differs from sweep to sweep. Features that "
          "only one or two rows have are often noise; the frequent ones are the finding."),
-        *symbols(model),
+        (", ".join(label.symbol for label in labels),
+         f"{said}. They are inferred with the rest unless they were fixed."),
         ("Log joint", "The logarithm of the probability of data and Z together: higher is better, "
          "and only differences on the same data mean something."),
         ("R-hat and effective draws", "R-hat compares the chains with each other: near 1 they tell "
@@ -62,9 +50,10 @@ def reading(model: LatentFeatures, id_: str, title: str, shape: tuple[int, int] 
         ("Numerical drift", "The sampler updates its matrices in place of recomputing them. Drift "
          "is the largest relative error that this left, measured against recomputed ones."),
     ]  # fmt: skip
+    entries = [entry for entry in entries if entry[0]]  # a model may have no hyperparameters
     if isinstance(model.fit_, PointFit):  # there is no sampler to speak of
         entries = [entry for entry in entries if entry[0] not in OF_SAMPLERS]
         entries.insert(2, ("The answer", "One matrix, the most probable that a search found; "
                            "whether it is the most probable of all is known only where it says "
                            "so. It does not tell how sure a feature is."))  # fmt: skip
-    return section(id_, title, facts(entries, "legend"))
+    return [facts(entries, "legend")]
