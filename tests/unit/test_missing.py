@@ -179,7 +179,7 @@ def test_the_sweep_keeps_observed_entries_and_its_sums(rng):
     hyper = {"alpha": 2.0, "sigma_x": SIGMA_X, "sigma_a": SIGMA_A}
     state = engine.begin(rng, model, data, Start("given", Z, hyper))
     for _ in range(5):
-        report = engine._sweep(rng, data, state, model.prior.tables(40))
+        report = engine._sweep(rng, data, state, model.prior.tables(40), hyper)
         state.n_components = k = int(report.n_components)
         bits = state.latent.astype(float)
         assert np.array_equal(state.X[data.observed], X[data.observed])

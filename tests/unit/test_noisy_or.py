@@ -135,7 +135,7 @@ def test_log_odds_of_causes_are_those_of_the_joint(small, rng):
             q = 1 / (1 + np.exp(-odds))
             entropy -= q * np.log(q) + (1 - q) * np.log(1 - q)
     assert kernel.single_entropies(E, Z, Y, gain, np.log(0.3 / 0.7)) == pytest.approx(entropy)
-    kernel.turn_causes(rng, E, Z, Y, gain, np.log(0.3 / 0.7))
+    kernel.turn_states(rng, E, Z, Y, gain, np.log(0.3 / 0.7))
     assert not np.array_equal(Y, before)
     assert np.array_equal(E, codes(X, Z, Y))
 

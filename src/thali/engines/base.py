@@ -78,6 +78,8 @@ class Engine(Protocol):
     def burned(self) -> int: ...
     @property
     def searches(self) -> bool: ...
+    @property
+    def settings_need(self) -> dict[str, tuple[type, ...]]: ...
     def get_params(self, deep: bool = True) -> dict[str, Any]: ...
     def replace(self, **changes: Any) -> Self: ...
     def steps(self, data: Data) -> int: ...
@@ -118,6 +120,11 @@ class EngineDefaults(ABC):
     measure_label: ClassVar[Label] = Label("log joint", "how well it fits")
     auto_rank: ClassVar[int | None] = None
     races: ClassVar[bool] = True
+
+    @property
+    def settings_need(self) -> dict[str, tuple[type, ...]]:
+        """What some settings need of the prior besides, by setting."""
+        return {}
 
     @abstractmethod
     def steps(self, data: Data) -> int:
@@ -251,6 +258,13 @@ def missing_capabilities(engine: Any, model: Model) -> list[str]:
             f"{need.__name__}, which {type(part).__name__} does not have"
             for need in needs
             if not isinstance(part, need)
+        ]
+    if not isinstance(engine, type):
+        lacks += [
+            f"{need.__name__} for {setting}, which {type(model.prior).__name__} does not have"
+            for setting, needs in engine.settings_need.items()
+            for need in needs
+            if not isinstance(model.prior, need)
         ]
     return lacks
 

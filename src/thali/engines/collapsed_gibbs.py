@@ -1,7 +1,7 @@
 r"""Collapsed Gibbs sampling of Z, with A integrated out (Griffiths and Ghahramani 2005).
 
 A step is a few attempts at a change of whole columns (``kernels.column_moves``), one sweep over
-all bits and all rows' own dishes, O(N(K² + KD)), then the hyperparameters: α given [Z] (conjugate
+all bits and all rows' own features, O(N(K² + KD)), then the hyperparameters: α given [Z] (conjugate
 for the IBP), and σ_x, σ_a given Z, each evaluation of whose density costs O(K) through the
 eigenvalues of ZᵀZ.
 
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy.special import gammaln
@@ -34,7 +34,10 @@ from thali.priors.base import PredictsRow
 from thali.registry import ENGINES
 from thali.settings import setting
 from thali.starts import Start, blind_names
-from thali.structures.features import FeatureTables, counts_from_gram, potentials
+from thali.structures.features import FeatureTables, counts_from_gram, potentials, with_row_sums
+
+if TYPE_CHECKING:
+    from thali.kernels.gaussian_row import Scales
 
 SUMS_AFRESH = 64  # sweeps after which T = ZᵀX is summed again from the data
 
@@ -149,6 +152,7 @@ class CollapsedGibbs(ChainSettings, Sampler):
         state.n_components = k = int(report.n_components)
         state.sweep += 1
         counts = counts_from_gram(data.n, state.rows.C[:k, :k])
+        counts = with_row_sums(counts, tables, state.rows.Z[:, :k])
         model.prior.resample(rng, model.prior_values(hyper), counts)
         evidence = scales_without_features(
             rng,
@@ -182,15 +186,12 @@ class CollapsedGibbs(ChainSettings, Sampler):
         """Attempts at changes of whole columns; S and G are left to the sweep to make afresh."""
         from thali.kernels import column_moves as kernel
 
-        law = kernel.ColumnLaw(
-            *column_tables(tables, data.n),
-            tables.capacity,
-            scales["sigma_x"],
-            scales["sigma_a"],
-            float(data.d),
+        prior = kernel.ColumnPrior(
+            *column_tables(tables, data.n), tables.capacity, tables.row_potentials
         )
+        numbers = scales_of(scales, data)
         state.rows, state.n_components, _ = kernel.column_moves(
-            rng, state.X, state.rows, state.n_components, law, self.moves, kernel.SHARES
+            rng, state.X, state.rows, state.n_components, prior, numbers, self.moves, kernel.SHARES
         )
 
     def _sweep(
@@ -204,27 +205,21 @@ class CollapsedGibbs(ChainSettings, Sampler):
         """One pass of the compiled kernel; returns its report."""
         from thali.kernels import collapsed_rows as kernel
 
-        k = state.n_components
-        law = kernel.Law(
-            tables.log_odds,
-            tables.new_log_weight,
-            tables.capacity,
-            scales["sigma_x"],
-            scales["sigma_a"],
-            float(data.d),
-        )
+        k, numbers = state.n_components, scales_of(scales, data)
         every = max(256, 8 * k)
         if data.observed is not None:
             from thali.kernels.masked_rows import masked_sweep
 
             X = state.X.copy()  # in which it draws
-            state.rows, report = masked_sweep(rng, X, data.observed, state.rows, k, law, every)
+            state.rows, report = masked_sweep(
+                rng, X, data.observed, state.rows, k, tables, numbers, every
+            )
             state.data = Augmented(X, source=data)
         else:
             if state.sweep and state.sweep % SUMS_AFRESH == 0:
                 state.rows.T[:k] = state.rows.Z[:, :k].T.astype(float) @ state.X
             state.rows, report = kernel.sweep(
-                rng, state.X, state.data.squares, state.rows, k, law, every, False
+                rng, state.X, state.data.squares, state.rows, k, tables, numbers, every, False
             )
         if report.refused >= 0 and tables.new_log_weight > np.log(0.1 * kernel.MOST_NEW):
             raise ValueError(
@@ -267,6 +262,13 @@ class CollapsedGibbs(ChainSettings, Sampler):
         rows.T[: numbers["k"]] = arrays["T"]
         hyper = dict(numbers["hyper"])
         return State(at, rows, numbers["k"], hyper, numbers["sweep"], numbers["hold"])
+
+
+def scales_of(hyper: Values, data: Data) -> Scales:
+    """The likelihood's numbers as kernels read them."""
+    from thali.kernels.gaussian_row import Scales
+
+    return Scales(hyper["sigma_x"], hyper["sigma_a"], float(data.d))
 
 
 def column_tables(tables: FeatureTables, n: int) -> tuple[np.ndarray, np.ndarray, float]:

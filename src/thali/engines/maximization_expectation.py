@@ -136,7 +136,14 @@ class MaximizationExpectation(Settings, Optimizer):
     def most(self, prior: Any, n: int) -> int:
         """How many features there can be."""
         most = [n] if self.truncation == "auto" else [int(self.truncation)]
-        capacity = prior.tables(n).capacity
+        tables = prior.tables(n)
+        if tables.row_potentials is not None:
+            raise ValueError(
+                f"MaximizationExpectation cannot run {type(prior).__name__}, which gives weight to "
+                "the number of features of each row: it judges a feature by its number of rows "
+                "alone. Engines that can: CollapsedGibbs, UncollapsedGibbs."
+            )
+        capacity = tables.capacity
         return min(*most, capacity if capacity >= 0 else n, EXACT if self.solver == "exact" else n)
 
     def step(self, rng: np.random.Generator, model: Model, data: Data, state: Any) -> Any:

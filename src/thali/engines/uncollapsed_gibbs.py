@@ -2,12 +2,12 @@ r"""Gibbs sampling of Z with the parameters kept (Doshi-Velez and others 2009, s
 
 A step is, for any likelihood with ``GibbsUpdates``,
 
-    bits        every z_nk of dishes that other rows have too, given the parameters
-    own dishes  those that only one row has, drawn anew: with their parameters integrated out
+    bits        every z_nk of features that other rows have too, given the parameters
+    own         features that only one row has, drawn anew: with their parameters integrated out
                 where that can be done, else by births and deaths
     parameters  scales and parameters given Z, then the prior's hyperparameters given Z
 
-or, with ``new_features="slice"``, bits and own dishes in one: every feature gets its frequency π,
+or, with ``new_features="slice"``, bits and own features in one: every feature gets its frequency π,
 a level s is drawn below the smallest in use, and all unused features with π > s take part with
 parameters from their prior (after Teh, Görür and Ghahramani 2007; exact for any likelihood).
 
@@ -15,7 +15,7 @@ Where entries of X are missing the state's data are ``Augmented`` by draws of th
 was observed, x_o:
 
     bits, own   leave P(Z, parameters | x_o) invariant: x_m is integrated out, row by row, and the
-                old draws are not looked at; parameters of own dishes that were integrated out
+                old draws are not looked at; parameters of own features that were integrated out
                 are drawn given x_o too, before anything else
     augment     x_m given Z, the parameters and x_o: after it the whole state has its joint law
     parameters  given Z and the completed data: leaves that joint law invariant
@@ -47,7 +47,7 @@ from thali.priors.base import HasFrequencies, PredictsRow
 from thali.registry import ENGINES
 from thali.settings import setting
 from thali.starts import Start
-from thali.structures.features import FeatureCounts, FeatureTables
+from thali.structures.features import FeatureCounts, FeatureTables, with_row_sums
 
 
 class FixedPrior(NamedTuple):
@@ -116,10 +116,14 @@ class UncollapsedGibbs(ChainSettings, Sampler):
         "integrated", help="How new features come", choices=("integrated", "slice")
     )
 
-    needs_prior: ClassVar[tuple[type, ...]] = (PredictsRow, HasFrequencies)
+    needs_prior: ClassVar[tuple[type, ...]] = (PredictsRow,)
     needs_likelihood: ClassVar[tuple[type, ...]] = (GibbsUpdates,)
     masked: ClassVar[bool] = True
     auto_rank: ClassVar[int | None] = 2
+
+    @property
+    def settings_need(self) -> dict[str, tuple[type, ...]]:
+        return {"new_features='slice'": (HasFrequencies,)} if self.new_features == "slice" else {}
 
     def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:
         """The state at ``start``, parameters its own or drawn given its Z."""
@@ -142,7 +146,7 @@ class UncollapsedGibbs(ChainSettings, Sampler):
         return state
 
     def step(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> Info:
-        """Bits, own dishes, missing entries, parameters, hyperparameters."""
+        """Bits, own features, missing entries, parameters, hyperparameters."""
         likelihood: Any = model.likelihood
         hyper = state.all_hyper
         self._select(model, state, rng.permutation(state.n_components))
@@ -155,7 +159,7 @@ class UncollapsedGibbs(ChainSettings, Sampler):
         log_density = likelihood.update_parameters(rng, state, hold)
         if likelihood.augments(data):
             log_density = log_density_of_observed(model, data, state)
-        counts = counts_of(state.bits)
+        counts = counts_of(state.bits, state.fixed_prior(model).tables)
         model.prior.resample(rng, model.prior_values(hyper), counts)
         state.sweep += 1
         log_joint = log_density + state.fixed_prior(model).prior.log_prob_counts(counts)
@@ -171,7 +175,7 @@ class UncollapsedGibbs(ChainSettings, Sampler):
         if not isinstance(model.likelihood, EstimatesEvidence):
             return info.log_joint
         likelihood: Any = model.likelihood
-        counts = counts_of(state.bits)
+        counts = counts_of(state.bits, state.fixed_prior(model).tables)
         log_prior = state.fixed_prior(model).prior.log_prob_counts(counts)
         judged = likelihood.estimate_evidence(rng, state)
         if likelihood.augments(data):
@@ -191,7 +195,8 @@ class UncollapsedGibbs(ChainSettings, Sampler):
         likelihood: Any = model.likelihood
         tables = state.fixed_prior(model).tables
         m = state.bits.sum(axis=0, dtype=np.int64)
-        likelihood.update_matrix(rng, state, BitPrior(tables.log_odds, m, np.zeros(0)), tables)
+        bits = BitPrior(tables.log_odds, m, np.zeros(0), tables.row_potentials)
+        likelihood.update_matrix(rng, state, bits, tables)
 
     def _slice(self, rng: np.random.Generator, model: Model, state: State) -> None:
         """Frequencies, level, unused features above it, all bits; then the unused ones go."""
@@ -253,11 +258,11 @@ class UncollapsedGibbs(ChainSettings, Sampler):
         return State(at, bits, parameters, own, numbers["sweep"], numbers["hold"], hyper)
 
 
-def counts_of(bits: np.ndarray) -> FeatureCounts:
-    """n, m_k and K_h of a matrix without empty columns."""
+def counts_of(bits: np.ndarray, tables: FeatureTables) -> FeatureCounts:
+    """n, m_k and K_h, and F_n if the prior asks for it, of a matrix without empty columns."""
     from thali.kernels.equal_columns import count_columns
 
-    return FeatureCounts(len(bits), *count_columns(bits))
+    return with_row_sums(FeatureCounts(len(bits), *count_columns(bits)), tables, bits)
 
 
 def log_density_of_observed(model: Model, data: Data, state: State) -> float:

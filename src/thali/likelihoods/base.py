@@ -202,7 +202,7 @@ class GibbsUpdates(Conditional):
     def update_own(
         self, rng: np.random.Generator, place: GibbsState, tables: FeatureTables, work: Any
     ) -> None:
-        """Draw anew the dishes that only one row has, and their parameters.
+        """Draw anew the features that only one row has, and their parameters.
 
         Given the same entries as ``update_bits``. Missing entries are drawn after it, given these
         parameters too.
@@ -211,7 +211,7 @@ class GibbsUpdates(Conditional):
     def update_matrix(
         self, rng: np.random.Generator, place: GibbsState, bits: Any, tables: FeatureTables
     ) -> None:
-        """Bits, then own dishes; a likelihood may do both in one call."""
+        """Bits, then own features; a likelihood may do both in one call."""
         self.update_own(rng, place, tables, self.update_bits(rng, place, bits))
 
     @abstractmethod

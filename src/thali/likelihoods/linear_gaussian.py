@@ -224,12 +224,14 @@ class LinearGaussian(
 
         Of complete data ``update_parameters`` draws A whole, and nothing looks at it before.
         """
-        from thali.kernels.collapsed_rows import Law as KernelLaw
-        from thali.kernels.given_features import count_own_dishes, left_by_shared
+        from thali.kernels.gaussian_row import Scales
+        from thali.kernels.given_features import count_own_features, left_by_shared
+        from thali.kernels.row_potentials import other_features
 
         data, hyper, A = place.data, place.hyper, place.parameters["A"]
-        law = KernelLaw(*tables, hyper["sigma_x"], hyper["sigma_a"], float(data.d))
+        scales = Scales(hyper["sigma_x"], hyper["sigma_a"], float(data.d))
         found, m = work
+        others = other_features(tables.row_potentials, place.bits, m)
         if place.observed is None:
             B, R, G = found
             rho, has = left_by_shared(B, R, G, data.squares, place.bits, m)
@@ -237,8 +239,8 @@ class LinearGaussian(
             has = place.bits[:, m == 1].sum(axis=1, dtype=np.int64)
             left = observed_residual(place, place.bits * (m != 1), A)
             rho = np.square(left).sum(axis=1)
-        own = count_own_dishes(rng, rho, has, dimensions(place), len(m), law)
-        place.bits, shared = with_own_dishes(place.bits, m, own)
+        own = count_own_features(rng, rho, has, others, dimensions(place), len(m), tables, scales)
+        place.bits, shared = with_own_features(place.bits, m, own)
         if place.observed is None:
             new = self.new_parameters(rng, data, int(own.sum()), hyper)["A"]
         else:
@@ -322,7 +324,7 @@ def products(
 
 
 def turn_bits_given_features(rng: np.random.Generator, place: GibbsState, bits: Any) -> Any:
-    """One pass over the bits of X = ZA + E; of complete data, B, R and G for the own dishes."""
+    """One pass over the bits of X = ZA + E; of complete data, B, R and G for the own features."""
     A, sigma_x = place.parameters["A"], place.hyper["sigma_x"]
     if place.observed is None:
         from thali.kernels.given_features import turn_bits
@@ -389,7 +391,9 @@ def normal_entries(
     return NormalEntries(mean, np.full(mean.shape, sigma_x))
 
 
-def with_own_dishes(Z: np.ndarray, m: np.ndarray, own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def with_own_features(
+    Z: np.ndarray, m: np.ndarray, own: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Z with its shared columns, then own[n] columns that only row n has; and which are shared."""
     shared = m > 1
     rows = np.repeat(np.arange(len(Z)), own)

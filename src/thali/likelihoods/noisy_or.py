@@ -197,12 +197,11 @@ class NoisyOr(Settings, GibbsUpdates, EstimatesEvidence, CountedCauses, Masked):
         self, rng: np.random.Generator, place: GibbsState, tables: FeatureTables, work: Any
     ) -> None:
         """Their number with y summed out, then y given the row."""
-        from thali.kernels.noisy_or import renew_own_causes
+        from thali.kernels.noisy_or import renew_own_features
 
         X, seen, Y = place.data.binary, seen_in(place), place.parameters["A"]
-        _, weight, capacity = tables
-        place.bits, place.parameters["A"] = renew_own_causes(
-            rng, X, seen, place.bits, Y, work, weight, capacity, rates_of(place.hyper)
+        place.bits, place.parameters["A"] = renew_own_features(
+            rng, X, seen, place.bits, Y, work, tables, rates_of(place.hyper)
         )
 
     def update_matrix(
@@ -211,19 +210,18 @@ class NoisyOr(Settings, GibbsUpdates, EstimatesEvidence, CountedCauses, Masked):
         from thali.kernels.noisy_or import sweep_bits_and_own
 
         X, seen, Y = place.data.binary, seen_in(place), place.parameters["A"]
-        _, weight, capacity = tables
         place.bits, place.parameters["A"] = sweep_bits_and_own(
-            rng, X, seen, place.bits, Y, rates_of(place.hyper), bits, weight, capacity
+            rng, X, seen, place.bits, Y, rates_of(place.hyper), bits, tables
         )
 
     def update_parameters(self, rng: np.random.Generator, place: GibbsState, hold: bool) -> float:
         """Y given Z, one pass; then p, ε and λ given Y; and log P(X, Y | Z)."""
-        from thali.kernels.noisy_or import sweep_causes
+        from thali.kernels.noisy_or import sweep_states
 
         hyper, Y = place.hyper, place.parameters["A"].copy()
         X, seen, rates = place.data.binary, seen_in(place), rates_of(hyper)
         log_odds = log(rates.p) - log1p(-rates.p)
-        counts, on, log_likelihood = sweep_causes(rng, X, seen, place.bits, Y, rates, log_odds)
+        counts, on, log_likelihood = sweep_states(rng, X, seen, place.bits, Y, rates, log_odds)
         place.parameters["A"] = Y
         if not hold and self._update_rates(rng, counts, on, Y.size, hyper):
             log_likelihood = log_likelihood_of_counts(counts, hyper["epsilon"], hyper["lam"])

@@ -146,17 +146,23 @@ class NonnegativeLinearGaussian(
         self, rng: np.random.Generator, place: GibbsState, tables: FeatureTables, work: Any
     ) -> None:
         """Births and deaths given what was observed of each row, a few tries a row."""
-        from thali.kernels.nonnegative_features import OwnLaw, own_dishes
-        from thali.kernels.observed_rows import own_observed_dishes
+        from thali.kernels.gaussian_row import Scales
+        from thali.kernels.nonnegative_features import own_features
+        from thali.kernels.observed_rows import own_observed_features
+        from thali.kernels.row_potentials import other_features
 
         A, Z, hyper = place.parameters["A"], place.bits, place.hyper
-        law = OwnLaw(tables.new_log_weight, tables.capacity, hyper["sigma_x"], hyper["sigma_a"])
+        scales = Scales(hyper["sigma_x"], hyper["sigma_a"], float(place.data.d))
+        others = other_features(tables.row_potentials, Z, work)
         E = place.data.X - Z.astype(float) @ A
         if place.observed is None:
-            stays, rows, born = own_dishes(rng, E, Z, work, A, law, TRIES)
+            stays, rows, born = own_features(
+                rng, E, Z, work, A, others, tables, tables.capacity, scales, TRIES
+            )
         else:
-            found = own_observed_dishes(rng, E, place.observed, Z, work, A, law, TRIES)
-            stays, rows, born = found
+            stays, rows, born = own_observed_features(
+                rng, E, place.observed, Z, work, A, others, tables, scales, TRIES
+            )
         new = np.zeros((len(Z), len(rows)), np.uint8)
         new[rows, np.arange(len(rows))] = 1
         place.bits = np.ascontiguousarray(np.concatenate([Z[:, stays], new], axis=1))

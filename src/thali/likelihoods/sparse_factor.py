@@ -41,7 +41,7 @@ from thali.likelihoods.linear_gaussian import (
     normal_entries,
     products,
     scales_then_features,
-    with_own_dishes,
+    with_own_features,
 )
 from thali.likelihoods.observed_rows import (
     dimensions,
@@ -240,12 +240,13 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
     def update_own(
         self, rng: np.random.Generator, place: GibbsState, tables: FeatureTables, work: Any
     ) -> None:
-        """Births and deaths with the own dishes' A integrated out; then their A, exactly."""
-        from thali.kernels.collapsed_rows import Law as KernelLaw
-        from thali.kernels.sparse_factor import left_by_shared, move_own_dishes
+        """Births and deaths with the own features' A integrated out; then their A, exactly."""
+        from thali.kernels.gaussian_row import Scales
+        from thali.kernels.row_potentials import other_features
+        from thali.kernels.sparse_factor import left_by_shared, move_own_features
 
         data, hyper, Z = place.data, place.hyper, place.bits
-        law = KernelLaw(*tables, hyper["sigma_x"], hyper["sigma_a"], float(data.d))
+        scales = Scales(hyper["sigma_x"], hyper["sigma_a"], float(data.d))
         S, A = place.parameters["S"], place.parameters["A"]
         found, m = work
         shared = m > 1
@@ -256,8 +257,11 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
         else:
             left = observed_residual(place, S[:, shared], A[shared])
             rho = np.square(left).sum(axis=1)
-        counts, s = move_own_dishes(rng, rho, dimensions(place), Z, S, m, law, self._laplace)
-        place.bits, _ = with_own_dishes(Z, m, counts)
+        others = other_features(tables.row_potentials, Z, m)
+        counts, s = move_own_features(
+            rng, rho, dimensions(place), Z, S, m, others, tables, scales, self._laplace
+        )
+        place.bits, _ = with_own_features(Z, m, counts)
         rows = np.repeat(np.arange(data.n), counts)
         new = np.zeros((data.n, len(s)))
         new[rows, np.arange(len(s))] = s

@@ -1,7 +1,8 @@
 """New rows given a fitted Z: the probabilities of their bits, and their predictive density.
 
-With A integrated out both come from sums over the row's bits and its own new dishes; for other
-likelihoods they are given the draw's parameters (``rows_given_features``).
+With A integrated out both come from sums over the row's bits and its own new features; for other
+likelihoods they are given the draw's parameters (``rows_given_features``). A prior with row
+potentials θ says nothing of a row beyond the n that it describes, and is refused.
 
 Entries may be missing (NaN) in the new rows, which then count with what they show, and in the
 training data, where each column has the S and μ of the rows that were observed there. Either may be
@@ -24,6 +25,7 @@ from thali.machine import cores
 from thali.model import Model
 from thali.results import prediction_given_features as rows_given_features
 from thali.results.fit import Fit
+from thali.structures.features import FeatureTables
 
 SCORE_DRAWS = 50  # draws averaged by ``score``, evenly spaced
 NO_DIMENSION = 1e-300  # of a row of which nothing was observed; a divisor, so not quite 0
@@ -42,7 +44,7 @@ def probabilities(
     fixed.likelihood.check_data(new)
     if isinstance(fixed.likelihood, GaussianRows):
         return rows(fixed, data, Z, new)[0]
-    odds = fixed.prior.tables(data.n + 1).log_odds[Z.sum(axis=0)]  # type: ignore[attr-defined]
+    odds = tables_of_new(fixed, data.n).log_odds[Z.sum(axis=0)]
     return rows_given_features.probabilities(model, hyper, parameters, odds, new)
 
 
@@ -59,7 +61,7 @@ def log_densities(
     fixed.likelihood.check_data(new)
     if isinstance(fixed.likelihood, GaussianRows):
         return rows(fixed, data, Z, new)[1]
-    odds = fixed.prior.tables(data.n + 1).log_odds[Z.sum(axis=0)]  # type: ignore[attr-defined]
+    odds = tables_of_new(fixed, data.n).log_odds[Z.sum(axis=0)]
     return rows_given_features.log_densities(model, hyper, parameters, odds, new)
 
 
@@ -72,20 +74,34 @@ def mean_log_densities(fit: Fit, new: Data) -> np.ndarray:
     return np.asarray(np.logaddexp.reduce(np.array(logs), axis=0) - np.log(len(logs)))
 
 
+def tables_of_new(model: Model, n: int) -> FeatureTables:
+    """The prior's tables of a new row beside n others, or a sentence if it has none."""
+    tables: FeatureTables = model.prior.tables(n + 1)  # type: ignore[attr-defined]
+    if tables.row_potentials is not None:
+        raise ValueError(
+            f"New rows cannot be predicted under {type(model.prior).__name__}: it gives weight to "
+            "the number of features of each row, and such a distribution of n rows is not that of "
+            "the first n of n + 1. Fit to the old rows and the new ones together; entries of the "
+            "new ones may be missing (NaN)."
+        )
+    return tables
+
+
 def rows(model: Model, data: Data, Z: np.ndarray, new: Data) -> tuple[np.ndarray, np.ndarray]:
     """P(z_k = 1 | x) (n, K) and log p(x) (n,) of new rows, hyperparameters given as numbers.
 
-    The prior of a new row among N+1 comes from the same tables as the sampler's; new dishes of
+    The prior of a new row among N+1 comes from the same tables as the sampler's; new features of
     the row's own are summed out.
     """
-    from thali.kernels.collapsed_rows import Law
+    from thali.kernels.gaussian_row import Scales
+    from thali.kernels.new_features import MOST_NEW, NewFeatures
 
-    tables = model.prior.tables(data.n + 1)  # type: ignore[attr-defined]
+    tables = tables_of_new(model, data.n)
     sigma_x, sigma_a = model.likelihood.sigma_x, model.likelihood.sigma_a  # type: ignore[attr-defined]
     odds = np.ascontiguousarray(tables.log_odds[Z.sum(axis=0)])
     free = -1 if tables.capacity < 0 else tables.capacity - Z.shape[1]
-    law = Law(tables.log_odds, tables.new_log_weight, tables.capacity, sigma_x, sigma_a, 0.0)
-    known = (odds, (sigma_x / sigma_a) ** 2, free, law)
+    own = NewFeatures(tables.new_log_weight, free, 0, MOST_NEW)
+    known = (odds, (sigma_x / sigma_a) ** 2, own, Scales(sigma_x, sigma_a, 0.0))
     if new.sparse:
         marginals, logs = _sparse_rows(model, data, Z, new, known)
         seen = np.full(new.n, float(new.d))
@@ -93,7 +109,7 @@ def rows(model: Model, data: Data, Z: np.ndarray, new: Data) -> tuple[np.ndarray
         seen = new.seen.sum(axis=1)
         told = _given_complete if data.observed is None else _given_gaps
         marginals, logs = told(model, data, Z, new, known)
-    # the constants: ∏(1 − π_k), the law of new dishes' total, and (2πσ_x²)^{−D/2}
+    # the constants: ∏(1 − π_k), the total weight of new features, and (2πσ_x²)^{−D/2}
     weight = np.exp(tables.new_log_weight)
     none_new = weight if free < 0 else free * np.log1p(weight)
     constant = -np.logaddexp(0.0, odds).sum() - none_new
@@ -132,15 +148,15 @@ def _alike(
     """The bits' probabilities and log densities of rows that show the same columns."""
     from thali.kernels.row_posterior import row_posteriors
 
-    odds, r, free, law = known
+    odds, r, own, scales = known
     B, G = np.ascontiguousarray(X @ mu.T), np.ascontiguousarray(mu @ mu.T)
     S = np.ascontiguousarray(S)
-    local = law._replace(dimensions=max(float(X.shape[1]), NO_DIMENSION))
+    local = scales._replace(dimensions=max(float(X.shape[1]), NO_DIMENSION))
     found, densities = np.zeros(B.shape), np.zeros(len(B))
 
     def fill(block: slice) -> None:
         row_posteriors(
-            B[block], squares[block], S, G, odds, r, free, local, found[block], densities[block]
+            B[block], squares[block], S, G, odds, r, own, local, found[block], densities[block]
         )
 
     _in_blocks(fill, len(B))
@@ -154,7 +170,7 @@ def _given_gaps(
     from thali.kernels.masked_columns import inverses
     from thali.kernels.masked_row_posterior import masked_row_posteriors
 
-    odds, r, free, law = known
+    odds, r, own, scales = known
     real = Z.astype(float)
     of_column, start, missing = data.patterns
     S = inverses(np.ascontiguousarray(Z, np.uint8), real.T @ real, start, missing, r)
@@ -163,7 +179,7 @@ def _given_gaps(
 
     def fill(block: slice) -> None:
         masked_row_posteriors(
-            new.zeroed[block], seen[block], mu, S, of_column, odds, r, free, law,
+            new.zeroed[block], seen[block], mu, S, of_column, odds, r, own, scales,
             marginals[block], logs[block],
         )  # fmt: skip
 

@@ -20,7 +20,7 @@ from scipy.optimize import brentq
 from thali.data import Data, sparse
 from thali.model import Model
 from thali.starts.base import Start, start
-from thali.structures.features import counts_from_gram
+from thali.structures.features import counts_from_gram, with_row_sums
 
 LARGEST_RANK = 100
 ROUNDS = 50  # of least squares and flips; a handful suffices
@@ -253,7 +253,8 @@ def drop_rejected(model: Model, data: Data, Z: np.ndarray, hyper: dict[str, Any]
     from thali.kernels.evidence import log_evidence
 
     numbers = fitted_scales(model, data, Z, hyper)
-    prior = model.at(numbers).prior
+    prior: Any = model.at(numbers).prior
+    tables = prior.tables(data.n)
     C, T = sparse.gram(Z), products(Z, data.reduced)
     P, total = T @ T.T, float(data.squares.sum())
 
@@ -271,7 +272,8 @@ def drop_rejected(model: Model, data: Data, Z: np.ndarray, hyper: dict[str, Any]
             numbers["sigma_x"],
             numbers["sigma_a"],
         )
-        return evidence + prior.log_prob_counts(counts_from_gram(data.n, gram))
+        counts = with_row_sums(counts_from_gram(data.n, gram), tables, Z[:, keep])
+        return evidence + float(prior.log_prob_counts(counts))
 
     keep = np.arange(Z.shape[1])
     best = log_joint(keep)

@@ -71,7 +71,7 @@ def seen(data: Data, n: int) -> Any:
 
 def row_laws(model: Model, data: Data, state: State) -> Any:
     """Each particle's law of the next row."""
-    from thali.kernels.particle_rows import RowLaws
+    from thali.kernels.particle_rows import RowNumbers
 
     law = model.prior.next_row(state.row + 1, model.prior_values(state.hyper))  # type: ignore[attr-defined]
     shape = state.log_weights.shape
@@ -82,7 +82,7 @@ def row_laws(model: Model, data: Data, state: State) -> Any:
     scales = model.likelihood_values(state.hyper)
     sigma_x, sigma_a = scales["sigma_x"], scales["sigma_a"]
     capacity = int(law.capacity)
-    return RowLaws(offset, rest, new_log_weight, sigma_x, sigma_a, capacity, float(data.d))
+    return RowNumbers(offset, rest, new_log_weight, sigma_x, sigma_a, capacity, float(data.d))
 
 
 # ---- particles --------------------------------------------------------------------------------

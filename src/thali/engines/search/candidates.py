@@ -172,7 +172,7 @@ class Problem:
         """The arrays of a candidate, made from its parent's."""
         if candidate.kept is not None:
             return candidate.kept
-        from thali.kernels.particle_rows import Proposals, RowLaws, extend
+        from thali.kernels.particle_rows import Proposals, RowNumbers, extend
 
         before, row = candidate.base, candidate.rows - 1
         k, old = candidate.k, len(candidate.z)
@@ -188,7 +188,7 @@ class Problem:
         b = np.zeros((1, k))
         b[0, :old] = before.arrays.S[0] @ (before.arrays.T[0] @ x)
         one = np.ones(1)
-        laws = RowLaws(
+        laws = RowNumbers(
             one, one, one, self.sigma_x * one, self.sigma_a * one, -1, float(self.dimensions)
         )
         extend(arrays, laws, x, x2, Proposals(z, np.array([candidate.new]), b, np.zeros(1)), 0, 1)
@@ -198,14 +198,14 @@ class Problem:
 
     def row_law(self, candidate: Candidate, future: float, floor: float, most_new: int) -> Any:
         """What the next row of a candidate adds to its score."""
-        from thali.kernels.search_rows import RowDistribution
+        from thali.kernels.search_rows import RowScore
 
         kept = self.settle(candidate)
         m = kept.arrays.m[0].astype(int)
         prior = next_row(self.prior_bound, self.n, candidate.rows, m)
         half_d = 0.5 * self.dimensions
         unit = half_d * np.log(2.0 * np.pi * self.sigma_x**2)
-        return RowDistribution(
+        return RowScore(
             prior.take,
             kept.same,
             float(prior.rest + candidate.evidence + future - unit),

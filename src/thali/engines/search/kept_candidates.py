@@ -10,7 +10,7 @@ the Y of dishes to come add logarithms of probabilities. Of each dish log P(Y) i
 T log max(p, 1−p), which is the part that is known before Y is. It is counted with the prior's
 weight of a dish (``PerDish``), so that dishes not yet opened have it too.
 
-Lists of the best Y of each group of columns are in ``kernels/search_causes``. They hold all 2^K up
+Lists of the best Y of each group of columns are in ``kernels/search_kept``. They hold all 2^K up
 to some number, the best beyond, with a bound of the others: scores stay bounds, and an answer may
 or may not be seen to have the best Y.
 """
@@ -62,7 +62,7 @@ class KeptLists(NamedTuple):
 
     m: np.ndarray
     same: np.ndarray
-    lists: Any  # kernels.search_causes.Lists
+    lists: Any  # kernels.search_kept.Lists
 
 
 @dataclass
@@ -93,7 +93,7 @@ class KeptProblem:
 
     @cached_property
     def entries(self) -> Any:
-        from thali.kernels.search_causes import Entries
+        from thali.kernels.search_kept import Entries
 
         table, on, off = self.law
         most = max(on, off)
@@ -102,7 +102,7 @@ class KeptProblem:
     @cached_property
     def histories(self) -> tuple[list[Any], np.ndarray]:
         """The groups of columns after each row, and the group of each column in the end."""
-        from thali.kernels.search_causes import Groups
+        from thali.kernels.search_kept import Groups
 
         group, found = np.zeros(self.X.shape[1], np.int64), []
         for x in self.X:
@@ -125,7 +125,7 @@ class KeptProblem:
 
     def root(self) -> Candidate:
         """No rows yet."""
-        from thali.kernels.search_causes import Lists
+        from thali.kernels.search_kept import Lists
 
         found = Candidate(None, np.zeros(0, np.uint8), 0, np.inf, 0.0)
         one = np.zeros((1, 1))
@@ -151,7 +151,7 @@ class KeptProblem:
         """The lists of a candidate, made from its parent's."""
         if candidate.kept is not None:
             return candidate.kept  # type: ignore[no-any-return]
-        from thali.kernels.search_causes import fits_of, follow
+        from thali.kernels.search_kept import fits_of, follow
 
         before, row = candidate.base, candidate.rows - 1
         k, old, new = candidate.k, len(candidate.z), candidate.new
@@ -187,13 +187,13 @@ class KeptProblem:
         ``future`` is what the rows after it are taken to add. ``width`` limits their number; None
         keeps all whose score is at least ``floor``.
         """
-        from thali.kernels import search_causes as kernel
+        from thali.kernels import search_kept as kernel
         from thali.kernels.search_rows import Found
 
         kept, k = self.settle(candidate), candidate.k
         prior = next_row(self.prior_bound, self.n, candidate.rows, kept.m)
         most_new = min(MOST_NEW if most_new < 0 else most_new, MOST_NEW, MOST_DISHES - k)
-        law = kernel.RowDistribution(
+        law = kernel.RowScore(
             prior.take,
             kept.same,
             prior.rest + future,

@@ -1,7 +1,7 @@
 r"""Polishing where binary parameters Y are kept: changes of Z and Y that raise P(X, Y, [Z]).
 
 A pass takes one cause after the other, turns its bits with its y at their best, and gives a row a
-cause of its own where that is better (``kernels/climb_causes``); then all of Y is set to its best
+cause of its own where that is better (``kernels/climb_kept``); then all of Y is set to its best
 given Z, where there are few causes. Hyperparameters that have laws go to where log P(X, Y, [Z])
 plus the logarithms of their laws is highest, through the counts n_cx of entries with value x and c
 active causes. Where there is no cause, only their laws would speak of λ and p: they stay.
@@ -50,12 +50,12 @@ def best_parameters(
     likelihood: Any, X: np.ndarray, Z: np.ndarray, otherwise: np.ndarray
 ) -> np.ndarray:
     """The best Y given Z where there are few causes, else ``otherwise``."""
-    from thali.kernels.climb_causes import best_causes
+    from thali.kernels.climb_kept import best_states
 
     if Z.shape[1] > FEW:
         return otherwise
     table, on, off = likelihood.count_probabilities(Z.shape[1])
-    return best_causes(X, np.ascontiguousarray(Z, np.uint8), table, on, off)  # type: ignore[no-any-return]
+    return best_states(X, np.ascontiguousarray(Z, np.uint8), table, on, off)  # type: ignore[no-any-return]
 
 
 def improve(
@@ -76,7 +76,7 @@ def improve(
 
 def climb(model: Model, data: Data, Z: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """One pass, hyperparameters being numbers."""
-    from thali.kernels.climb_causes import climb as climb_causes
+    from thali.kernels.climb_kept import climb as climb_kept
 
     likelihood: Any = model.likelihood
     prior: Any = model.prior
@@ -84,7 +84,7 @@ def climb(model: Model, data: Data, Z: np.ndarray, Y: np.ndarray) -> tuple[np.nd
     Z, Y = np.array(Z, np.uint8, order="C"), Y.copy()
     table, on, off = likelihood.count_probabilities(Z.shape[1] + 1)
     potential = potentials(tables)
-    climb_causes(data.binary, Z, Y, table, on, off, potential, tables.capacity)
+    climb_kept(data.binary, Z, Y, table, on, off, potential, tables.capacity)
     used = Z.any(axis=0)
     Z, Y = own_causes(model, data, np.ascontiguousarray(Z[:, used]), np.ascontiguousarray(Y[used]))
     return Z.astype(bool), best_parameters(likelihood, data.binary, Z, Y)
@@ -96,7 +96,8 @@ def own_causes(
     """Give each row a cause of its own where that is better; rows do not touch each other's."""
     likelihood: Any = model.likelihood
     prior: Any = model.prior
-    X, (_, weight, capacity) = data.binary, prior.tables(data.n)
+    X, tables = data.binary, prior.tables(data.n)
+    weight, capacity = tables.new_log_weight, tables.capacity
     table, on, off = likelihood.count_probabilities(Z.shape[1] + 1)
     C = np.rint(Z.astype(float) @ Y.astype(float)).astype(np.int64)
     active = on - off + table[C + 1, X] - table[C, X]
