@@ -24,7 +24,7 @@ PRIORS = {
     "finite": thali.BetaBernoulli(alpha=2.0, n_components=3),
 }
 APPENDED_AT_THE_END = [
-    ("place = int(rng.random() * k)", "place = k - 1"),
+    ("at = int(rng.random() * k)", "at = k - 1"),
     ("i = own_feature(rows.m, int(rng.random() * own))", "i = own_feature(rows.m, own - 1)"),
 ]
 SIGMA_X, SIGMA_A = 0.6, 0.9

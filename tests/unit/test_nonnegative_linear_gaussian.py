@@ -16,7 +16,7 @@ from thali.data import Data
 from thali.evaluation import match_assignments
 from thali.kernels import nonnegative_features as kernel
 from thali.kernels.gaussian_row import Scales
-from thali.likelihoods.base import GibbsState
+from thali.likelihoods.base import GibbsState, Turned
 from thali.structures.features import FeatureTables
 
 SCALES = [(0.6, 0.9), (0.05, 2.0), (3.0, 0.1)]
@@ -159,7 +159,7 @@ def test_own_dishes_keep_the_books(capacity, rng):
         A = np.abs(rng.normal(size=(3, 2)))
         m = Z.sum(axis=0, dtype=np.int64)
         place = GibbsState(Data(X), Z, {"A": A}, hyper)
-        likelihood.update_own(rng, place, tables, m)
+        likelihood.update_own(rng, place, tables, Turned(m))
         new, parameters = place.bits, place.parameters
         assert new.dtype == np.uint8
         assert (new.sum(axis=0) >= 1).all()

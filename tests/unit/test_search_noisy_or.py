@@ -366,7 +366,7 @@ def test_a_search_goes_on_where_it_was_left(polish, steps):
             info = engine.step(np.random.default_rng(1), model, data, at)
         ends.append((info, engine.population(np.random.default_rng(1), model, data, at)))
     assert ends[0][0] == ends[1][0]
-    assert np.array_equal(ends[0][1].Z[0], ends[1][1].Z[0])
+    assert np.array_equal(ends[0][1].packed[0], ends[1][1].packed[0])
     assert np.array_equal(ends[0][1].parameters[0]["A"], ends[1][1].parameters[0]["A"])
 
 

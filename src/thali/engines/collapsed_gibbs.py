@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 from scipy.special import gammaln
@@ -27,7 +27,7 @@ from thali.data import Augmented, Data
 from thali.engines.base import Info, Sampler
 from thali.engines.chain_settings import ChainSettings
 from thali.hyperparameters import Values
-from thali.likelihoods.base import Collapsed, GaussianRows
+from thali.likelihoods.base import Collapsed, GaussianRows, Scaled
 from thali.likelihoods.gaussian_scales import scales_without_features
 from thali.model import Model
 from thali.priors.base import PredictsRow
@@ -135,7 +135,8 @@ class CollapsedGibbs(ChainSettings, Sampler):
     def step(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> Info:
         """Moves on columns, one sweep, and one update of every inferred hyperparameter."""
         hyper = state.hyper
-        scales = model.likelihood_values(hyper)
+        values = model.likelihood_values(hyper)
+        scales = scales_of(values, data)
         if state.prior is None:
             state.prior = model.prior_at(hyper)
         tables = state.prior.tables(data.n)
@@ -145,8 +146,8 @@ class CollapsedGibbs(ChainSettings, Sampler):
             report = self._sweep(rng, data, state, tables, scales)
         except (np.linalg.LinAlgError, ZeroDivisionError):
             raise ValueError(
-                f"Features are nearly equal and the noise sigma_x={scales['sigma_x']:.3g} is so "
-                f"small beside sigma_a={scales['sigma_a']:.3g} that double precision cannot tell "
+                f"Features are nearly equal and the noise sigma_x={scales.sigma_x:.3g} is so "
+                f"small beside sigma_a={scales.sigma_a:.3g} that double precision cannot tell "
                 "them apart; give a larger sigma_x, or let both be inferred."
             ) from None
         state.n_components = k = int(report.n_components)
@@ -156,13 +157,13 @@ class CollapsedGibbs(ChainSettings, Sampler):
         model.prior.resample(rng, model.prior_values(hyper), counts)
         evidence = scales_without_features(
             rng,
-            model.likelihood,
+            cast(Scaled, model.likelihood),
             state.rows.C[:k, :k].copy(),
             state.rows.T[:k],
             total_square(state.data),
             data.n,
             data.d,
-            scales,
+            values,
             self.sigma_step,
             hold=state.sweep <= state.hold_sigma,
             scale=float(np.sqrt(data.mean_square)),
@@ -181,7 +182,7 @@ class CollapsedGibbs(ChainSettings, Sampler):
         data: Data,
         state: State,
         tables: FeatureTables,
-        scales: Values,
+        scales: Scales,
     ) -> None:
         """Attempts at changes of whole columns; S and G are left to the sweep to make afresh."""
         from thali.kernels import column_moves as kernel
@@ -189,9 +190,8 @@ class CollapsedGibbs(ChainSettings, Sampler):
         prior = kernel.ColumnPrior(
             *column_tables(tables, data.n), tables.capacity, tables.row_potentials
         )
-        numbers = scales_of(scales, data)
         state.rows, state.n_components, _ = kernel.column_moves(
-            rng, state.X, state.rows, state.n_components, prior, numbers, self.moves, kernel.SHARES
+            rng, state.X, state.rows, state.n_components, prior, scales, self.moves, kernel.SHARES
         )
 
     def _sweep(
@@ -200,26 +200,26 @@ class CollapsedGibbs(ChainSettings, Sampler):
         data: Data,
         state: State,
         tables: FeatureTables,
-        scales: Values,
+        scales: Scales,
     ) -> Any:
         """One pass of the compiled kernel; returns its report."""
         from thali.kernels import collapsed_rows as kernel
 
-        k, numbers = state.n_components, scales_of(scales, data)
+        k = state.n_components
         every = max(256, 8 * k)
         if data.observed is not None:
             from thali.kernels.masked_rows import masked_sweep
 
             X = state.X.copy()  # in which it draws
             state.rows, report = masked_sweep(
-                rng, X, data.observed, state.rows, k, tables, numbers, every
+                rng, X, data.observed, state.rows, k, tables, scales, every
             )
             state.data = Augmented(X, source=data)
         else:
             if state.sweep and state.sweep % SUMS_AFRESH == 0:
                 state.rows.T[:k] = state.rows.Z[:, :k].T.astype(float) @ state.X
             state.rows, report = kernel.sweep(
-                rng, state.X, state.data.squares, state.rows, k, tables, numbers, every, False
+                rng, state.X, state.data.squares, state.rows, k, tables, scales, every, False
             )
         if report.refused >= 0 and tables.new_log_weight > np.log(0.1 * kernel.MOST_NEW):
             raise ValueError(
@@ -230,7 +230,7 @@ class CollapsedGibbs(ChainSettings, Sampler):
         if report.refused >= 0:
             raise ValueError(
                 f"Row {int(report.refused)} is so far from what features of scale sigma_a="
-                f"{scales['sigma_a']:.3g} can make that it asks for more than {kernel.MOST_NEW} of "
+                f"{scales.sigma_a:.3g} can make that it asks for more than {kernel.MOST_NEW} of "
                 "its own; give a larger sigma_a, let it be inferred, or look at that row."
             )
         return report

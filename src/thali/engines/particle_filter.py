@@ -347,8 +347,8 @@ def scale_law(law: Hyperprior | None) -> Any:
     from thali.kernels import particle_scales as kernel
 
     if law is None:
-        return kernel.ScaleLaw(kernel.FIXED, 0.0, 0.0)
+        return kernel.ScalePrior(kernel.FIXED, 0.0, 0.0)
     if isinstance(law, InverseGamma):
-        return kernel.ScaleLaw(kernel.INVERSE_GAMMA, float(law.shape), float(law.scale))
+        return kernel.ScalePrior(kernel.INVERSE_GAMMA, float(law.shape), float(law.scale))
     assert isinstance(law, Gamma)  # scales have no other law
-    return kernel.ScaleLaw(kernel.GAMMA, float(law.shape), float(law.rate))
+    return kernel.ScalePrior(kernel.GAMMA, float(law.shape), float(law.rate))

@@ -140,7 +140,7 @@ class UncollapsedGibbs(ChainSettings, Sampler):
             state.data = Augmented(likelihood.guess(data).X, source=data)
         else:
             self._augment(rng, model, data, state)
-        for _ in range(1 if start.parameters else likelihood.settling_updates):
+        for _ in range(1 if start.parameters else likelihood.initial_updates):
             likelihood.update_parameters(rng, state, hold=True)
             self._augment(rng, model, data, state)
         return state
@@ -150,16 +150,17 @@ class UncollapsedGibbs(ChainSettings, Sampler):
         likelihood: Any = model.likelihood
         hyper = state.all_hyper
         self._select(model, state, rng.permutation(state.n_components))
+        fixed = state.fixed_prior(model)
         if self.new_features == "slice":
-            self._slice(rng, model, state)
+            self._slice(rng, model, state, fixed.prior)
         else:
-            self._bits_then_own(rng, model, state)
+            self._bits_then_own(rng, model, state, fixed.tables)
         self._augment(rng, model, data, state)
         hold = state.sweep < state.hold_sigma
         log_density = likelihood.update_parameters(rng, state, hold)
         if likelihood.augments(data):
             log_density = log_density_of_observed(model, data, state)
-        counts = counts_of(state.bits, state.fixed_prior(model).tables)
+        counts = counts_of(state.bits, fixed.tables)
         model.prior.resample(rng, model.prior_values(hyper), counts)
         state.sweep += 1
         log_joint = log_density + state.fixed_prior(model).prior.log_prob_counts(counts)
@@ -175,8 +176,8 @@ class UncollapsedGibbs(ChainSettings, Sampler):
         if not isinstance(model.likelihood, EstimatesEvidence):
             return info.log_joint
         likelihood: Any = model.likelihood
-        counts = counts_of(state.bits, state.fixed_prior(model).tables)
-        log_prior = state.fixed_prior(model).prior.log_prob_counts(counts)
+        fixed = state.fixed_prior(model)
+        log_prior = fixed.prior.log_prob_counts(counts_of(state.bits, fixed.tables))
         judged = likelihood.estimate_evidence(rng, state)
         if likelihood.augments(data):
             judged += likelihood.log_density(replace(state, data=data))
@@ -189,21 +190,23 @@ class UncollapsedGibbs(ChainSettings, Sampler):
             likelihood = model.at(state.hyper).likelihood
             state.data = likelihood.augment(rng, data, state.bits, state.parameters)
 
-    def _bits_then_own(self, rng: np.random.Generator, model: Model, state: State) -> None:
+    def _bits_then_own(
+        self, rng: np.random.Generator, model: Model, state: State, tables: FeatureTables
+    ) -> None:
         from thali.kernels.bit_prior import BitPrior
 
         likelihood: Any = model.likelihood
-        tables = state.fixed_prior(model).tables
         m = state.bits.sum(axis=0, dtype=np.int64)
         bits = BitPrior(tables.log_odds, m, np.zeros(0), tables.row_potentials)
         likelihood.update_matrix(rng, state, bits, tables)
 
-    def _slice(self, rng: np.random.Generator, model: Model, state: State) -> None:
+    def _slice(
+        self, rng: np.random.Generator, model: Model, state: State, prior: HasFrequencies
+    ) -> None:
         """Frequencies, level, unused features above it, all bits; then the unused ones go."""
         from thali.kernels.bit_prior import BitPrior
 
         likelihood: Any = model.likelihood
-        prior = state.fixed_prior(model).prior
         data = state.data
         m = state.bits.sum(axis=0, dtype=np.int64)
         used = prior.used_frequencies(rng, data.n, m)

@@ -11,14 +11,14 @@ Without row n:  x_n | z ~ N(zμ, σ_x² V I),  V = 1 + z S zᵀ, and with b = μ
 
 so a row costs one product T x_n (K·D) and a few K²; a bit that stays costs O(1), a flip O(K + D).
 A feature that only row n has is a new one: without row n it has S_kk = 1/r, no μ, and j of them add
-j/r to V. Their number is drawn from its exact conditional law (``new_features``).
+j/r to V. Their number is drawn given all else, exactly (``new_features``).
 
 The prior's part of a bit's log odds is λ_{m+1} − λ_m + θ_{F+1} − θ_F, with m the other rows that
 have the feature and F the row's other features, its own ones too; θ is absent from most priors.
 
 Bits are visited in the order of the columns, so that order must not depend on what the columns
-are: a new feature takes a random place, and of several own ones a random one goes. Appending at
-the end, as textbooks do, couples age with place and shifts P(K) by a per cent or two.
+are: a new feature takes a random position, and of several own ones a random one goes. Appending at
+the end, as textbooks do, couples age with position and shifts P(K) by a per cent or two.
 
 A row that ends as it began, as most do, changes nothing: its absence is allowed for in the
 formulas and only written into S and G when the row returns changed.
@@ -194,8 +194,8 @@ def leave_afresh(rows, x, z, b, k, r):
 def sweep(rng, X, squares, rows, k, tables, scales, refresh_every, climb):
     """One pass over all rows; returns the arrays (grown if need be) and a report.
 
-    Every bit and number of own features is drawn from its law given the rest or, with ``climb``,
-    set where that law is highest.
+    Every bit and number of own features is drawn given the rest or, with ``climb``, set
+    where that probability is highest.
     """
     n_rows = X.shape[0]
     r = (scales.sigma_x / scales.sigma_a) ** 2
@@ -314,10 +314,10 @@ def sweep(rng, X, squares, rows, k, tables, scales, refresh_every, climb):
             own += 1
             flip(rows, n, x, k, k - 1)
             flips += 1
-            place = int(rng.random() * k)
-            if place != k - 1:
-                swap_features(rows, k, place, k - 1)
-                b[place], b[k - 1] = b[k - 1], b[place]
+            at = int(rng.random() * k)
+            if at != k - 1:
+                swap_features(rows, k, at, k - 1)
+                b[at], b[k - 1] = b[k - 1], b[at]
         # the row returns
         times_bits(rows.S, z, k, s)
         times_bits(rows.G, z, k, h)

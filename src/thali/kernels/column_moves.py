@@ -6,16 +6,16 @@ matrices with K labeled columns, none empty, the target is
 
     π(Z) ∝ P(X | Z) · c_K / K! · ∏_k e^{λ_{m_k}} · ∏_n e^{θ_{F_n}},   c_K = 1 or K_max!/(K_max − K)!
 
-the class's posterior spread evenly over its labelings: K!/∏_h K_h! of them, so the K_h! of
-P([Z]) cancel and equal columns need no counting. A column that is born takes one of K + 1 places,
+the class's posterior shared evenly by its labelings: K!/∏_h K_h! of them, so the K_h! of
+P([Z]) cancel and equal columns need no counting. One that is born takes one of K + 1 positions,
 and one of K + 1 columns dies, so that only the 1/(K + 1) of π is left of all multiplicities.
-(Even labels let each move take its column to the last place, and ``shuffle`` restores them.)
+(Even labels let each move take its column to the last position, and ``shuffle`` restores them.)
 
     turn       e ← e ⊕ d for one or two e; its own inverse, so the proposal is symmetric
-    drop       turn none, one or two by d, then d dies;  inverse: d from the prior's law of a
+    drop       turn none, one or two by d, then d dies;  inverse: d from the prior of one
                column.  With disjoint p, q, d it is the map (p, q, d) → (p ∪ d, q ∪ d)
     dissolve   d dies and each of its rows is coded anew by at most two flips, drawn by how well
-               the others' features fit it;  inverse: d from the prior's law, flips from an urn
+               the others' features fit it;  inverse: d from that prior, flips from an urn
     residue    d is born around what a row's features leave unexplained;  inverse: d dies
 
 Every attempt needs C = ZᵀZ and T = ZᵀX of the changed columns, then K³/6 + K²D/2 multiply-adds.
@@ -90,7 +90,7 @@ def log_evidence(C, T, k, scales):
 
 @njit(cache=True, nogil=True)
 def draw_column(rng, prior, v):
-    """Fill v from the prior's law of one column, e^{λ_m} over its mass; returns its log density."""
+    """Fill v from the prior of one column, e^{λ_m} over its mass; returns its log density."""
     n = v.shape[0]
     m = 1 + int(np.searchsorted(prior.sums, rng.random() * prior.sums[-1], side="right"))
     left = min(m, n)
@@ -212,7 +212,7 @@ def shuffle(rng, rows, k):
 
 @njit(cache=True, nogil=True)
 def bring(rng, X, rows, k, prior, scales, kind, born, v):
-    """Bring the column that a move is about to the last place, made new if it is born.
+    """Bring the column that a move is about to the last position, made new if it is born.
 
     Returns log [probability to undo ÷ probability to do] of what was chosen so far.
     """

@@ -104,7 +104,7 @@ def sum_gains(gain, sign, G, precision, top, stop):
 
 @njit(cache=True, nogil=True)
 def log_base(i, j, k):
-    """The urn's law of a new pattern: no flip ½, one ¼, two ¼, evenly among the k columns."""
+    """Probabilities of a new pattern: no flip ½, one ¼, two ¼, evenly among the k columns."""
     if k == 0:
         return 0.0
     if i < 0:
@@ -151,7 +151,7 @@ def flips_from_urn(rng, Z, d, flips, draw):
                 flips[n, 0], flips[n, 1] = draw_base(rng, k)
         i, j = flips[n, 0], flips[n, 1]
         total += np.log((seen[i, j] + URN * np.exp(log_base(i, j, k))) / (t + URN))
-        seen[i, j] += 1.0  # −1 is the last place, which no column has
+        seen[i, j] += 1.0  # −1 is the last position, which no column has
         earlier[t] = n
         t += 1
     return total

@@ -1,4 +1,4 @@
-r"""The law of a new row's bits, and its predictive density, where the training data have gaps.
+r"""The posterior of a new row's bits, and its predictive density, where training data have gaps.
 
 Column d has its own S_d = (Z_oᵀZ_o + rI)⁻¹, shared by the columns g that miss the same rows, so
 

@@ -150,7 +150,7 @@ def draw_bits(rng, rows, n, x, x2, k, b, G, s, h, tables, scales):
 
 @njit(cache=True, nogil=True)
 def set_own_features(rng, rows, n, x, k, own, new, r):
-    """Change the number of features that only row n has; a random one goes, a new one's place is
+    """Change the number of features that only row n has; a random one goes, a new one's position is
     random. Returns the arrays, grown if need be, and K."""
     while own > new:
         i = own_feature(rows.m, int(rng.random() * own))
@@ -170,9 +170,9 @@ def set_own_features(rng, rows, n, x, k, own, new, r):
         k += 1
         own += 1
         flip(rows, n, x, k, k - 1)
-        place = int(rng.random() * k)
-        if place != k - 1:
-            swap_features(rows, k, place, k - 1)
+        at = int(rng.random() * k)
+        if at != k - 1:
+            swap_features(rows, k, at, k - 1)
     return rows, k
 
 

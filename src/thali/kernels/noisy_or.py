@@ -16,8 +16,8 @@ that takes a generator costs more than its look-ups. Codes are made afresh where
 which costs a small part of these.
 
 j features that only node i has, their y ~ Bernoulli(p) summed out, multiply (1−λ)^c by (1−λp)^j, as
-each of them does nothing (1−p) or is active and fails to act p(1−λ); the number is drawn from its
-exact law (``count_own_features``) and their y given x one after the other (``draw_own_states``).
+each of them does nothing (1−p) or is active and fails to act p(1−λ); the number is drawn
+exactly (``count_own_features``) and their y given x one after the other (``draw_own_states``).
 """
 
 from __future__ import annotations

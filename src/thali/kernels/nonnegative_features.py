@@ -10,9 +10,9 @@ row's residual, what one more does to its density is known in closed form,
     M(e) = ∏_d ∫₀^∞ N(e_d; a, σ_x²) p(a) da / N(e_d; 0, σ_x²) = ∏_d (τ/σ_a) 2Φ(t_d) e^{t_d²/2},
     τ² = σ_x²σ_a²/(σ_x² + σ_a²),  t_d = e_d τ/σ_x²,
 
-and so is the law of that feature, a_d | e ~ TN(τ t_d, τ²). Own features are an unordered set, of
-weight w_j (``new_features``) times the density. A birth puts a feature drawn from that law in one
-of j+1 places, a death takes one of j+1 features: p(a) and its proposal cancel, and
+and so is that of the feature, a_d | e ~ TN(τ t_d, τ²). Own features are an unordered set, of
+weight w_j (``new_features``) times the density. A birth puts a feature drawn so in one of j+1
+positions, a death takes one of j+1 features: p(a) and its proposal cancel, and
 
     birth j → j+1 is accepted with probability min(1, ρ),  ρ = M(e) w_{j+1}/w_j
 
@@ -74,9 +74,9 @@ def log_density_of_pass(C, T, before, after, sigma_x, sigma_a):
 @njit(cache=True, nogil=True)
 def log_gain(e, scales):
     """log M(e): what one more feature, integrated out, does to a residual's density."""
-    spread = math.sqrt(scales.sigma_x**2 + scales.sigma_a**2)
-    slope = scales.sigma_a / (scales.sigma_x * spread)  # t = slope·e
-    total = e.shape[0] * math.log(scales.sigma_x / spread)
+    deviation = math.sqrt(scales.sigma_x**2 + scales.sigma_a**2)
+    slope = scales.sigma_a / (scales.sigma_x * deviation)  # t = slope·e
+    total = e.shape[0] * math.log(scales.sigma_x / deviation)
     for i in range(e.shape[0]):
         total += log_lifted_ndtr(slope * e[i])
     return total
@@ -90,8 +90,8 @@ def most_gain(e, scales):
     above it, and so does that parabola's least value. For t > 0, log 2Φ(t) is at most log 2, and
     h(0)t − h(0)²t²/2 + CUBIC·t³ since what it is above the parabola is at most 0.0437 t³.
     """
-    spread = math.sqrt(scales.sigma_x**2 + scales.sigma_a**2)
-    slope = scales.sigma_a / (scales.sigma_x * spread)
+    deviation = math.sqrt(scales.sigma_x**2 + scales.sigma_a**2)
+    slope = scales.sigma_a / (scales.sigma_x * deviation)
     total = 0.0
     for i in range(e.shape[0]):
         t = slope * e[i]
@@ -100,7 +100,7 @@ def most_gain(e, scales):
         else:
             t = max(t, -H0 / (1.0 - H0 * H0))
             total += t * (H0 + 0.5 * (1.0 - H0 * H0) * t)
-    return total + e.shape[0] * math.log(scales.sigma_x / spread)
+    return total + e.shape[0] * math.log(scales.sigma_x / deviation)
 
 
 @njit(cache=True, nogil=True)

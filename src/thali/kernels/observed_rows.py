@@ -4,7 +4,7 @@ A row's missing entries are integrated out: with o its observed columns, and W =
 
     G_o = A_o A_oᵀ,   R_n = (x_o − w A_o) A_oᵀ
 
-take the places of G = AAᵀ and of the row of R that rows without gaps have, and all else is as
+stand for G = AAᵀ and of the row of R that rows without gaps have, and all else is as
 there. R and the diagonals of G_o are products of whole matrices, made before; G_o itself is made
 only of rows in which something may turn, from G by taking the missing columns away, or from A_o
 where fewer columns were observed than not: K²·min(D_o, D − D_o).

@@ -9,8 +9,8 @@ and the next row is  x | z, j ~ N(zμ, σ_x²(V + j/r) I),  V = 1 + z S zᵀ,  j
 b = μ x, K² for the rank-one change, and O(1) a bit.
 
     "prior"        z, j from the prior;  weight  N(x; zμ, σ_x²(V + j/r) I)
-    "conditional"  z by one scan: bit k from its law given the bits before it and the bits after it
-                   as they are at a mode of the row;  j from its exact law given z;
+    "conditional"  z by one scan: bit k from P(z_k | the bits before it, those after it
+                   as they are at a mode of the row, x);  j from P(j | z, x);
                    weight  P(z)/q(z) · Σ_j P(j) N(x; zμ, σ_x²(V + j/r) I)
 
 The scan is any proposal whose probability q(z) is known, so its approximations (later bits held,
@@ -142,7 +142,7 @@ def from_prior(m, S, G, b, x2, k, offset, rest, row, u, z, work):
 
 @njit(cache=True, nogil=True)
 def from_conditional(m, S, G, b, x2, k, offset, rest, row, u, z, work):
-    """Bits by a scan from a mode, new features from their law; their number and the log weight."""
+    """Bits by a scan from a mode, new features exactly; their number and the log weight."""
     s, h, odds = work[0], work[1], work[2]
     log_prior_ratio = 0.0  # log P(z) − log q(z)
     for i in range(k):

@@ -1,4 +1,4 @@
-r"""The law of a new row's bits, and its predictive density, given features learned from others.
+r"""The posterior of a new row's bits, and its predictive density, given features of others.
 
     p(x) = Σ_z P(z) Σ_j P(j) N(x; zμ, σ_x²(1 + z S zᵀ + j/r) I)
 

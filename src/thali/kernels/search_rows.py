@@ -154,7 +154,7 @@ def best_new(base, rho, V, row):
 
 @njit(cache=True, nogil=True)
 def sift(found, size, i):
-    """Restore the heap below place i."""
+    """Restore the heap below position i."""
     while True:
         low = i
         for child in (2 * i + 1, 2 * i + 2):

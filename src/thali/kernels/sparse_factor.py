@@ -12,7 +12,7 @@ Ghahramani (2007). All through B = XAᵀ and G = AAᵀ: O(K) an entry, never D.
 
 Own features of a row, their a integrated out: j of them with weights s_1 … s_j make the residual
 e ~ N(0, (σ_x² + σ_a² V) I), V = Σ s², so the row's target is w_j ∏ p(s_i) N(e; V). Births, deaths
-and changes of s propose from q(s) ∝ (mass of s's bin) · N(e; V + mid²): close to the exact law.
+and changes of s propose from q(s) ∝ (mass of s's bin) · N(e; V + mid²): close to the exact one.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from thali.engines.search import kept_polish, polish
 from thali.engines.search.candidates import Candidate, Problem
 from thali.engines.search.heuristics import ANY_MODEL, NAMES
 from thali.engines.search.kept_candidates import MOST_DISHES, MOST_NEW, KeptProblem
-from thali.likelihoods.base import CountedCauses
+from thali.likelihoods.base import CountedFeatures
 from thali.model import Model
 
 Parameters = dict[str, np.ndarray]
@@ -127,7 +127,7 @@ def log_target(
 
 def form_of(model: Model) -> Any:
     """The form that suits the model's likelihood."""
-    return Kept if isinstance(model.likelihood, CountedCauses) else Integrated
+    return Kept if isinstance(model.likelihood, CountedFeatures) else Integrated
 
 
 def heuristic_for(name: str, model: Model) -> str:

@@ -1,6 +1,6 @@
 r"""Candidates of a search where parameters Y are kept, at their best for the rows so far.
 
-For likelihoods with ``CountedCauses``: X and Y are binary, and columns are independent given Z. The
+For likelihoods with ``CountedFeatures``: X and Y are binary, and columns independent given Z. The
 search is for the highest P(X, Y, [Z]) over Z and Y together (Rai and Daumé III 2011, section 8):
 
     score(Z⁰) = max_Y [log P(X⁰ | Z⁰, Y) + log P(Y)] + bound of log P([Z])
