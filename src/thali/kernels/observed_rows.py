@@ -4,7 +4,7 @@ A row's missing entries are integrated out: with o its observed columns, and W =
 
     G_o = A_o A_oᵀ,   R_n = (x_o − w A_o) A_oᵀ
 
-stand for G = AAᵀ and of the row of R that rows without gaps have, and all else is as
+stand for G = AAᵀ and for the row of R that rows without gaps have, and all else is as
 there. R and the diagonals of G_o are products of whole matrices, made before; G_o itself is made
 only of rows in which something may turn, from G by taking the missing columns away, or from A_o
 where fewer columns were observed than not: K²·min(D_o, D − D_o).
@@ -93,18 +93,8 @@ def own_observed_features(rng, E, mask, Z, m, A, others, tables, scales, steps):
         e = E[n][there].reshape(1, len(there))
         alone = np.ones((1, j), np.uint8)
         part = columns_of(A[own], there)
-        stay, _, born = own_features(
-            rng,
-            e,
-            alone,
-            np.ones(j, np.int64),
-            part,
-            others[n : n + 1],
-            tables,
-            free,
-            scales,
-            steps,
-        )
+        one, F = np.ones(j, np.int64), others[n : n + 1]
+        stay, _, born = own_features(rng, e, alone, one, part, F, tables, free, scales, steps)
         stays[own] = stay
         used += stay.sum() - j + len(born)
         for b in range(len(born)):
