@@ -44,6 +44,7 @@ TESTS = {  # family -> how many tests judge p-values in it; each family asserts 
     "truncation": 2,
     "variational_draws": 9,
     "row_solvers": 1,
+    "row_potentials": 27,
 }
 SHARE = BUDGET / SAFETY / sum(TESTS.values())
 

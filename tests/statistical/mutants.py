@@ -88,8 +88,8 @@ def block(text: str, indent: int) -> str:
     return textwrap.indent(textwrap.dedent(text).strip("\n"), " " * indent).lstrip()
 
 
-# The same dish is sampled as a bit with the prior m/N, m = 1 counting the row itself, and fresh
-# dishes are drawn on top of those that stay.  (All of a row's own dishes are equal columns, so
+# The same feature is sampled as a bit with the prior m/N, m = 1 counting the row itself, and fresh
+# features are drawn on top of those that stay.  (All of a row's own features are equal columns, so
 # switching the dropped ones back on and letting the sweep remove that many changes nothing else.)
 SINGLETONS_AS_BITS: list[Change] = [
     (
@@ -97,7 +97,7 @@ SINGLETONS_AS_BITS: list[Change] = [
         "            if m == 0.0:\n                m = 1.0\n",
     ),
     (
-        "new = draw_new_dishes(rng, rho, V_shared, r, free, law)",
+        "new = likeliest(weights, theta, row) if climb else draw(rng, weights, theta, row)",
         block(
             """
             stay = 0
@@ -107,17 +107,16 @@ SINGLETONS_AS_BITS: list[Change] = [
                         stay += 1
                     else:
                         flip(rows, n, x, k, i)
-            new = stay + draw_new_dishes(
-                rng, rho, 1.0 + q, r, free - stay if free >= 0 else -1, law
-            )
+            left = free - stay if free >= 0 else -1
+            weights = NewFeatures(tables.new_log_weight, left, -1, MOST_NEW)
+            row = gaussian_row_at(rho, 1.0 + q, r, half_d, precision)
+            new = stay + draw(rng, weights, theta, row)
             """,
-            12,
+            8,
         ),
     ),
 ]
-AT_MOST_ONE_NEW_DISH: list[Change] = [
-    ("while (free < 0 or j < free) and j <= MOST_NEW:", "while (free < 0 or j < free) and j < 1:"),
-]
+AT_MOST_ONE_NEW: list[Change] = [("free, others, MOST_NEW)", "free, others, 0)")]
 NEVER_REFRESHED: list[Change] = [
     (  # once, where a chain begins: S of a fresh state is all zeros
         "    refresh(rows, k, r)\n    cap = rows",

@@ -18,6 +18,7 @@ from statistical.mutants import mutate
 import thali
 from thali.data import Data
 from thali.engines.collapsed_gibbs import column_tables
+from thali.kernels.gaussian_row import Scales
 from thali.model import Model
 from thali.starts import Start
 
@@ -60,7 +61,8 @@ def walk(prior, X, sigmas, seed, draws, attempts=6, shares=None, kernel=None, ch
     shares = ours.SHARES if shares is None else np.array(shares)
     data, n = Data.of(X), len(X)
     tables = prior.tables(n)
-    law = ours.ColumnLaw(*column_tables(tables, n), tables.capacity, *sigmas, float(data.d))
+    law = ours.ColumnPrior(*column_tables(tables, n), tables.capacity, tables.row_potentials)
+    scales = Scales(*sigmas, float(data.d))
     K = np.zeros((chains, draws))
     gram = np.zeros((chains, draws, n, n))
     matrices = []
@@ -69,7 +71,9 @@ def walk(prior, X, sigmas, seed, draws, attempts=6, shares=None, kernel=None, ch
         model = Model(prior, thali.LinearGaussian(*sigmas))
         rows, k = thali.CollapsedGibbs().begin(rng, model, data, empty).rows, 0
         for draw in range(-100, draws):
-            rows, k, _ = kernel.column_moves(rng, data.reduced, rows, k, law, attempts, shares)
+            rows, k, _ = kernel.column_moves(
+                rng, data.reduced, rows, k, law, scales, attempts, shares
+            )
             if draw >= 0:
                 Z = rows.Z[:, :k].astype(float)
                 K[chain, draw], gram[chain, draw] = k, Z @ Z.T

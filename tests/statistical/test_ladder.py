@@ -449,7 +449,7 @@ MUTANTS = {  # engine -> where, what is wrong, and the way and size that must no
         "thali.kernels.particle_rows",
         [
             (
-                "return new, log_no_new_dish(row) + top + np.log(total)",
+                "return new, log_no_new_feature(row) + top + np.log(total)",
                 "return new, top + np.log(total)",
             )
         ],

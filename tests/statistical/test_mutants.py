@@ -26,7 +26,7 @@ def ibp_mutant(changes, alpha):
     return mutate("thali.priors.ibp", changes).IBP(alpha=law)
 
 
-@pytest.mark.parametrize("name", ["SINGLETONS_AS_BITS", "AT_MOST_ONE_NEW_DISH"])
+@pytest.mark.parametrize("name", ["SINGLETONS_AS_BITS", "AT_MOST_ONE_NEW"])
 def test_enumeration_and_geweke_catch_a_broken_kernel(name, monkeypatch, seed):
     install_kernel(monkeypatch, mutate(KERNEL, getattr(mutants, name)))
     assert alarms(test_enumeration.check(TIGHT, seed, sweeps=2000))

@@ -183,7 +183,8 @@ def test_a_node_never_seen_has_no_memory(seed):
 def test_the_number_of_own_causes_has_its_exact_law(capacity, rng):
     from scipy.special import comb, factorial
 
-    from thali.kernels.noisy_or import draw_own_number, rates_at
+    from thali.kernels.new_features import NewFeatures
+    from thali.kernels.noisy_or import ANY_NUMBER, draw_own_number, rates_at
 
     rates, weight = rates_at(0.05, 0.8, 0.3), np.log(1.7)
     off, on = 2, np.array([2, 1])  # two entries on without any active cause, one with one
@@ -191,7 +192,8 @@ def test_the_number_of_own_causes_has_its_exact_law(capacity, rng):
     quiet = 0.95 * 0.2 ** np.arange(2)[:, None] * (1.0 - 0.24) ** j
     ways = 1.0 / factorial(j) if capacity < 0 else comb(capacity, j)
     law = ways * 1.7**j * (1.0 - 0.24) ** (off * j) * np.prod((1.0 - quiet) ** on[:, None], axis=0)
-    draws = [draw_own_number(rng, off, on, capacity, weight, rates) for _ in range(20_000)]
+    new = NewFeatures(weight, capacity, 0, ANY_NUMBER)
+    draws = [draw_own_number(rng, off, on, new, None, rates) for _ in range(20_000)]
     observed = np.bincount(draws, minlength=len(j))
     judge("noisy_or", {"j": p_value_of_counts(observed, law / law.sum())})
 
@@ -203,7 +205,7 @@ def own_causes_p_values(rng, kernel):
     prior = p ** patterns.sum(axis=1) * (1 - p) ** (3 - patterns.sum(axis=1))
     unseen = 2 * (1 + 1) + 2 * 1  # beside the codes of one cause, which is active
     E = np.tile(np.array([[2 * 1 + 1, 2 * 0 + 1, 2 * 1 + 0, unseen]], np.int32), (1, 20_000))
-    Y = kernel.draw_own_causes(rng, E, np.array([3]), 1, kernel.rates_at(0.05, 0.8, p))
+    Y = kernel.draw_own_states(rng, E, np.array([3]), 1, kernel.rates_at(0.05, 0.8, p))
     for column, (x, c) in enumerate(((1, 1), (1, 0), (0, 1), (None, 1))):
         law = prior.copy()
         if x is not None:
@@ -242,7 +244,7 @@ def test_integrated_and_slice_agree(seed):
 # ---- mutants ------------------------------------------------------------------------------------
 # (1−λ)^j in place of (1−λp)^j: every new cause taken as active
 ALWAYS_ACTIVE = [("log1p(-lam * p))", "log1p(-lam))")]
-AT_MOST_ONE = [("while free < 0 or j < free:", "while (free < 0 or j < free) and j < 1:")]
+AT_MOST_ONE = [("free, F, ANY_NUMBER)", "free, F, 0)")]
 # y of new causes from its prior, though the row was looked at to draw their number; the pass over
 # Y that follows hides this from all but the law of the draws itself
 FROM_THE_PRIOR = [("chance = active / (active + idle)", "chance = p")]

@@ -149,13 +149,17 @@ def test_births_and_deaths_agree_with_the_slice_step(seed):
 
 # ---- broken variants --------------------------------------------------------------------------
 MUTANTS = {
-    "own dishes counted in order": (
-        "value = law.new_log_weight - math.log(j + 1.0)",
-        "value = law.new_log_weight",
+    "own features counted in order": (
+        "from thali.kernels.new_features import MOST_NEW, NewFeatures, log_step\n",
+        """from thali.kernels.new_features import MOST_NEW, NewFeatures
+@njit
+def log_step(new, theta, j):
+    return new.log_weight
+""",
     ),
     "half-normals taken for normals in the gain": (
-        "total = e.shape[0] * math.log(law.sigma_x / spread)\n",
-        "total = e.shape[0] * math.log(0.5 * law.sigma_x / spread)\n",
+        "total = e.shape[0] * math.log(scales.sigma_x / spread)\n",
+        "total = e.shape[0] * math.log(0.5 * scales.sigma_x / spread)\n",
     ),
     "features not cut off": (
         "A[k, i] = sample(rng, left[i] / precision, sigma_x / math.sqrt(precision))",

@@ -20,7 +20,7 @@ from statistical.budget import TESTS, alarms, judge, p_value_of_counts, p_value_
 import thali
 from thali.data import Augmented, Data
 from thali.kernels.bit_prior import BitPrior
-from thali.likelihoods.base import GibbsState
+from thali.likelihoods.base import GibbsState, Turned
 from thali.model import Model
 from thali.starts import Start
 from thali.structures.features import FeatureTables
@@ -148,9 +148,8 @@ def own_p_values(likelihood, density, passes, rng):
     place = GibbsState(data, np.ones((data.n, 1), np.uint8), parameters, dict(HYPER))
     tables = FeatureTables(np.zeros(data.n), np.log(WEIGHT), -1)
     for _ in range(passes):
-        m = place.bits.sum(axis=0, dtype=np.int64)
-        work = m if isinstance(likelihood, thali.NonnegativeLinearGaussian) else (None, m)
-        likelihood.update_own(rng, place, tables, work)
+        turned = Turned(place.bits.sum(axis=0, dtype=np.int64))
+        likelihood.update_own(rng, place, tables, turned)
     own = place.bits[:, 1:].sum(axis=1).reshape(3, COPIES)
     found = {}
     for i, seen in enumerate(SEEN[1:]):

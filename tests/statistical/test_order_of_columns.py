@@ -15,6 +15,7 @@ from statistical.mutants import KERNEL, mutate
 
 import thali
 from thali.data import Data
+from thali.kernels.gaussian_row import Scales
 from thali.model import Model
 from thali.starts import Start
 
@@ -23,8 +24,8 @@ PRIORS = {
     "finite": thali.BetaBernoulli(alpha=2.0, n_components=3),
 }
 APPENDED_AT_THE_END = [
-    ("place = int(rng.random() * k)", "place = k - 1"),
-    ("i = own_dish(rows.m, int(rng.random() * own))", "i = own_dish(rows.m, own - 1)"),
+    ("at = int(rng.random() * k)", "at = k - 1"),
+    ("i = own_feature(rows.m, int(rng.random() * own))", "i = own_feature(rows.m, own - 1)"),
 ]
 SIGMA_X, SIGMA_A = 0.6, 0.9
 LIKELIHOOD = thali.LinearGaussian(sigma_x=SIGMA_X, sigma_a=SIGMA_A)
@@ -52,9 +53,9 @@ def smallest_p_value(kernel, prior, sweeps, seed):
     sweep = kernel.sweep
 
     @njit(nogil=True)
-    def drive(rng, X, squares, rows, k, law, counts):
+    def drive(rng, X, squares, rows, k, tables, scales, counts):
         for i in range(len(counts)):
-            rows, report = sweep(rng, X, squares, rows, k, law, 512, False)
+            rows, report = sweep(rng, X, squares, rows, k, tables, scales, 512, False)
             k = report.n_components
             counts[i] = k
 
@@ -62,9 +63,9 @@ def smallest_p_value(kernel, prior, sweeps, seed):
     start = Start("empty", np.zeros((3, 0), bool), numbers)
     rows = thali.CollapsedGibbs().begin(rng, Model(prior, LIKELIHOOD), data, start).rows
     tables = prior.tables(3)
-    law = kernel.Law(*tables, SIGMA_X, SIGMA_A, 2.0)
+    scales = Scales(SIGMA_X, SIGMA_A, 2.0)
     counts = np.zeros(sweeps, np.int64)
-    drive(rng, data.reduced, data.squares, rows, 0, law, counts)
+    drive(rng, data.reduced, data.squares, rows, 0, tables, scales, counts)
     exact = exact_law_of_k(prior, 3 if tables.capacity > 0 else 8)
     p_values = []
     for k in range(4):

@@ -159,7 +159,7 @@ KERNELS = {
     ],
     "the chance of no new dish forgotten": [
         (
-            "return new, log_no_new_dish(row) + top + np.log(total)",
+            "return new, log_no_new_feature(row) + top + np.log(total)",
             "return new, top + np.log(total)",
         )
     ],

@@ -28,7 +28,8 @@ from statistical.mutants import mutate
 from statistical.stories import library_prior
 
 import thali
-from thali.kernels.collapsed_rows import Law
+from thali.kernels.gaussian_row import Scales
+from thali.kernels.new_features import MOST_NEW, NewFeatures
 
 KERNEL = "thali.kernels.sparse_factor"
 SIGMA_X, SIGMA_A = 0.7, 0.8
@@ -171,7 +172,8 @@ def test_a_rescaling_without_its_jacobian_is_caught(rng):
     assert alarms(rescaled_p_values(rng, broken.SparseFactor, "laplace"))
 
 
-OWN = Law(np.zeros(1), 0.0, -1, SIGMA_X, SIGMA_A, 2.0)  # one new dish expected
+NEW = NewFeatures(0.0, -1, -1, MOST_NEW)  # one new feature expected
+SCALES = Scales(SIGMA_X, SIGMA_A, 2.0)
 
 
 def own_law(slab, rho, cap=2):
@@ -190,7 +192,7 @@ def own_law(slab, rho, cap=2):
 def own_p_values(kernel, rng, slab, rho, steps=60_000):
     own, bins, j, found = np.zeros(60), np.zeros(15), 0, np.empty(steps)
     for i in range(steps):
-        j = kernel.walk_own(rng, own, j, rho, -1, OWN, slab == "laplace", bins)
+        j = kernel.walk_own(rng, own, j, rho, NEW, np.zeros(0), SCALES, slab == "laplace", bins)
         found[i] = j
     truth = own_law(slab, rho)
     return {
@@ -218,7 +220,7 @@ def test_broken_births_are_caught(name, rng):
 MANY_OWN = Case(PriorSpec("ibp", 2.5), "laplace", "integrated")
 BROKEN_BIRTHS = {
     "own dishes counted as if ordered": [
-        ("ratio = law.new_log_weight + math.log(room / (j + 1.0))", "ratio = law.new_log_weight"),
+        ("ratio = log_step(new, theta, j) - log", "ratio = new.log_weight - log"),
     ],
     "births proposed too seldom": [
         (

@@ -18,11 +18,17 @@ SIGMA_X, SIGMA_A = 0.7, 1.1
 MODEL = Model(thali.IBP(alpha=2.0), thali.LinearGaussian(SIGMA_X, SIGMA_A))
 
 
-def law_of(prior, n, d):
-    from thali.kernels.column_moves import ColumnLaw
+def columns_of(prior, n):
+    from thali.kernels.column_moves import ColumnPrior
 
     tables = prior.tables(n)
-    return ColumnLaw(*column_tables(tables, n), tables.capacity, SIGMA_X, SIGMA_A, float(d))
+    return ColumnPrior(*column_tables(tables, n), tables.capacity, tables.row_potentials)
+
+
+def scales_of(d):
+    from thali.kernels.gaussian_row import Scales
+
+    return Scales(SIGMA_X, SIGMA_A, float(d))
 
 
 def state_of(Z, X, rng):
@@ -54,12 +60,12 @@ def test_evidence_of_two_matrices_differs_as_their_densities_do(d, rng):
     from thali.kernels.column_moves import log_evidence
 
     X = rng.normal(size=(8, d))
-    law = law_of(MODEL.prior, 8, d)
+    scales = scales_of(d)
     found, wanted = [], []
     for k in (0, 1, 3, 5):
         Z = rng.random((8, k)) < 0.5
         bits, reduced = Z.astype(float), Data.of(X).reduced
-        found.append(log_evidence(bits.T @ bits, bits.T @ reduced, k, law))
+        found.append(log_evidence(bits.T @ bits, bits.T @ reduced, k, scales))
         wanted.append(oracles.log_marginal(X, Z, SIGMA_X, SIGMA_A))
     assert np.allclose(np.diff(found), np.diff(wanted), rtol=0, atol=1e-8)
 
@@ -80,17 +86,17 @@ def test_arrays_stay_right_through_thousands_of_attempts(prior, rng):
 
     Z = rng.random((6, 3)) < 0.4
     data = Data.of(0.7 * rng.normal(size=(6, 2)))
-    law = law_of(prior, 6, 2)
+    columns = columns_of(prior, 6)
     state = thali.CollapsedGibbs().begin(rng, MODEL, data, Start("given", Z, {}))
     rows, k = state.rows, state.n_components
     total = np.zeros(4, int)
     for _ in range(300):
-        rows, k, taken = column_moves(rng, data.reduced, rows, k, law, 10, SHARES)
+        rows, k, taken = column_moves(rng, data.reduced, rows, k, columns, scales_of(2), 10, SHARES)
         total += taken
         bits = rows.Z[:, :k].astype(float)
         assert not rows.Z[:, k:].any()
         assert bits.any(axis=0).all()
-        assert k <= (5 if law.capacity >= 0 else 100)
+        assert k <= (5 if columns.capacity >= 0 else 100)
         assert np.array_equal(rows.C[:k, :k], bits.T @ bits)
         assert np.array_equal(rows.m[:k], bits.sum(axis=0))
         assert np.allclose(rows.T[:k], bits.T @ data.reduced, rtol=0, atol=1e-10)
@@ -106,7 +112,7 @@ def test_codes_without_a_column_are_drawn_by_fit(rng):
     Z[:2, k - 1], Z[2:, k - 1] = True, False  # two rows have the last column
     X = rng.normal(size=(n, 3))
     rows, data = state_of(Z, X, rng)
-    law = law_of(MODEL.prior, n, 3)
+    scales = scales_of(3)
     bits = rows.Z[:, :k].astype(float)
     r = (SIGMA_X / SIGMA_A) ** 2
     mu = np.linalg.solve(bits.T @ bits + r * np.eye(k), bits.T @ data.reduced)[: k - 1]
@@ -125,7 +131,7 @@ def test_codes_without_a_column_are_drawn_by_fit(rng):
     for chosen in product(choices, repeat=len(members)):
         flips = np.full((n, 2), -1, np.int64)
         flips[members] = chosen
-        found = code_anew(rng, data.reduced, rows, k, law, flips, False)
+        found = code_anew(rng, data.reduced, rows, k, scales, flips, False)
         wanted = sum(
             log_weight(row, c) - np.logaddexp.reduce([log_weight(row, o) for o in choices])
             for row, c in zip(members, chosen, strict=True)
@@ -134,8 +140,8 @@ def test_codes_without_a_column_are_drawn_by_fit(rng):
         total += np.exp(found)
     assert total == pytest.approx(1.0, abs=1e-8)
     flips = np.full((n, 2), -1, np.int64)
-    drawn = code_anew(rng, data.reduced, rows, k, law, flips, True)
-    assert drawn == code_anew(rng, data.reduced, rows, k, law, flips, False)
+    drawn = code_anew(rng, data.reduced, rows, k, scales, flips, True)
+    assert drawn == code_anew(rng, data.reduced, rows, k, scales, flips, False)
 
 
 @pytest.mark.parametrize("k", [0, 1, 2, 3])
@@ -164,18 +170,18 @@ def test_the_residues_probabilities_sum_to_one(k, rng):
 
     Z = distinct_columns(rng, 5, k) if k else np.zeros((5, 0), bool)
     rows, data = state_of(Z, rng.normal(size=(5, 3)), rng)
-    law = law_of(MODEL.prior, 5, 3)
+    scales = scales_of(3)
     for seed in range(5):
         total = 0.0
         for bits in product((0, 1), repeat=5):
             v = np.array(bits, np.uint8)
             if v[seed]:
-                total += np.exp(residue_column(rng, data.reduced, rows, k, law, seed, v, False))
+                total += np.exp(residue_column(rng, data.reduced, rows, k, scales, seed, v, False))
         assert total == pytest.approx(1.0, abs=1e-8)
         v = np.zeros(5, np.uint8)
-        drawn = residue_column(rng, data.reduced, rows, k, law, seed, v, True)
+        drawn = residue_column(rng, data.reduced, rows, k, scales, seed, v, True)
         assert v[seed]
-        assert drawn == residue_column(rng, data.reduced, rows, k, law, seed, v, False)
+        assert drawn == residue_column(rng, data.reduced, rows, k, scales, seed, v, False)
 
 
 def test_a_column_split_at_random_is_joined_again(seed):

@@ -71,7 +71,7 @@ def objective_of_row(given, n):
     likely, weights, own = np.empty(k), np.empty(k), np.empty(k, bool)
     m = Z.sum(axis=0).astype(np.int64)
     others = kernel.weigh(x @ knowns.law.phi.T, q, precision, prior, m, Z[n], likely, weights, own)
-    it = row.Row(weights, pairs, total, own, prior.crowd, others)
+    it = row.Row(weights, pairs, total, own, prior.by_count, others)
     found, slack = [], np.empty(k)
     for z in oracle.sets(k):
         bits = z > 0.5
@@ -116,7 +116,7 @@ def test_rows_are_submodular_where_features_have_no_negative_entries(rng):
             F, it = objective_of_row(given, 0)
             assert largest_return(F, 6) < 1e-9 * (1.0 + np.abs(F).max())
             assert guarantee(given.features, False, "local_search") == pytest.approx(1 / 3)
-            theirs = oracle.values(it.weights, it.pairs, it.own, it.crowd, it.others)
+            theirs = oracle.values(it.weights, it.pairs, it.own, it.by_count, it.others)
             assert np.allclose(F, theirs, rtol=1e-10, atol=1e-9)
 
 

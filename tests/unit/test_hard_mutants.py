@@ -134,7 +134,7 @@ MUTANTS = {  # what is wrong -> where, old, new, and which check must notice
     ),
     "exchanges that must add a lot": (
         SOLVERS + "exchange",
-        "lost = slack[i] + row.crowd[row.others + j] - row.crowd[left]",
+        "lost = slack[i] + row.by_count[row.others + j] - row.by_count[left]",
         "lost = slack[i] + 3.0",
         "exchanges",
     ),

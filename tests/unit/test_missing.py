@@ -170,6 +170,7 @@ def test_the_log_joint_is_that_of_the_observed_entries(rng):
 
 
 def test_the_sweep_keeps_observed_entries_and_its_sums(rng):
+    from thali.kernels.gaussian_row import Scales
     from thali.starts import Start
 
     X, Z = problem(rng, n=40, k=4, d=9)
@@ -178,8 +179,9 @@ def test_the_sweep_keeps_observed_entries_and_its_sums(rng):
     engine = thali.CollapsedGibbs()
     hyper = {"alpha": 2.0, "sigma_x": SIGMA_X, "sigma_a": SIGMA_A}
     state = engine.begin(rng, model, data, Start("given", Z, hyper))
+    tables, scales = model.prior.tables(40), Scales(SIGMA_X, SIGMA_A, 9.0)
     for _ in range(5):
-        report = engine._sweep(rng, data, state, model.prior.tables(40), hyper)
+        report = engine._sweep(rng, data, state, tables, scales)
         state.n_components = k = int(report.n_components)
         bits = state.latent.astype(float)
         assert np.array_equal(state.X[data.observed], X[data.observed])

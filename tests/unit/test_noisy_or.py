@@ -126,7 +126,7 @@ def test_log_odds_of_causes_are_those_of_the_joint(small, rng):
     score, step = np.empty(6), np.empty(6, np.int32)
     entropy = 0.0
     for k in range(3):
-        kernel.score_cause(E, Z, Y[k], k, gain, np.log(0.3 / 0.7), step, score)
+        kernel.score_states(E, Z, Y[k], k, gain, np.log(0.3 / 0.7), step, score)
         for t in range(6):
             on, off = Y.copy(), Y.copy()
             on[k, t], off[k, t] = 1, 0
@@ -135,7 +135,7 @@ def test_log_odds_of_causes_are_those_of_the_joint(small, rng):
             q = 1 / (1 + np.exp(-odds))
             entropy -= q * np.log(q) + (1 - q) * np.log(1 - q)
     assert kernel.single_entropies(E, Z, Y, gain, np.log(0.3 / 0.7)) == pytest.approx(entropy)
-    kernel.turn_causes(rng, E, Z, Y, gain, np.log(0.3 / 0.7))
+    kernel.turn_states(rng, E, Z, Y, gain, np.log(0.3 / 0.7))
     assert not np.array_equal(Y, before)
     assert np.array_equal(E, codes(X, Z, Y))
 
@@ -153,8 +153,8 @@ def test_a_step_in_one_call_is_that_in_two(small, seed):
         if fill:
             likelihood.update_matrix(rng, place, bits, tables)
         else:
-            work = likelihood.update_bits(rng, place, bits)
-            likelihood.update_own(rng, place, tables, work)
+            turned = likelihood.update_bits(rng, place, bits)
+            likelihood.update_own(rng, place, tables, turned)
         log_density = likelihood.update_parameters(rng, place, hold=True)
         assert log_density == pytest.approx(log_joint(X, place.bits, place.parameters["A"]))
         found.append((place.bits, place.parameters["A"]))

@@ -14,7 +14,7 @@ from thali.kernels.observed_rows import (
     turn_observed_bits,
     turn_observed_entries,
 )
-from thali.likelihoods.base import GibbsState
+from thali.likelihoods.base import GibbsState, Turned
 from thali.likelihoods.observed_rows import observed_products
 from thali.structures.features import FeatureTables
 
@@ -107,7 +107,7 @@ def test_own_dishes_keep_the_books(name, capacity, rng):
         }
         m = place.bits.sum(axis=0, dtype=np.int64)
         shared, A = place.bits[:, m > 1], place.parameters["A"][m > 1]
-        likelihood.update_own(rng, place, tables, m if name == "nonnegative" else (None, m))
+        likelihood.update_own(rng, place, tables, Turned(m))
         k, (Z, found) = shared.shape[1], (place.bits, place.parameters["A"])
         assert Z.dtype == np.uint8
         np.testing.assert_array_equal(Z[:, :k], shared)

@@ -51,7 +51,7 @@ def random_row(rng, k):
 
 
 def every_value(it):
-    return oracle.values(it.weights, it.pairs, it.own, it.crowd, it.others)
+    return oracle.values(it.weights, it.pairs, it.own, it.by_count, it.others)
 
 
 def code(z):
@@ -131,7 +131,7 @@ def test_the_promise_is_of_half_on_average(rng):
     for _ in range(2000):
         it = random_row(rng, int(rng.integers(2, 6)))
         F = every_value(it)
-        law = oracle.law_of_double_greedy(it.weights, it.pairs, it.own, it.crowd, it.others)
+        law = oracle.law_of_double_greedy(it.weights, it.pairs, it.own, it.by_count, it.others)
         assert law.sum() == pytest.approx(1.0)
         assert share(F, law @ F) > 0.5 - CLOSE
     fair = oracle.law_of_double_greedy(
@@ -143,7 +143,7 @@ def test_the_promise_is_of_half_on_average(rng):
 def p_of_draws(rng, it, draws):
     """That the randomized solver's answers follow their exact law, by χ²."""
     solvers, _, _ = library()
-    law = oracle.law_of_double_greedy(it.weights, it.pairs, it.own, it.crowd, it.others)
+    law = oracle.law_of_double_greedy(it.weights, it.pairs, it.own, it.by_count, it.others)
     k = len(it.weights)
     counts, slack, upper, z = np.zeros(2**k), np.empty(k), np.empty(k), np.empty(k, bool)
     for _ in range(draws):

@@ -14,7 +14,7 @@ from thali.engines.search.best_first import search
 from thali.engines.search.heuristics import heuristic
 from thali.engines.search.kept_candidates import MOST_FEATURES, MOST_NEW, KeptProblem
 from thali.engines.search.kept_polish import KeptForm, best_parameters, climb
-from thali.kernels import climb_causes
+from thali.kernels import climb_kept
 from thali.model import Model
 from thali.starts import Start
 from thali.structures.features import potentials
@@ -222,8 +222,8 @@ def test_a_pass_gains_what_it_says(prior, rates, seed):
         Z[rng.integers(6), ~Z.any(axis=0)] = 1
         Y = (rng.random((3, 8)) < 0.5).astype(np.uint8)
         before = oracles.noisy_or_joint(X, Z, Y, **rates) + of.log_prob(Z)
-        law = thali.NoisyOr(**rates).count_probabilities(4)
-        gain = climb_causes.climb(X, Z, Y, *law, potentials(tables), tables.capacity)
+        rates_of = thali.NoisyOr(**rates).count_probabilities(4)
+        gain = climb_kept.climb(X, Z, Y, *rates_of, potentials(tables), tables.capacity)
         used = Z.any(axis=0)
         after = oracles.noisy_or_joint(X, Z[:, used], Y[used], **rates) + of.log_prob(Z[:, used])
         assert gain == pytest.approx(after - before, abs=1e-9)

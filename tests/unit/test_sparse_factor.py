@@ -81,12 +81,12 @@ def test_amounts_follow_their_law(rng):
 
 
 def test_proposals_of_own_dishes_have_the_density_they_claim(rng):
-    from thali.kernels.collapsed_rows import Law
+    from thali.kernels.gaussian_row import Scales
 
-    law, bins = Law(np.zeros(1), -1.0, -1, 0.5, 0.8, 3.0), np.zeros(15)
+    scales, bins = Scales(0.5, 0.8, 3.0), np.zeros(15)
     found = {}
     for rho in (0.5, 20.0):
-        total = fill_bins(0.3, rho, law, True, bins)
+        total = fill_bins(0.3, rho, scales, True, bins)
         grid = np.linspace(0.0, 60.0, 600_001)
         density = np.exp([log_proposal(s, bins, total) for s in grid])
         mass = np.concatenate([[0.0], np.cumsum(density[:-1] * np.diff(grid))])

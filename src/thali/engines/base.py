@@ -83,6 +83,11 @@ class Engine(Protocol[StateT]):
 
     # steps
 
+    @property
+    def settings_need(self) -> dict[str, tuple[type, ...]]:
+        """What some settings need of the prior besides, by setting."""
+        return {}
+
     @abstractmethod
     def steps(self, data: Data) -> int:
         """How many steps the loop makes in each chain, at most."""
@@ -224,7 +229,7 @@ EngineType = type[AnyEngine]
 
 def missing_capabilities(engine: AnyEngine | EngineType, model: Model) -> list[str]:
     """What the engine needs and the model lacks, in words."""
-    return [
+    lacks = [
         f"{need.__name__}, which {type(part).__name__} does not have"
         for part, needs in (
             (model.prior, engine.needs_prior),
@@ -233,6 +238,14 @@ def missing_capabilities(engine: AnyEngine | EngineType, model: Model) -> list[s
         for need in needs
         if not isinstance(part, need)
     ]
+    if not isinstance(engine, type):
+        lacks += [
+            f"{need.__name__} for {setting}, which {type(model.prior).__name__} does not have"
+            for setting, needs in engine.settings_need.items()
+            for need in needs
+            if not isinstance(model.prior, need)
+        ]
+    return lacks
 
 
 def check_capabilities(engine: AnyEngine, model: Model, engines: tuple[EngineType, ...]) -> None:

@@ -29,7 +29,7 @@ from thali.engines.search.heuristics import heuristic
 from thali.engines.search.kept_polish import KeptForm
 from thali.engines.search.polish import Integrated
 from thali.hyperparameters import Values
-from thali.likelihoods.base import CountedCauses, SearchRows
+from thali.likelihoods.base import CountedFeatures, SearchRows
 from thali.model import Model
 from thali.priors.base import PredictsRow, Sequential
 from thali.registry import ENGINES
@@ -175,7 +175,7 @@ class BeamSearch(Settings, Search[State]):
 
     def form(self, model: Model, data: Data) -> Form[Any]:
         """The form of search that suits the likelihood; a heuristic it does not have is refused."""
-        counted = isinstance(model.likelihood, CountedCauses)
+        counted = isinstance(model.likelihood, CountedFeatures)
         form: Form[Any] = KeptForm(model, data) if counted else Integrated(model, data)
         if self.heuristic not in ("auto", *form.heuristics):
             raise ValueError(

@@ -27,17 +27,18 @@ from thali.data import Augmented, Data
 from thali.engines.base import Info, Sampler
 from thali.engines.chain_settings import ChainSettings
 from thali.hyperparameters import Values
-from thali.likelihoods.base import Collapsed, GaussianRows
+from thali.likelihoods.base import Collapsed, GaussianRows, Scaled
 from thali.likelihoods.gaussian_scales import scales_without_features
 from thali.model import Model
 from thali.priors.base import PredictsRow
 from thali.registry import ENGINES
 from thali.settings import setting
 from thali.starts import Start, blind_names
-from thali.structures.features import FeatureTables, counts_from_gram, potentials
+from thali.structures.features import FeatureTables, counts_from_gram, potentials, with_row_sums
 
 if TYPE_CHECKING:
     from thali.kernels.collapsed_rows import Report
+    from thali.kernels.gaussian_row import Scales
     from thali.kernels.maintained_rows import Rows
 
 SUMS_AFRESH = 64  # sweeps after which T = ZᵀX is summed again from the data
@@ -138,7 +139,8 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
     def step(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> Info:
         """Moves on columns, one sweep, and one update of every inferred hyperparameter."""
         hyper = state.hyper
-        scales = model.likelihood_values(hyper)
+        values = model.likelihood_values(hyper)
+        scales = scales_of(values, data)
         if state.prior is None:
             state.prior = cast(PredictsRow, model.prior_at(hyper))
         tables = state.prior.tables(data.n)
@@ -148,23 +150,24 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
             report = self._sweep(rng, data, state, tables, scales)
         except (np.linalg.LinAlgError, ZeroDivisionError):
             raise ValueError(
-                f"Features are nearly equal and the noise sigma_x={scales['sigma_x']:.3g} is so "
-                f"small beside sigma_a={scales['sigma_a']:.3g} that double precision cannot tell "
+                f"Features are nearly equal and the noise sigma_x={scales.sigma_x:.3g} is so "
+                f"small beside sigma_a={scales.sigma_a:.3g} that double precision cannot tell "
                 "them apart; give a larger sigma_x, or let both be inferred."
             ) from None
         state.n_components = k = int(report.n_components)
         state.sweep += 1
         counts = counts_from_gram(data.n, state.rows.C[:k, :k])
+        counts = with_row_sums(counts, tables, state.rows.Z[:, :k])
         model.prior.resample(rng, model.prior_values(hyper), counts)
         evidence = scales_without_features(
             rng,
-            model.likelihood,
+            cast(Scaled, model.likelihood),
             state.rows.C[:k, :k].copy(),
             state.rows.T[:k],
             total_square(state.data),
             data.n,
             data.d,
-            scales,
+            values,
             self.sigma_step,
             hold=state.sweep <= state.hold_sigma,
             scale=float(np.sqrt(data.mean_square)),
@@ -183,20 +186,16 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
         data: Data,
         state: State,
         tables: FeatureTables,
-        scales: Values,
+        scales: Scales,
     ) -> None:
         """Attempts at changes of whole columns; S and G are left to the sweep to make afresh."""
         from thali.kernels import column_moves as kernel
 
-        law = kernel.ColumnLaw(
-            *column_tables(tables, data.n),
-            tables.capacity,
-            scales["sigma_x"],
-            scales["sigma_a"],
-            float(data.d),
+        prior = kernel.ColumnPrior(
+            *column_tables(tables, data.n), tables.capacity, tables.row_potentials
         )
         state.rows, state.n_components, _ = kernel.column_moves(
-            rng, state.X, state.rows, state.n_components, law, self.moves, kernel.SHARES
+            rng, state.X, state.rows, state.n_components, prior, scales, self.moves, kernel.SHARES
         )
 
     def _sweep(
@@ -205,35 +204,30 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
         data: Data,
         state: State,
         tables: FeatureTables,
-        scales: Values,
+        scales: Scales,
     ) -> Report:
         """One pass of the compiled kernel; returns its report."""
         from thali.kernels import collapsed_rows as kernel
+        from thali.kernels.new_features import MOST_NEW
 
         k = state.n_components
-        law = kernel.Law(
-            tables.log_odds,
-            tables.new_log_weight,
-            tables.capacity,
-            scales["sigma_x"],
-            scales["sigma_a"],
-            float(data.d),
-        )
         every = max(256, 8 * k)
         report: Report
         if data.observed is not None:
             from thali.kernels.masked_rows import masked_sweep
 
             X = state.X.copy()  # in which it draws
-            state.rows, report = masked_sweep(rng, X, data.observed, state.rows, k, law, every)
+            state.rows, report = masked_sweep(
+                rng, X, data.observed, state.rows, k, tables, scales, every
+            )
             state.data = Augmented(X, source=data)
         else:
             if state.sweep and state.sweep % SUMS_AFRESH == 0:
                 state.rows.T[:k] = state.rows.Z[:, :k].T.astype(float) @ state.X
             state.rows, report = kernel.sweep(
-                rng, state.X, state.data.squares, state.rows, k, law, every, False
+                rng, state.X, state.data.squares, state.rows, k, tables, scales, every, False
             )
-        if report.refused >= 0 and tables.new_log_weight > np.log(0.1 * kernel.MOST_NEW):
+        if report.refused >= 0 and tables.new_log_weight > np.log(0.1 * MOST_NEW):
             own = {} if state.prior is None else state.prior.start()
             mass = ", ".join(f"{name}={value:.3g}" for name, value in own.items())
             raise ValueError(
@@ -244,7 +238,7 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
         if report.refused >= 0:
             raise ValueError(
                 f"Row {int(report.refused)} is so far from what features of scale sigma_a="
-                f"{scales['sigma_a']:.3g} can make that it asks for more than {kernel.MOST_NEW} of "
+                f"{scales.sigma_a:.3g} can make that it asks for more than {MOST_NEW} of "
                 "its own; give a larger sigma_a, let it be inferred, or look at that row."
             )
         return report
@@ -275,6 +269,13 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
         rows.T[: numbers["k"]] = arrays["T"]
         hyper = dict(numbers["hyper"])
         return State(at, rows, numbers["k"], hyper, numbers["sweep"], numbers["hold"])
+
+
+def scales_of(hyper: Values, data: Data) -> Scales:
+    """The likelihood's numbers as kernels read them."""
+    from thali.kernels.gaussian_row import Scales
+
+    return Scales(hyper["sigma_x"], hyper["sigma_a"], float(data.d))
 
 
 def column_tables(tables: FeatureTables, n: int) -> tuple[np.ndarray, np.ndarray, float]:

@@ -47,7 +47,7 @@ from thali.starts import Start
 from thali.structures.features import FeatureCounts
 
 if TYPE_CHECKING:
-    from thali.kernels.particle_scales import Floor, ScaleLaw
+    from thali.kernels.particle_scales import Floor, ScalePrior
 
 PROPOSALS = ("conditional", "prior")
 BLOCK = 64  # particles that share a generator; fixed, so that threads change nothing
@@ -303,15 +303,15 @@ def floor_of(model: Model, data: Data) -> Floor:
     return Floor(FINEST, 0.0)
 
 
-def scale_prior(hyperprior: Hyperprior | None) -> ScaleLaw:
+def scale_prior(hyperprior: Hyperprior | None) -> ScalePrior:
     """A hyperprior of a scale as the kernel reads it."""
     from thali.kernels import particle_scales as kernel
 
     if hyperprior is None:
-        return kernel.ScaleLaw(kernel.FIXED, 0.0, 0.0)
+        return kernel.ScalePrior(kernel.FIXED, 0.0, 0.0)
     if isinstance(hyperprior, InverseGamma):
-        return kernel.ScaleLaw(
+        return kernel.ScalePrior(
             kernel.INVERSE_GAMMA, float(hyperprior.shape), float(hyperprior.scale)
         )
     assert isinstance(hyperprior, Gamma)  # scales have no other
-    return kernel.ScaleLaw(kernel.GAMMA, float(hyperprior.shape), float(hyperprior.rate))
+    return kernel.ScalePrior(kernel.GAMMA, float(hyperprior.shape), float(hyperprior.rate))

@@ -48,7 +48,7 @@ from thali.priors.base import HasFrequencies, PredictsRow, Prior
 from thali.registry import ENGINES
 from thali.settings import setting
 from thali.starts import Start
-from thali.structures.features import FeatureCounts, FeatureTables
+from thali.structures.features import FeatureCounts, FeatureTables, with_row_sums
 
 
 class FixedPrior(NamedTuple):
@@ -107,10 +107,14 @@ class UncollapsedGibbs(ChainSettings, Sampler[State]):
         "integrated", help="How new features come", choices=("integrated", "slice")
     )
 
-    needs_prior: ClassVar[tuple[type, ...]] = (PredictsRow, HasFrequencies)
+    needs_prior: ClassVar[tuple[type, ...]] = (PredictsRow,)
     needs_likelihood: ClassVar[tuple[type, ...]] = (GibbsUpdates,)
     masked: ClassVar[bool] = True
     auto_rank: ClassVar[int | None] = 2
+
+    @property
+    def settings_need(self) -> dict[str, tuple[type, ...]]:
+        return {"new_features='slice'": (HasFrequencies,)} if self.new_features == "slice" else {}
 
     def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:
         """The state at ``start``, parameters its own or drawn given its Z."""
@@ -127,7 +131,7 @@ class UncollapsedGibbs(ChainSettings, Sampler[State]):
             state.data = Augmented(likelihood.guess(data).X, source=data)
         else:
             self._augment(rng, model, data, state)
-        for _ in range(1 if start.parameters else likelihood.settling_updates):
+        for _ in range(1 if start.parameters else likelihood.initial_updates):
             likelihood.update_parameters(rng, state, hold=True)
             self._augment(rng, model, data, state)
         return state
@@ -137,16 +141,17 @@ class UncollapsedGibbs(ChainSettings, Sampler[State]):
         likelihood = cast(GibbsUpdates, model.likelihood)
         hyper = state.all_hyper
         self._select(model, state, rng.permutation(state.n_components))
+        fixed = state.fixed_prior(model)
         if self.new_features == "slice":
-            self._slice(rng, model, state)
+            self._slice(rng, model, state, cast(HasFrequencies, fixed.prior))
         else:
-            self._bits_then_own(rng, model, state)
+            self._bits_then_own(rng, model, state, fixed.tables)
         self._augment(rng, model, data, state)
         hold = state.sweep < state.hold_sigma
         log_density = likelihood.update_parameters(rng, state, hold)
         if likelihood.augments(data):
             log_density = log_density_of_observed(model, data, state)
-        counts = counts_of(state.bits)
+        counts = counts_of(state.bits, fixed.tables)
         model.prior.resample(rng, model.prior_values(hyper), counts)
         state.sweep += 1
         log_joint = log_density + state.fixed_prior(model).prior.log_prob_counts(counts)
@@ -162,8 +167,8 @@ class UncollapsedGibbs(ChainSettings, Sampler[State]):
         if not isinstance(model.likelihood, EstimatesEvidence):
             return info.log_joint
         likelihood = cast(GibbsUpdates, model.likelihood)
-        counts = counts_of(state.bits)
-        log_prior = state.fixed_prior(model).prior.log_prob_counts(counts)
+        fixed = state.fixed_prior(model)
+        log_prior = fixed.prior.log_prob_counts(counts_of(state.bits, fixed.tables))
         evidence = model.likelihood.estimate_evidence(rng, state)
         if likelihood.augments(data):
             evidence += likelihood.log_density(replace(state, data=data))
@@ -176,20 +181,23 @@ class UncollapsedGibbs(ChainSettings, Sampler[State]):
             likelihood = model.at(state.hyper).likelihood
             state.data = likelihood.augment(rng, data, state.bits, state.parameters)
 
-    def _bits_then_own(self, rng: np.random.Generator, model: Model, state: State) -> None:
+    def _bits_then_own(
+        self, rng: np.random.Generator, model: Model, state: State, tables: FeatureTables
+    ) -> None:
         from thali.kernels.bit_prior import BitPrior
 
         likelihood = cast(GibbsUpdates, model.likelihood)
-        tables = state.fixed_prior(model).tables
         m = state.bits.sum(axis=0, dtype=np.int64)
-        likelihood.update_matrix(rng, state, BitPrior(tables.log_odds, m, np.zeros(0)), tables)
+        bits = BitPrior(tables.log_odds, m, np.zeros(0), tables.row_potentials)
+        likelihood.update_matrix(rng, state, bits, tables)
 
-    def _slice(self, rng: np.random.Generator, model: Model, state: State) -> None:
+    def _slice(
+        self, rng: np.random.Generator, model: Model, state: State, prior: HasFrequencies
+    ) -> None:
         """Frequencies, level, unused features above it, all bits; then the unused ones go."""
         from thali.kernels.bit_prior import BitPrior
 
         likelihood = cast(GibbsUpdates, model.likelihood)
-        prior = cast(HasFrequencies, state.fixed_prior(model).prior)
         data = state.data
         m = state.bits.sum(axis=0, dtype=np.int64)
         used = prior.used_frequencies(rng, data.n, m)
@@ -242,11 +250,11 @@ class UncollapsedGibbs(ChainSettings, Sampler[State]):
         return State(at, bits, parameters, own, numbers["sweep"], numbers["hold"], hyper)
 
 
-def counts_of(bits: np.ndarray) -> FeatureCounts:
-    """n, m_k and K_h of a matrix without empty columns."""
+def counts_of(bits: np.ndarray, tables: FeatureTables) -> FeatureCounts:
+    """n, m_k and K_h, and F_n if the prior asks for it, of a matrix without empty columns."""
     from thali.kernels.equal_columns import count_columns
 
-    return FeatureCounts(len(bits), *count_columns(bits))
+    return with_row_sums(FeatureCounts(len(bits), *count_columns(bits)), tables, bits)
 
 
 def log_density_of_observed(model: Model, data: Data, state: State) -> float:

@@ -10,12 +10,15 @@ Without row n:  x_n | z ~ N(zμ, σ_x² V I),  V = 1 + z S zᵀ, and with b = μ
     log p(x_n | z) = −D/2 log V − (‖x_n‖² − 2 z b + z G zᵀ) / 2σ_x²V + const,
 
 so a row costs one product T x_n (K·D) and a few K²; a bit that stays costs O(1), a flip O(K + D).
-A dish that only row n has is a new dish: without row n it has S_kk = 1/r, no μ, and j of them add
-j/r to V. Their number is drawn from its exact conditional law (``draw_new_dishes``).
+A feature that only row n has is a new one: without row n it has S_kk = 1/r, no μ, and j of them add
+j/r to V. Their number is drawn given all else, exactly (``new_features``).
+
+The prior's part of a bit's log odds is λ_{m+1} − λ_m + θ_{F+1} − θ_F, with m the other rows that
+have the feature and F the row's other features, its own ones too; θ is absent from most priors.
 
 Bits are visited in the order of the columns, so that order must not depend on what the columns
-are: a new dish takes a random place, and of several own dishes a random one goes. Appending at
-the end, as textbooks do, couples age with place and shifts P(K) by a per cent or two.
+are: a new feature takes a random position, and of several own ones a random one goes. Appending at
+the end, as textbooks do, couples age with position and shifts P(K) by a per cent or two.
 
 A row that ends as it began, as most do, changes nothing: its absence is allowed for in the
 formulas and only written into S and G when the row returns changed.
@@ -33,6 +36,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from thali.kernels.gaussian_row import gaussian_row_at
 from thali.kernels.maintained_rows import (
     dot,
     dot_bits,
@@ -46,31 +50,20 @@ from thali.kernels.maintained_rows import (
     swap_features,
     times_bits,
 )
+from thali.kernels.new_features import MOST_NEW, NewFeatures, draw, likeliest
+from thali.kernels.row_potentials import count_on, row_step
 
-LOST_MASS = 1e-16  # the share of probability that may be left out of the law of new dishes
 LOST_DIGITS = 3e4  # Σ V² of rows come and gone, in units of rounding, before S is made afresh
 LEVEL = 1e-9  # of log odds, below which a climb leaves a bit as it is
 LAZY = 1e3  # V up to which a row's absence is allowed for and not written into S and G
-MOST_NEW = 1000  # dishes of one row's own, beyond which the scales cannot be meant
 RISKY = 150.0  # V beyond which a row leaves by making S and G afresh without it
-SUNK = 1e6  # and V, own dishes counted, beyond which 1 − zSz has lost too many digits to tell V
-
-
-class Law(NamedTuple):
-    """The prior's tables and the likelihood's numbers, as the kernel reads them."""
-
-    log_odds: np.ndarray
-    new_log_weight: float
-    capacity: int
-    sigma_x: float
-    sigma_a: float
-    dimensions: float  # D of the data, which may exceed the stored D' = min(N, D)
+SUNK = 1e6  # and V, own features counted, beyond which 1 − zSz has lost too many digits to tell V
 
 
 class Report(NamedTuple):
     """What a sweep did: features now, flips, refreshes and the drift they found.
 
-    ``refused`` is the row that asked for more than ``MOST_NEW`` dishes of its own, or −1.
+    ``refused`` is the row that asked for more than ``MOST_NEW`` features of its own, or −1.
     """
 
     n_components: int
@@ -81,94 +74,9 @@ class Report(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def log_row_density(rho, V, half_d, precision):
-    """log N(x; zμ, σ_x² V I) up to a constant: ρ = ‖x − zμ‖², precision = 1/2σ_x²."""
-    return -half_d * np.log(V) - precision * rho / V
-
-
-@njit(cache=True, nogil=True)
 def chance(rng, log_ratio):
     """Whether a thing with these log odds happens."""
     return rng.random() * (1.0 + np.exp(-log_ratio)) < 1.0
-
-
-@njit(cache=True, nogil=True)
-def draw_new_dishes(rng, rho, V, r, free, law):
-    """Draw j, the number of dishes that only this row has, given its other bits.
-
-    f(j) = w_j N(x; zμ, σ_x²(V + j/r) I), w_j = e^{j·new_log_weight}/j! or with C(free, j).
-    The density rises in V up to V* = ρ/Dσ_x² and then falls, so beyond any j the mass left out
-    is at most the prior's tail times its largest remaining value. Summing stops when that is
-    below rounding, or at once when no value of the tail could make the answer other than 0; beyond
-    ``MOST_NEW`` there is no summing on, and the answer is refused.
-    """
-    half_d = 0.5 * law.dimensions
-    precision = 0.5 / (law.sigma_x * law.sigma_x)
-    best_V = rho * precision / half_d
-    V = max(V, 1.0)  # it is, but for rounding
-    u = rng.random()
-    log_w = 0.0
-    top = log_row_density(rho, V, half_d, precision)
-    total = 1.0  # Σ f / e^top
-    j = 0
-    while (free < 0 or j < free) and j <= MOST_NEW:
-        room = 1.0 if free < 0 else float(free - j)
-        log_w += law.new_log_weight + np.log(room / (j + 1.0))
-        V_next = V + (j + 1.0) / r
-        # the prior's tail from j+1 on is at most w_{j+1} / (1 − ratio), the ratio falling with j
-        ratio = np.exp(law.new_log_weight) * room / (j + 2.0)
-        if ratio < 1.0:
-            peak = log_row_density(rho, max(V_next, best_V), half_d, precision)
-            tail = np.exp(log_w + peak - top) / (1.0 - ratio)
-            if j == 0 and u * (total + tail) < total:
-                return 0
-            if tail < LOST_MASS * total:
-                break
-        term = log_w + log_row_density(rho, V_next, half_d, precision)
-        if term > top:
-            total = total * np.exp(top - term) + 1.0
-            top = term
-        else:
-            total += np.exp(term - top)
-        j += 1
-    largest = j
-    remaining = u * total
-    log_w = 0.0
-    for j in range(largest + 1):
-        if j > 0:
-            room = 1.0 if free < 0 else float(free - j + 1)
-            log_w += law.new_log_weight + np.log(room / j)
-        remaining -= np.exp(log_w + log_row_density(rho, V + j / r, half_d, precision) - top)
-        if remaining < 0.0:
-            return j
-    return largest
-
-
-@njit(cache=True, nogil=True)
-def likeliest_new_dishes(rho, V, r, free, law):
-    """The j that ``draw_new_dishes`` draws most often."""
-    half_d = 0.5 * law.dimensions
-    precision = 0.5 / (law.sigma_x * law.sigma_x)
-    best_V = rho * precision / half_d
-    V = max(V, 1.0)
-    log_w = 0.0
-    best = log_row_density(rho, V, half_d, precision)
-    which = 0
-    j = 0
-    while j <= MOST_NEW and (free < 0 or j < free):
-        room = 1.0 if free < 0 else float(free - j)
-        gain = law.new_log_weight + np.log(room / (j + 1.0))
-        log_w += gain
-        j += 1
-        V_next = V + j / r
-        peak = log_row_density(rho, max(V_next, best_V), half_d, precision)
-        if gain < 0.0 and log_w + peak <= best:  # gains fall with j
-            break
-        term = log_w + log_row_density(rho, V_next, half_d, precision)
-        if term > best:
-            best = term
-            which = j
-    return which
 
 
 @njit(cache=True, nogil=True)
@@ -188,8 +96,8 @@ def log_orders_ratio(rows, z, k, i):
 
 
 @njit(cache=True, nogil=True)
-def own_dish(m, which):
-    """The position of the row's own dish number ``which``; own dishes have no other taker."""
+def own_feature(m, which):
+    """The position of the row's own feature number ``which``: no other row has it."""
     i = 0
     while m[i] != 0.0 or which > 0:
         if m[i] == 0.0:
@@ -204,7 +112,7 @@ def leave(rows, x, z, b, x2, k, r, out, s, h):
 
     Fills s = S z and h = G z as they are without the row. S and G themselves are mostly left as
     they are: without the row they are S + c₀ uuᵀ and G + c₁(uvᵀ + vuᵀ) + c₂uuᵀ, with u, v the rows
-    of ``out``. Returns the row's number of own dishes, V of the dishes it shares, and c₀, c₁, c₂,
+    of ``out``. Returns the row's number of own features, V of those it shares, and c₀, c₁, c₂,
     which are zero where S and G were changed at once for the sake of their digits.
     """
     own = 0
@@ -217,7 +125,7 @@ def leave(rows, x, z, b, x2, k, r, out, s, h):
     times_bits(rows.S, z, k, u)
     left = 1.0 - dot_bits(z, u, k)
     V = 1.0 / left if left > 0.0 else np.inf
-    shared = V - own / r  # own dishes make V large harmlessly: S hardly changes then
+    shared = V - own / r  # own features make V large harmlessly: S hardly changes then
     if not (0.0 < shared < RISKY and V < SUNK):
         leave_afresh(rows, x, z, b, k, r)
         times_bits(rows.S, z, k, s)
@@ -239,7 +147,7 @@ def leave(rows, x, z, b, x2, k, r, out, s, h):
     zu = dot_bits(z, u, k)
     zv = dot_bits(z, v, k)
     for i in range(k):
-        if rows.m[i] == 0.0:  # only this row has it: a new dish, known exactly
+        if rows.m[i] == 0.0:  # only this row has it: a new one, known exactly
             s[i] = 1.0 / r
             h[i] = 0.0
         else:
@@ -250,7 +158,7 @@ def leave(rows, x, z, b, x2, k, r, out, s, h):
 
 @njit(cache=True, nogil=True)
 def take_out(rows, u, v, c0, c1, c2, k, r):
-    """Change S and G to what they are without the row; its own dishes are known exactly."""
+    """Change S and G to what they are without the row; its own features are known exactly."""
     rank_one(rows.S, rows.G, u, v, c0, c1, c2, k)
     for i in range(k):
         if rows.m[i] == 0.0:
@@ -264,7 +172,7 @@ def take_out(rows, u, v, c0, c1, c2, k, r):
 
 @njit(cache=True, nogil=True)
 def leave_afresh(rows, x, z, b, k, r):
-    """S, G and b = μ x without a row, from C − zzᵀ and T − zᵀx. Own dishes come out exactly."""
+    """S, G and b = μ x without a row, from C − zzᵀ and T − zᵀx. Own features come out exactly."""
     C = rows.C[:k, :k].copy()
     T = rows.T[:k].copy()
     for i in range(k):
@@ -283,16 +191,20 @@ def leave_afresh(rows, x, z, b, k, r):
 
 
 @njit(cache=True, nogil=True)
-def sweep(rng, X, squares, rows, k, law, refresh_every, climb):
+def sweep(rng, X, squares, rows, k, tables, scales, refresh_every, climb):
     """One pass over all rows; returns the arrays (grown if need be) and a report.
 
-    Every bit and number of own dishes is drawn from its law given the rest or, with ``climb``,
-    set where that law is highest.
+    Every bit and number of own features is drawn given the rest or, with ``climb``, set
+    where that probability is highest.
     """
     n_rows = X.shape[0]
-    r = (law.sigma_x / law.sigma_a) ** 2
-    half_d = 0.5 * law.dimensions
-    precision = 0.5 / (law.sigma_x * law.sigma_x)
+    r = (scales.sigma_x / scales.sigma_a) ** 2
+    half_d = 0.5 * scales.dimensions
+    precision = 0.5 / (scales.sigma_x * scales.sigma_x)
+    log_odds = tables.log_odds
+    theta = tables.row_potentials
+    has_theta = theta is not None
+    F = 0  # features of the row, where θ asks for them
     flips = 0
     refreshes = 1
     drift = 0.0
@@ -320,6 +232,8 @@ def sweep(rng, X, squares, rows, k, law, refresh_every, climb):
         q = max(dot_bits(z, s, k), 0.0)
         c = dot_bits(z, b, k)
         g = dot_bits(z, h, k)
+        if has_theta:
+            F = count_on(z, k)
         for i in range(k):
             m = rows.m[i]
             if m == 0.0:
@@ -333,8 +247,10 @@ def sweep(rng, X, squares, rows, k, law, refresh_every, climb):
             log_ratio = (
                 -half_d * np.log(V_new / V_old)
                 - precision * ((x2 - 2.0 * c_new + g_new) / V_new - (x2 - 2.0 * c + g) / V_old)
-                + sign * law.log_odds[int(m)]
+                + sign * log_odds[int(m)]
             )
+            if has_theta:
+                log_ratio += sign * row_step(theta, F - z[i])
             if climb:  # chains walk on matrices, a climb on classes [Z]: equal columns count once
                 changes = log_ratio + log_orders_ratio(rows, z, k, i) > LEVEL
             else:
@@ -342,6 +258,7 @@ def sweep(rng, X, squares, rows, k, law, refresh_every, climb):
             if changes:
                 flips += 1
                 stays = False
+                F += 1 - 2 * z[i]
                 flip(rows, n, x, k, i)
                 for j in range(k):
                     s[j] += sign * (rows.S[i, j] + c0 * u[i] * u[j])
@@ -351,14 +268,13 @@ def sweep(rng, X, squares, rows, k, law, refresh_every, climb):
                 q = q_new
                 c = c_new
                 g = g_new
-        # dishes that only this row has
-        free = -1 if law.capacity < 0 else law.capacity - (k - own)
+        # features that only this row has
+        free = -1 if tables.capacity < 0 else tables.capacity - (k - own)
         rho = max(x2 - 2.0 * c + g, 0.0)
-        V_shared = 1.0 + q - own / r
-        if climb:
-            new = likeliest_new_dishes(rho, V_shared, r, free, law)
-        else:
-            new = draw_new_dishes(rng, rho, V_shared, r, free, law)
+        V_shared = max(1.0 + q - own / r, 1.0)  # it is, but for rounding
+        weights = NewFeatures(tables.new_log_weight, free, F - own, MOST_NEW)
+        row = gaussian_row_at(rho, V_shared, r, half_d, precision)
+        new = likeliest(weights, theta, row) if climb else draw(rng, weights, theta, row)
         if stays and new == own:  # nothing changed, and S and G were never touched
             for i in range(k):
                 rows.m[i] += z[i]
@@ -368,7 +284,7 @@ def sweep(rng, X, squares, rows, k, law, refresh_every, climb):
         if new > MOST_NEW:
             return rows, Report(k, flips, refreshes, drift, n)
         while own > new:
-            i = own_dish(rows.m, int(rng.random() * own))
+            i = own_feature(rows.m, int(rng.random() * own))
             flip(rows, n, x, k, i)
             drop_feature(rows, k, i)
             b[i] = b[k - 1]
@@ -398,10 +314,10 @@ def sweep(rng, X, squares, rows, k, law, refresh_every, climb):
             own += 1
             flip(rows, n, x, k, k - 1)
             flips += 1
-            place = int(rng.random() * k)
-            if place != k - 1:
-                swap_features(rows, k, place, k - 1)
-                b[place], b[k - 1] = b[k - 1], b[place]
+            at = int(rng.random() * k)
+            if at != k - 1:
+                swap_features(rows, k, at, k - 1)
+                b[at], b[k - 1] = b[k - 1], b[at]
         # the row returns
         times_bits(rows.S, z, k, s)
         times_bits(rows.G, z, k, h)

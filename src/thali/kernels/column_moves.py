@@ -4,18 +4,18 @@ A row-wise sampler seldom leaves a mode in which features are split, fused or do
 change one to three columns at once, or one column and how its rows are coded without it. Over
 matrices with K labeled columns, none empty, the target is
 
-    π(Z) ∝ P(X | Z) · F_K / K! · ∏_k e^{λ_{m_k}},    F_K = 1, or K_max! / (K_max − K)!
+    π(Z) ∝ P(X | Z) · c_K / K! · ∏_k e^{λ_{m_k}} · ∏_n e^{θ_{F_n}},   c_K = 1 or K_max!/(K_max − K)!
 
-the class's posterior spread evenly over its labelings: K!/∏_h K_h! of them, so the K_h! of
-P([Z]) cancel and equal columns need no counting. A column that is born takes one of K + 1 places,
+the class's posterior shared evenly by its labelings: K!/∏_h K_h! of them, so the K_h! of
+P([Z]) cancel and equal columns need no counting. One that is born takes one of K + 1 positions,
 and one of K + 1 columns dies, so that only the 1/(K + 1) of π is left of all multiplicities.
-(Even labels let each move take its column to the last place, and ``shuffle`` restores them.)
+(Even labels let each move take its column to the last position, and ``shuffle`` restores them.)
 
     turn       e ← e ⊕ d for one or two e; its own inverse, so the proposal is symmetric
-    drop       turn none, one or two by d, then d dies;  inverse: d from the prior's law of a
+    drop       turn none, one or two by d, then d dies;  inverse: d from the prior of one
                column.  With disjoint p, q, d it is the map (p, q, d) → (p ∪ d, q ∪ d)
     dissolve   d dies and each of its rows is coded anew by at most two flips, drawn by how well
-               the others' features fit it;  inverse: d from the prior's law, flips from an urn
+               the others' features fit it;  inverse: d from that prior, flips from an urn
     residue    d is born around what a row's features leave unexplained;  inverse: d dies
 
 Every attempt needs C = ZᵀZ and T = ZᵀX of the changed columns, then K³/6 + K²D/2 multiply-adds.
@@ -30,31 +30,30 @@ from numba import njit
 
 from thali.kernels.column_proposals import code_anew, flips_from_urn, residue_column
 from thali.kernels.maintained_rows import FAST, flip, grow, swap_features
+from thali.kernels.row_potentials import sum_of_rows
 
 TURN, DROP, DISSOLVE, RESIDUE = 0, 1, 2, 3
 SHARES = np.array([0.4, 0.2, 0.2, 0.2])  # of the four kinds among the attempts
 BIRTHS = (0.0, 0.1, 0.1, 0.5)  # of each kind, the share of attempts that add a column
 
 
-class ColumnLaw(NamedTuple):
-    """The prior of whole columns and the likelihood's numbers, as these moves read them."""
+class ColumnPrior(NamedTuple):
+    """The prior of whole columns, as these moves read it."""
 
     potential: np.ndarray  # λ_m for m = 0 … N (λ_0 is not used)
     sums: np.ndarray  # cumulative weights C(N, m) e^{λ_m} of m = 1 … N, in some unit
     log_mass: float  # log Σ_m C(N, m) e^{λ_m}
     capacity: int
-    sigma_x: float
-    sigma_a: float
-    dimensions: float
+    theta: np.ndarray | None  # θ_0, θ_1, …; None where θ = 0
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def log_evidence(C, T, k, law):
+def log_evidence(C, T, k, scales):
     """log P(X | Z) but for what all Z have in common, from C = ZᵀZ and T = ZᵀX.
 
     K D log(σ_x/σ_a) − D/2 log|C + rI| + ‖L⁻¹T‖² / 2σ_x²,  C + rI = L Lᵀ
     """
-    r = (law.sigma_x / law.sigma_a) ** 2
+    r = (scales.sigma_x / scales.sigma_a) ** 2
     d = T.shape[1]
     L = np.empty((k, k))
     Y = np.empty((k, d))
@@ -83,19 +82,19 @@ def log_evidence(C, T, k, law):
             Y[i, c] /= root
             explained += Y[i, c] * Y[i, c]
     return (
-        k * law.dimensions * np.log(law.sigma_x / law.sigma_a)
-        - 0.5 * law.dimensions * log_det
-        + 0.5 * explained / (law.sigma_x * law.sigma_x)
+        k * scales.dimensions * np.log(scales.sigma_x / scales.sigma_a)
+        - 0.5 * scales.dimensions * log_det
+        + 0.5 * explained / (scales.sigma_x * scales.sigma_x)
     )
 
 
 @njit(cache=True, nogil=True)
-def draw_column(rng, law, v):
-    """Fill v from the prior's law of one column, e^{λ_m} over its mass; returns its log density."""
+def draw_column(rng, prior, v):
+    """Fill v from the prior of one column, e^{λ_m} over its mass; returns its log density."""
     n = v.shape[0]
-    m = 1 + int(np.searchsorted(law.sums, rng.random() * law.sums[-1], side="right"))
+    m = 1 + int(np.searchsorted(prior.sums, rng.random() * prior.sums[-1], side="right"))
     left = min(m, n)
-    log_density = law.potential[left] - law.log_mass
+    log_density = prior.potential[left] - prior.log_mass
     for i in range(n):  # selection sampling: every subset of m rows is as likely as any other
         v[i] = 0
         if rng.random() * (n - i) < left:
@@ -212,29 +211,29 @@ def shuffle(rng, rows, k):
 
 
 @njit(cache=True, nogil=True)
-def bring(rng, X, rows, k, law, kind, born, v):
-    """Bring the column that a move is about to the last place, made new if it is born.
+def bring(rng, X, rows, k, prior, scales, kind, born, v):
+    """Bring the column that a move is about to the last position, made new if it is born.
 
     Returns log [probability to undo ÷ probability to do] of what was chosen so far.
     """
     if not born:
         swap_features(rows, k, int(rng.random() * k), k - 1)
         if kind in (DROP, DISSOLVE):
-            return law.potential[int(rows.m[k - 1])] - law.log_mass
+            return prior.potential[int(rows.m[k - 1])] - prior.log_mass
         return 0.0
     log_q = 0.0
     if kind == RESIDUE:
         seed = int(rng.random() * X.shape[0])
-        log_q -= residue_column(rng, X, rows, k, law, seed, v, True)
+        log_q -= residue_column(rng, X, rows, k, scales, seed, v, True)
         log_q += np.log(X.shape[0] / v.sum())  # the seed: one of N, and one of m on the way back
     else:
-        log_q -= draw_column(rng, law, v)
+        log_q -= draw_column(rng, prior, v)
     add_column(X, rows, k, v)
     return log_q
 
 
 @njit(cache=True, nogil=True)
-def leave_to_urn(rng, X, rows, whole, law, born, flips):
+def leave_to_urn(rng, X, rows, whole, scales, born, flips):
     """Code the rows of the last column anew; returns log [undo ÷ do].
 
     Dying, the rows' new codes follow their fit and the way back is the urn's; born, vice versa.
@@ -243,28 +242,30 @@ def leave_to_urn(rng, X, rows, whole, law, born, flips):
     if born:
         log_q = -flips_from_urn(rng, rows.Z, d, flips, True)
         flip_members(X, rows, whole, d, flips)
-        return log_q + code_anew(rng, X, rows, whole, law, flips, False)
-    log_q = -code_anew(rng, X, rows, whole, law, flips, True)
+        return log_q + code_anew(rng, X, rows, whole, scales, flips, False)
+    log_q = -code_anew(rng, X, rows, whole, scales, flips, True)
     flip_members(X, rows, whole, d, flips)
     return log_q + flips_from_urn(rng, rows.Z, d, flips, False)
 
 
 @njit(cache=True, nogil=True)
-def potentials(law, m, k):
-    """Σ_k λ_{m_k}, or −∞ where a column is empty."""
+def log_prior(prior, rows, k):
+    """Σ_k λ_{m_k} + Σ_n θ_{F_n} of the first k columns, or −∞ where a column is empty."""
     total = 0.0
     for j in range(k):
-        if m[j] == 0.0:
+        if rows.m[j] == 0.0:
             return -np.inf
-        total += law.potential[int(m[j])]
+        total += prior.potential[int(rows.m[j])]
+    if prior.theta is not None:
+        total += sum_of_rows(prior.theta, rows.Z, k)
     return total
 
 
 @njit(cache=True, nogil=True)
-def attempt(rng, X, rows, k, law, now, kind, born, v, flips):
+def attempt(rng, X, rows, k, prior, scales, now, kind, born, v, flips):
     """Propose a move of this kind and take it or not; returns K, log evidence and whether."""
-    before = potentials(law, rows.m, k)
-    log_q = bring(rng, X, rows, k, law, kind, born, v)
+    before = log_prior(prior, rows, k)
+    log_q = bring(rng, X, rows, k, prior, scales, kind, born, v)
     whole = k + 1 if born else k
     after = k if kind == TURN else (k + 1 if born else k - 1)
     d = whole - 1
@@ -285,21 +286,21 @@ def attempt(rng, X, rows, k, law, now, kind, born, v, flips):
             second += second >= first
             turn(X, rows, whole, second, d)
     elif kind == DISSOLVE:
-        log_q += leave_to_urn(rng, X, rows, whole, law, born, flips)
+        log_q += leave_to_urn(rng, X, rows, whole, scales, born, flips)
     elif not born:
         seed = pick_member(rng, rows.Z, d, rows.m[d])
         for n in range(X.shape[0]):
             v[n] = rows.Z[n, d]
-        log_q += residue_column(rng, X, rows, d, law, seed, v, False)
+        log_q += residue_column(rng, X, rows, d, scales, seed, v, False)
         log_q -= np.log(X.shape[0] / rows.m[d])
-    log_ratio = potentials(law, rows.m, after) - before + log_q
+    log_ratio = log_prior(prior, rows, after) - before + log_q
     if kind != TURN:
-        free = 1.0 if law.capacity < 0 else float(law.capacity - d)
+        free = 1.0 if prior.capacity < 0 else float(prior.capacity - d)
         odds = np.log(free / whole * (1.0 - BIRTHS[kind]) / BIRTHS[kind])
         log_ratio += odds if born else -odds
     there = now
     if log_ratio > -np.inf:
-        there = log_evidence(rows.C, rows.T, after, law)
+        there = log_evidence(rows.C, rows.T, after, scales)
         log_ratio += there - now
     if np.log(1.0 - rng.random()) < log_ratio:
         if first >= 0:
@@ -319,7 +320,7 @@ def attempt(rng, X, rows, k, law, now, kind, born, v, flips):
 
 
 @njit(cache=True, nogil=True)
-def column_moves(rng, X, rows, k, law, attempts, shares):
+def column_moves(rng, X, rows, k, prior, scales, attempts, shares):
     """A number of attempts; returns the arrays, K, and how many of each kind were taken.
 
     C and T are right afterwards, S and G are not.
@@ -327,7 +328,7 @@ def column_moves(rng, X, rows, k, law, attempts, shares):
     taken = np.zeros(4, np.int64)
     v = np.zeros(X.shape[0], np.uint8)
     flips = np.zeros((X.shape[0], 2), np.int64)
-    now = log_evidence(rows.C, rows.T, k, law)
+    now = log_evidence(rows.C, rows.T, k, scales)
     for _ in range(attempts):
         u = rng.random() - shares[TURN]
         kind = TURN
@@ -337,11 +338,11 @@ def column_moves(rng, X, rows, k, law, attempts, shares):
         born = rng.random() < BIRTHS[kind]
         if not born and k == 0:
             continue
-        if born and law.capacity >= 0 and k >= law.capacity:
+        if born and prior.capacity >= 0 and k >= prior.capacity:
             continue
         if k + 1 > rows.m.shape[0]:
             rows = grow(rows, k + 1)
-        k, now, accepted = attempt(rng, X, rows, k, law, now, kind, born, v, flips)
+        k, now, accepted = attempt(rng, X, rows, k, prior, scales, now, kind, born, v, flips)
         taken[kind] += accepted
     shuffle(rng, rows, k)
     return rows, k, taken

@@ -18,25 +18,25 @@ NOTHING = -50.0  # e to this is lost in rounding, whatever it is added to
 
 
 @njit(cache=True, nogil=True)
-def means(rows, k, law):
+def means(rows, k, scales):
     """μ = (C + rI)⁻¹ T, the features' posterior mean."""
-    r = (law.sigma_x / law.sigma_a) ** 2
+    r = (scales.sigma_x / scales.sigma_a) ** 2
     T = np.ascontiguousarray(rows.T[:k])
     S, _ = fresh(rows.C[:k, :k].copy(), T, r)
     return S @ T
 
 
 @njit(cache=True, nogil=True)
-def code_anew(rng, X, rows, whole, law, flips, draw):
+def code_anew(rng, X, rows, whole, scales, flips, draw):
     """New codes, without the last column d, of the rows that have it: at most two flips each.
 
     P(z') ∝ exp(−‖x − z'μ‖²/2σ_x²) over z' within two flips of z, with μ of the state at hand (d
     included, which takes its share of what the others need not explain).
     """
     k = whole - 1
-    mu = means(rows, whole, law)[:k].copy()
+    mu = means(rows, whole, scales)[:k].copy()
     G = mu @ mu.T
-    precision = 0.5 / (law.sigma_x * law.sigma_x)
+    precision = 0.5 / (scales.sigma_x * scales.sigma_x)
     b = np.zeros(k)
     gain = np.zeros(k)
     sign = np.zeros(k)
@@ -104,7 +104,7 @@ def sum_gains(gain, sign, G, precision, top, stop):
 
 @njit(cache=True, nogil=True)
 def log_base(i, j, k):
-    """The urn's law of a new pattern: no flip ½, one ¼, two ¼, evenly among the k columns."""
+    """Probabilities of a new pattern: no flip ½, one ¼, two ¼, evenly among the k columns."""
     if k == 0:
         return 0.0
     if i < 0:
@@ -151,7 +151,7 @@ def flips_from_urn(rng, Z, d, flips, draw):
                 flips[n, 0], flips[n, 1] = draw_base(rng, k)
         i, j = flips[n, 0], flips[n, 1]
         total += np.log((seen[i, j] + URN * np.exp(log_base(i, j, k))) / (t + URN))
-        seen[i, j] += 1.0  # −1 is the last place, which no column has
+        seen[i, j] += 1.0  # −1 is the last position, which no column has
         earlier[t] = n
         t += 1
     return total
@@ -197,13 +197,13 @@ def residue_mean(X, Z, k, mu, scores, least, w):
 
 
 @njit(cache=True, nogil=True)
-def residue_column(rng, X, rows, k, law, seed, v, draw):
+def residue_column(rng, X, rows, k, scales, seed, v, draw):
     """A column around what the k features leave of row ``seed``, which has it for certain.
 
     w, first the seed's residual, is averaged over the rows nearer to w than to 0, a few times; then
     v_n ~ Bernoulli with log odds (e_n·w − ‖w‖²/2)/σ_x² + log odds of the share of such rows.
     """
-    mu = means(rows, k, law) if k > 0 else np.zeros((0, X.shape[1]))
+    mu = means(rows, k, scales) if k > 0 else np.zeros((0, X.shape[1]))
     w = X[seed].copy()
     for i in range(k):
         if rows.Z[seed, i]:
@@ -221,7 +221,7 @@ def residue_column(rng, X, rows, k, law, seed, v, draw):
             if draw:
                 v[n] = 1
             continue
-        logit = (scores[n] - 0.5 * square) / law.sigma_x**2 + share
+        logit = (scores[n] - 0.5 * square) / scales.sigma_x**2 + share
         logit = min(max(logit, -MOST_LOGIT), MOST_LOGIT)
         if draw:
             v[n] = 1 if rng.random() * (1.0 + np.exp(-logit)) < 1.0 else 0

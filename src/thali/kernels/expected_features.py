@@ -1,4 +1,4 @@
-r"""Mean-field updates of nonnegative features: each entry a normal law cut off below zero.
+r"""Mean-field updates of nonnegative features: each entry a normal distribution cut off below zero.
 
 a_kd ~ TN((T_kd − Σ_{j≠k} C_kj E[a_jd]) / (C_kk + r),  σ_x²/(C_kk + r))
 """

@@ -1,4 +1,4 @@
-r"""Mean-field updates of the rows of X = W A + E, W = Z or Z ⊙ S, given the law of A.
+r"""Mean-field updates of the rows of X = W A + E, W = Z or Z ⊙ S, given q(A).
 
 With Q = E[AAᵀ], B = X E[A]ᵀ, R = B − E[W] Q and precision 1/σ_x², the expected log likelihood as a
 function of one w_nk is  precision (w e − ½ w² Q_kk),  e = R_k + E[w_k] Q_kk,  so that
@@ -6,7 +6,7 @@ function of one w_nk is  precision (w e − ½ w² Q_kk),  e = R_k + E[w_k] Q_kk
     bits      logit ν = odds + precision (e − ½ Q_kk)
     amounts   q(s | z = 1) ∝ p(s) exp(precision (s e − ½ s² Q_kk)),   logit ν = odds + log ∫ …
 
-are the best laws given all others: a Gaussian for the Gaussian slab, two truncated Gaussians side
+are the best given all others: a Gaussian for the Gaussian slab, two truncated Gaussians side
 by side for the Laplace slab, both in closed form. An entry that stays costs O(1), one that moves
 O(K), and no step touches D. Rows with gaps have a Q of their own, of the columns they show.
 """

@@ -1,4 +1,4 @@
-r"""Bits and own dishes of X = Z A + E with A given, through XAᵀ and AAᵀ alone.
+r"""Bits and own features of X = Z A + E with A given, through XAᵀ and AAᵀ alone.
 
 With B = X Aᵀ, G = A Aᵀ and R = B − Z G, turning bit k of row n changes ‖x − zA‖² by
 
@@ -13,7 +13,9 @@ import numpy as np
 from numba import njit
 
 from thali.kernels.bit_prior import accepts, prior_log_odds
-from thali.kernels.collapsed_rows import Law, draw_new_dishes
+from thali.kernels.gaussian_row import Scales, gaussian_row
+from thali.kernels.new_features import MOST_NEW, NewFeatures, draw
+from thali.kernels.row_potentials import count_on, row_step
 
 DECIDED = 37.0  # log odds beyond which a double cannot tell a probability from one
 FAST = {"reassoc", "contract", "arcp", "nsz"}  # sums may be reordered, so that they vectorize
@@ -21,10 +23,10 @@ FAST = {"reassoc", "contract", "arcp", "nsz"}  # sums may be reordered, so that 
 
 @njit(cache=True, nogil=True)
 def odds_of_column(prior, i, on, off):
-    """The prior's log odds of dish i for a row that has it and for one that has not.
+    """The prior's log odds, but for θ, of feature i for a row that has it and one that has not.
 
-    A row's own dish is not for this step: infinite odds for leaving it as it is. Where all rows
-    have the dish, none asks for the odds of one that has not, and the table does not hold them.
+    A row's own feature is not for this step: infinite odds for leaving it as it is. Where all rows
+    have the feature, none asks for the odds of one that has not, and the table does not hold them.
     """
     if prior.m[i] > 0:
         value = prior_log_odds(prior, i, 1)
@@ -55,8 +57,9 @@ def turn_bits(rng, R, G, Z, prior, sigma_x):
     for i in range(k):
         g[i] = 0.5 * twice * G[i, i]
         odds_of_column(prior, i, on, off)
+    has_theta = prior.theta is not None
     for n in range(n_rows):
-        if not is_decided(R[n], g, Z[n], on, off, twice):
+        if has_theta or not is_decided(R[n], g, Z[n], on, off, twice):
             turn_row(rng, R[n], G, g, Z[n], prior, on, off, twice)
 
 
@@ -64,18 +67,24 @@ def turn_bits(rng, R, G, Z, prior, sigma_x):
 def turn_row(rng, r, G, g, z, prior, on, off, twice):
     """One pass over a row's bits, g = G_kk/2σ_x²; z, r, counts and odds change in place."""
     k = z.shape[0]
+    has_theta = prior.theta is not None
+    F = count_on(z, k) if has_theta else 0
     for i in range(k):
         sign = -1.0 if z[i] else 1.0
         odds = on[i] if z[i] else off[i]
+        if has_theta:
+            odds += row_step(prior.theta, F - z[i])
         if accepts(rng, sign * (twice * r[i] + odds) - g[i]):
             for j in range(k):
                 r[j] -= sign * G[i, j]
             if z[i]:
                 z[i] = 0
                 prior.m[i] -= 1
+                F -= 1
             else:
                 z[i] = 1
                 prior.m[i] += 1
+                F += 1
             if prior.pi.shape[0] and prior.m[i] <= 1:  # the smallest frequency in use changed
                 for j in range(k):
                     odds_of_column(prior, j, on, off)
@@ -85,7 +94,7 @@ def turn_row(rng, r, G, g, z, prior, on, off, twice):
 
 @njit(cache=True, nogil=True)
 def left_by_shared(B, R, G, squares, Z, m):
-    """ρ = ‖x − zA‖² of each row without its own dishes (m = 1), and how many of these it has."""
+    """ρ = ‖x − zA‖² of each row without its own features (m = 1), and how many of these it has."""
     n_rows, k = Z.shape
     single = np.empty(k)
     for i in range(k):
@@ -101,28 +110,30 @@ def left_by_shared(B, R, G, squares, Z, m):
 
 
 @njit(cache=True, nogil=True)
-def count_own_dishes(rng, rho, has, dimensions, used, law):
-    """Draw for each row the number of dishes of its own, their A integrated out: (N,).
+def count_own_features(rng, rho, has, others, dimensions, used, tables, scales):
+    """Draw for each row the number of features of its own, their A integrated out: (N,).
 
     Without them x ~ N(zA, σ_x² I) in as many ``dimensions`` as were observed of the row, and j of
     them add jσ_a² to the variance. None of them touches another row, so the rows' draws are
     independent but for a finite prior's room; ``used`` is the number of features as rows ``has``.
+    ``others`` are the numbers of the rows' other features, which only θ asks for.
     """
-    r2 = (law.sigma_x / law.sigma_a) ** 2
+    r2 = (scales.sigma_x / scales.sigma_a) ** 2
+    theta = tables.row_potentials
     own = np.zeros(len(rho), np.int64)
     for n in range(len(rho)):
-        free = -1 if law.capacity < 0 else law.capacity - (used - has[n])
-        seen = Law(
-            law.log_odds, law.new_log_weight, law.capacity, law.sigma_x, law.sigma_a, dimensions[n]
-        )
-        own[n] = draw_new_dishes(rng, rho[n], 1.0, r2, free, seen)
+        free = -1 if tables.capacity < 0 else tables.capacity - (used - has[n])
+        F = others[n] if theta is not None else 0
+        seen = Scales(scales.sigma_x, scales.sigma_a, dimensions[n])
+        weights = NewFeatures(tables.new_log_weight, free, F, MOST_NEW)
+        own[n] = draw(rng, weights, theta, gaussian_row(rho[n], 1.0, r2, seen))
         used += own[n] - has[n]
     return own
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
 def explained(b, r, z, single):
-    """The number of the row's own dishes, and ‖x‖² − ‖x − zA‖² = Σ z(b + r)."""
+    """The number of the row's own features, and ‖x‖² − ‖x − zA‖² = Σ z(b + r)."""
     has = 0.0
     total = 0.0
     for i in range(z.shape[0]):
@@ -133,7 +144,7 @@ def explained(b, r, z, single):
 
 @njit(cache=True, nogil=True)
 def explained_by_shared(b, G, z, single):
-    """‖x‖² − ‖x − zA‖² without the row's own dishes."""
+    """‖x‖² − ‖x − zA‖² without the row's own features."""
     total = 0.0
     for i in range(z.shape[0]):
         if z[i] and not single[i]:

@@ -1,11 +1,11 @@
-r"""A sweep over rows whose features are a point, not a law: each row at its best given the rest.
+r"""A sweep over rows that are points, not distributions: each at its best given the rest.
 
 Row n adds to the bound, with P = E[AAᵀ]/σ_x² and c_k = (E[a_k] x_n − ½ E[a_k²])/σ_x²,
 
-    Σ_k z_k (c_k + prior_k) − Σ_{k<l} z_k z_l P_kl + crowd[K₋ₙ + j] − crowd[K₋ₙ]
+    Σ_k z_k (c_k + prior_k) − Σ_{k<l} z_k z_l P_kl + by_count[K₋ₙ + j] − by_count[K₋ₙ]
 
 where prior_k is the log odds of a feature that m₋ₙ other rows have, and of one that no other has
-its weight when new plus what its law of A costs; j counts the latter.
+its weight when new plus what its q(A) costs; j counts the latter.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from thali.kernels.row_solvers.row import Row
 
 
 class RowPrior(NamedTuple):
-    """``log_odds`` by count, ``own`` (K,) for features that no other row has, ``crowd`` by K."""
+    """``log_odds`` by count, ``own`` (K,) of features that no other row has, ``by_count`` of K."""
 
     log_odds: np.ndarray
     own: np.ndarray
-    crowd: np.ndarray
+    by_count: np.ndarray
 
 
 @njit(cache=True, nogil=True)
@@ -81,7 +81,7 @@ def solve_rows(rng, B, Q, precision, prior, solver, m, Z, follow):
         others = weigh(B[n], q, precision, prior, m, Z[n], likely, weights, own)
         for i in range(k):
             z[i] = Z[n, i] > 0.5
-        row = Row(weights, pairs, total, own, prior.crowd, others)
+        row = Row(weights, pairs, total, own, prior.by_count, others)
         solve(rng, row, solver, z, slack, trial, spare, upper)
         gained += _settle(row, likely, z, slack, spare, Z[n], m, follow)
     return gained

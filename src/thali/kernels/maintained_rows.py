@@ -205,7 +205,7 @@ def swap_features(rows, k, a, b):
 
 @njit(cache=True, nogil=True)
 def drop_feature(rows, k, gone):
-    """Remove feature ``gone`` of k by moving the last one into its place."""
+    """Remove feature ``gone`` of k by moving the last one there."""
     last = k - 1
     if gone != last:
         for n in range(rows.Z.shape[0]):

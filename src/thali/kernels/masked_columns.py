@@ -94,7 +94,7 @@ def columns(Z, C, T, of_column, start, rows, r, noise):
 
 
 @njit(cache=True, nogil=True)
-def spreads(Z, C, start, rows, r):
+def variances(Z, C, start, rows, r):
     """‖L⁻¹z_nᵀ‖² of every missing row of every pattern, in the order of ``rows``."""
     out = np.zeros(len(rows))
     v = np.zeros(C.shape[0])

@@ -1,12 +1,12 @@
-r"""The law of a new row's bits, and its predictive density, where the training data have gaps.
+r"""The posterior of a new row's bits, and its predictive density, where training data have gaps.
 
 Column d has its own S_d = (Z_oᵀZ_o + rI)⁻¹, shared by the columns g that miss the same rows, so
 
     p(x) = Σ_z P(z) Σ_j P(j) ∏_g ∏_{d∈g} N(x_d; zμ_d, σ_x²(1 + z S_g zᵀ + j/r))
 
 over the columns that were observed in the new row. As in ``row_posterior`` a mode is found by
-single flips, and the 2^w rows over the w = min(K, 10) least certain dishes are summed in Gray-code
-order: exact for K ≤ 10, a lower bound beyond. A candidate costs O(D).
+single flips, and the 2^w rows over the w = min(K, 10) least certain features are summed in
+Gray-code order: exact for K ≤ 10, a lower bound beyond. A candidate costs O(D).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from thali.kernels.collapsed_rows import LOST_MASS, MOST_NEW
+from thali.kernels.new_features import factor_of, log_sum
 from thali.kernels.row_posterior import ENUMERATED, count_held
 
 NEGLIGIBLE = 50.0  # nats below the best so far, where 2^10 terms together are below rounding
@@ -30,6 +30,17 @@ class Walk(NamedTuple):
     rho: np.ndarray  # (P,)
     V: np.ndarray  # (P,)
     s: np.ndarray  # (P, K)
+
+
+class GroupedRow(NamedTuple):
+    """The factor of new features where each group of columns has its V."""
+
+    rho: np.ndarray  # (P,)
+    V: np.ndarray  # (P,)
+    dims: np.ndarray  # (P,) entries that the row shows
+    r: float
+    precision: float  # 1/2σ_x²
+    fall: float  # 0: the bound of the density does not fall with j
 
 
 @njit(cache=True, nogil=True)
@@ -46,35 +57,29 @@ def log_density(rho, V, extra, dims, precision, at_peak):
 
 
 @njit(cache=True, nogil=True)
-def dish_mass(rho, V, dims, r, free, law, floor):
-    """log Σ_j w_j ∏ N over the numbers j of the row's own dishes; −inf if surely below floor."""
-    precision = 0.5 / (law.sigma_x * law.sigma_x)
-    weight = np.exp(law.new_log_weight)
-    all_weights = weight if free < 0 else free * np.log1p(weight)
-    if log_density(rho, V, 0.0, dims, precision, True) + all_weights < floor:
+def density_with(row, j):
+    """Σ_g log N of the groups with j new features."""
+    return log_density(row.rho, row.V, j / row.r, row.dims, row.precision, False)
+
+
+@njit(cache=True, nogil=True)
+def highest_with(row, j):
+    """The largest of it over j and more new features, or a little more."""
+    return log_density(row.rho, row.V, j / row.r, row.dims, row.precision, True)
+
+
+factor_of(GroupedRow, density_with, highest_with)
+
+
+@njit(cache=True, nogil=True)
+def log_mass(rho, V, dims, r, new, scales, floor):
+    """log Σ_j w_j ∏ N over the numbers j of the row's own features; −inf if surely below floor."""
+    row = GroupedRow(rho, V, dims, r, 0.5 / (scales.sigma_x * scales.sigma_x), 0.0)
+    weight = np.exp(new.log_weight)
+    all_weights = weight if new.free < 0 else new.free * np.log1p(weight)
+    if highest_with(row, 0) + all_weights < floor:
         return -np.inf
-    top = log_density(rho, V, 0.0, dims, precision, False)
-    total = 1.0
-    log_w = 0.0
-    j = 0
-    while (free < 0 or j < free) and j <= MOST_NEW:
-        room = 1.0 if free < 0 else float(free - j)
-        log_w += law.new_log_weight + np.log(room / (j + 1.0))
-        extra = (j + 1.0) / r
-        # the prior's tail from j+1 on is at most w_{j+1} / (1 − ratio), the ratio falling with j
-        ratio = weight * room / (j + 2.0)
-        if ratio < 1.0:
-            peak = log_density(rho, V, extra, dims, precision, True)
-            if np.exp(log_w + peak - top) / (1.0 - ratio) < LOST_MASS * total:
-                break
-        term = log_w + log_density(rho, V, extra, dims, precision, False)
-        if term > top:
-            total = total * np.exp(top - term) + 1.0
-            top = term
-        else:
-            total += np.exp(term - top)
-        j += 1
-    return top + np.log(total)
+    return log_sum(new, None, row)
 
 
 @njit(cache=True, nogil=True)
@@ -116,7 +121,7 @@ def set_out(x, k, group, n_groups):
 
 
 @njit(cache=True, nogil=True)
-def find_mode(walk, mu, S, group, dims, odds, r, free, law):
+def find_mode(walk, mu, S, group, dims, odds, r, new, scales):
     """Flip the best bit until none pays; returns the log weight there."""
     k = len(walk.z)
     rho = np.zeros(len(dims))
@@ -125,14 +130,14 @@ def find_mode(walk, mu, S, group, dims, odds, r, free, law):
     for i in range(k):
         if walk.z[i]:
             o += odds[i]
-    at = o + dish_mass(walk.rho, walk.V, dims, r, free, law, -np.inf)
+    at = o + log_mass(walk.rho, walk.V, dims, r, new, scales, -np.inf)
     for _ in range(4 * k + 4):
         best = at + 1e-10
         which = -1
         for i in range(k):
             sign = try_flip(walk, i, mu, S, group, rho, V)
             value = o + sign * odds[i]
-            value += dish_mass(rho, V, dims, r, free, law, best - value)
+            value += log_mass(rho, V, dims, r, new, scales, best - value)
             if value > best:
                 best = value
                 which = i
@@ -145,11 +150,11 @@ def find_mode(walk, mu, S, group, dims, odds, r, free, law):
 
 
 @njit(cache=True, nogil=True)
-def one_row(x, mu, S, group, dims, odds, r, free, law, marginal):
+def one_row(x, mu, S, group, dims, odds, r, new, scales, marginal):
     """Fill ``marginal`` with P(z_k = 1 | x) and return log Σ of the weights."""
     k = len(odds)
     walk = set_out(x, k, group, len(dims))
-    top = find_mode(walk, mu, S, group, dims, odds, r, free, law)
+    top = find_mode(walk, mu, S, group, dims, odds, r, new, scales)
     # a second try from the bits that their own projection suggests
     other = set_out(x, k, group, len(dims))
     for i in range(k):
@@ -161,7 +166,7 @@ def one_row(x, mu, S, group, dims, odds, r, free, law, marginal):
                 size += mu[i, c] * mu[i, c]
         if along > 0.5 * size:
             do_flip(other, i, mu, S, group)
-    at = find_mode(other, mu, S, group, dims, odds, r, free, law)
+    at = find_mode(other, mu, S, group, dims, odds, r, new, scales)
     if at > top:
         top = at
         walk = other
@@ -171,7 +176,7 @@ def one_row(x, mu, S, group, dims, odds, r, free, law, marginal):
     o = 0.0
     for i in range(k):
         sign = try_flip(walk, i, mu, S, group, rho, V)
-        doubt[i] = top - sign * odds[i] - dish_mass(rho, V, dims, r, free, law, -np.inf)
+        doubt[i] = top - sign * odds[i] - log_mass(rho, V, dims, r, new, scales, -np.inf)
         marginal[i] = 0.0
         if walk.z[i]:
             o += odds[i]
@@ -186,7 +191,7 @@ def one_row(x, mu, S, group, dims, odds, r, free, law, marginal):
         i = free_bits[low]
         o += -odds[i] if walk.z[i] else odds[i]
         do_flip(walk, i, mu, S, group)
-        value = o + dish_mass(walk.rho, walk.V, dims, r, free, law, top - NEGLIGIBLE - o)
+        value = o + log_mass(walk.rho, walk.V, dims, r, new, scales, top - NEGLIGIBLE - o)
         if value > top:
             shrink = np.exp(top - value)
             total *= shrink
@@ -204,7 +209,7 @@ def one_row(x, mu, S, group, dims, odds, r, free, law, marginal):
 
 
 @njit(cache=True, nogil=True)
-def masked_row_posteriors(X, mask, mu, S, of_column, odds, r, free, law, marginals, logs):
+def masked_row_posteriors(X, mask, mu, S, of_column, odds, r, new, scales, marginals, logs):
     """Fill P(z_nk = 1 | x_n) and log Σ_z,j weights for every row; rows are independent."""
     d = X.shape[1]
     group = np.zeros(d, np.int64)
@@ -215,4 +220,4 @@ def masked_row_posteriors(X, mask, mu, S, of_column, odds, r, free, law, margina
             group[c] = of_column[c] if mask[n, c] else -1
             if mask[n, c]:
                 dims[of_column[c]] += 1.0
-        logs[n] = one_row(X[n], mu, S, group, dims, odds, r, free, law, marginals[n])
+        logs[n] = one_row(X[n], mu, S, group, dims, odds, r, new, scales, marginals[n])

@@ -5,8 +5,8 @@ reason to keep its bits as they are, since they were drawn given those bits, and
 little was observed would hardly move. So bits and missing entries of a row are drawn together,
 given all other rows: with o the row's observed columns and D_o their number,
 
-    x_o | z ~ N(zμ_o, σ_x²(1 + z S zᵀ) I)                     the bits and the number of new dishes
-    x_m | z ~ N(zμ_m, σ_x²(1 + z S zᵀ) I)                     then its missing entries
+    x_o | z ~ N(zμ_o, σ_x²(1 + z S zᵀ) I)                    the bits and the number of new features
+    x_m | z ~ N(zμ_m, σ_x²(1 + z S zᵀ) I)                    then its missing entries
 
 where S and μ = S T of the other rows are as in ``collapsed_rows``, and G_o = μ_oμ_oᵀ is had from
 G = μμᵀ by taking the missing columns away, or from μ_o where fewer columns were observed than not.
@@ -20,16 +20,14 @@ from numba import njit
 
 from thali.kernels.collapsed_rows import (
     LOST_DIGITS,
-    MOST_NEW,
     RISKY,
     SUNK,
-    Law,
     Report,
-    draw_new_dishes,
     leave,
-    own_dish,
+    own_feature,
     take_out,
 )
+from thali.kernels.gaussian_row import Scales, gaussian_row
 from thali.kernels.maintained_rows import (
     dot,
     dot_bits,
@@ -42,13 +40,15 @@ from thali.kernels.maintained_rows import (
     swap_features,
     times_bits,
 )
+from thali.kernels.new_features import MOST_NEW, NewFeatures, draw
+from thali.kernels.row_potentials import count_on, row_step
 
 NO_DIMENSION = 1e-300  # D_o of a row of which nothing was observed; a divisor, so not quite 0
 
 
 @njit(cache=True, nogil=True)
 def project(rows, x, z, k, out, y):
-    """out = μ x without the row: S(T x − z‖x‖²), own dishes having no μ. ``x`` may have zeros."""
+    """out = μ x without the row: S(T x − z‖x‖²), own features having no μ. ``x`` may have zeros."""
     x2 = 0.0
     for c in range(len(x)):
         x2 += x[c] * x[c]
@@ -104,10 +104,13 @@ def draw_missing(rng, rows, x, z, k, gone, s, sigma):
 
 
 @njit(cache=True, nogil=True)
-def draw_bits(rng, rows, n, x, x2, k, b, G, s, h, law):
+def draw_bits(rng, rows, n, x, x2, k, b, G, s, h, tables, scales):
     """The row's shared bits, one by one; fills s = S z and h = G z; returns zSz, ρ and flips."""
-    half_d = 0.5 * law.dimensions
-    precision = 0.5 / (law.sigma_x * law.sigma_x)
+    half_d = 0.5 * scales.dimensions
+    precision = 0.5 / (scales.sigma_x * scales.sigma_x)
+    log_odds = tables.log_odds
+    theta = tables.row_potentials
+    has_theta = theta is not None
     z = rows.Z[n]
     times_bits(rows.S, z, k, s)
     times_bits(G, z, k, h)
@@ -115,6 +118,7 @@ def draw_bits(rng, rows, n, x, x2, k, b, G, s, h, law):
     c = dot_bits(z, b, k)
     g = dot_bits(z, h, k)
     flips = 0
+    F = count_on(z, k) if has_theta else 0
     for i in range(k):
         m = rows.m[i]
         if m == 0.0:
@@ -127,10 +131,13 @@ def draw_bits(rng, rows, n, x, x2, k, b, G, s, h, law):
             -half_d * np.log((1.0 + q_new) / (1.0 + q))
             - precision
             * ((x2 - 2.0 * c_new + g_new) / (1.0 + q_new) - (x2 - 2.0 * c + g) / (1.0 + q))
-            + sign * law.log_odds[int(m)]
+            + sign * log_odds[int(m)]
         )
+        if has_theta:
+            log_ratio += sign * row_step(theta, F - z[i])
         if rng.random() * (1.0 + np.exp(-log_ratio)) < 1.0:
             flips += 1
+            F += 1 - 2 * z[i]
             flip(rows, n, x, k, i)
             for j in range(k):
                 s[j] += sign * rows.S[i, j]
@@ -142,11 +149,11 @@ def draw_bits(rng, rows, n, x, x2, k, b, G, s, h, law):
 
 
 @njit(cache=True, nogil=True)
-def set_own_dishes(rng, rows, n, x, k, own, new, r):
-    """Change the number of dishes that only row n has; a random one goes, a new one's place is
+def set_own_features(rng, rows, n, x, k, own, new, r):
+    """Change the number of features that only row n has; a random one goes, a new one's position is
     random. Returns the arrays, grown if need be, and K."""
     while own > new:
-        i = own_dish(rows.m, int(rng.random() * own))
+        i = own_feature(rows.m, int(rng.random() * own))
         flip(rows, n, x, k, i)
         drop_feature(rows, k, i)
         k -= 1
@@ -163,9 +170,9 @@ def set_own_dishes(rng, rows, n, x, k, own, new, r):
         k += 1
         own += 1
         flip(rows, n, x, k, k - 1)
-        place = int(rng.random() * k)
-        if place != k - 1:
-            swap_features(rows, k, place, k - 1)
+        at = int(rng.random() * k)
+        if at != k - 1:
+            swap_features(rows, k, at, k - 1)
     return rows, k
 
 
@@ -183,10 +190,11 @@ def scratch(cap):
 
 
 @njit(cache=True, nogil=True)
-def masked_sweep(rng, X, mask, rows, k, law, refresh_every):
+def masked_sweep(rng, X, mask, rows, k, tables, scales, refresh_every):
     """One pass over all rows, changing the missing entries of X as it goes."""
     n_rows, d = X.shape
-    r = (law.sigma_x / law.sigma_a) ** 2
+    r = (scales.sigma_x / scales.sigma_a) ** 2
+    theta = tables.row_potentials
     flips = 0
     refreshes = 1
     drift = 0.0
@@ -207,25 +215,21 @@ def masked_sweep(rng, X, mask, rows, k, law, refresh_every):
         own, V_left, c0, c1, c2 = leave(rows, x, z, b, dot(x, x, d), k, r, out, s, h)
         if c0 != 0.0:
             take_out(rows, out[0], out[1], c0, c1, c2, k, r)
-        # its bits and its own dishes, given what was observed of it
+        # its bits and its own features, given what was observed of it
         x2 = project(rows, x * mask[n], z, k, b, y)
         observed_products(rows, x, z, k, seen, gone, G)
-        part = Law(
-            law.log_odds,
-            law.new_log_weight,
-            law.capacity,
-            law.sigma_x,
-            law.sigma_a,
-            max(float(len(seen)), NO_DIMENSION),
-        )
-        q, rho, changed = draw_bits(rng, rows, n, x, x2, k, b, G, s, h, part)
+        part = Scales(scales.sigma_x, scales.sigma_a, max(float(len(seen)), NO_DIMENSION))
+        q, rho, changed = draw_bits(rng, rows, n, x, x2, k, b, G, s, h, tables, part)
         flips += changed
-        free = -1 if law.capacity < 0 else law.capacity - (k - own)
-        new = draw_new_dishes(rng, rho, 1.0 + q - own / r, r, free, part)
+        free = -1 if tables.capacity < 0 else tables.capacity - (k - own)
+        others = count_on(z, k) - own if theta is not None else 0
+        weights = NewFeatures(tables.new_log_weight, free, others, MOST_NEW)
+        row = gaussian_row(rho, max(1.0 + q - own / r, 1.0), r, part)
+        new = draw(rng, weights, theta, row)
         if new > MOST_NEW:
             return rows, Report(k, flips, refreshes, drift, n)
         flips += abs(new - own)
-        rows, k = set_own_dishes(rng, rows, n, x, k, own, new, r)
+        rows, k = set_own_features(rng, rows, n, x, k, own, new, r)
         if rows.m.shape[0] > cap:
             cap = rows.m.shape[0]
             b, y, s, h, out, G = scratch(cap)
@@ -233,7 +237,7 @@ def masked_sweep(rng, X, mask, rows, k, law, refresh_every):
         times_bits(rows.S, z, k, s)
         V = 1.0 + max(dot_bits(z, s, k), 0.0)
         # its missing entries, and the row returns
-        draw_missing(rng, rows, x, z, k, gone, s, law.sigma_x * np.sqrt(V))
+        draw_missing(rng, rows, x, z, k, gone, s, scales.sigma_x * np.sqrt(V))
         x2 = project(rows, x, z, k, b, y)
         times_bits(rows.G, z, k, h)
         rho = x2 - 2.0 * dot_bits(z, b, k) + dot_bits(z, h, k)

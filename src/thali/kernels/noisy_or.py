@@ -1,23 +1,23 @@
-r"""Bits, causes and new causes of the noisy-or model, through counts and a table of logarithms.
+r"""Bits, states y and new features of the noisy-or model, through counts and a table of logarithms.
 
-    P(x_it = 1 | c) = 1 − (1−ε)(1−λ)^c,   c_it = z_i·y_t active parents of node i in trial t
+    P(x_it = 1 | c) = 1 − (1−ε)(1−λ)^c,   c_it = z_i·y_t active features of node i in trial t
 
 An entry is kept as its code e_it = 2 c_it + x_it, and the table
 
     gain[2c + x] = log P(x | c + 1) − log P(x | c)
 
-has all that one more active parent can change: turning a bit z_ik sums it over the trials in which
-cause k is active, turning y_kt over the nodes that have cause k, and no loop takes a logarithm.
+has all that one more active feature can change: turning a bit z_ik sums it over the trials in which
+feature k is active, turning y_kt over the nodes that have feature k, and no loop takes a logarithm.
 An entry that was not observed has a code 2(K+1) + 2 c_it, where the table is zero: no step looks at
 what such entries might be.
 
-A step of a chain is two calls, ``sweep_bits_and_own`` and ``sweep_causes``: on small data a call
+A step of a chain is two calls, ``sweep_bits_and_own`` and ``sweep_states``: on small data a call
 that takes a generator costs more than its look-ups. Codes are made afresh where they are needed,
 which costs a small part of these.
 
-j causes that only node i has, their y ~ Bernoulli(p) summed out, multiply (1−λ)^c by (1−λp)^j, as
-each of them does nothing (1−p) or is active and fails to act p(1−λ); the number is drawn from its
-exact law (``count_own_causes``) and their y given x one after the other (``draw_own_causes``).
+j features that only node i has, their y ~ Bernoulli(p) summed out, multiply (1−λ)^c by (1−λp)^j, as
+each of them does nothing (1−p) or is active and fails to act p(1−λ); the number is drawn
+exactly (``count_own_features``) and their y given x one after the other (``draw_own_states``).
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ import numpy as np
 from numba import njit
 
 from thali.kernels.bit_prior import accepts, prior_log_odds
+from thali.kernels.new_features import NewFeatures, draw, factor_of
+from thali.kernels.row_potentials import count_on, row_step
 
-LOST_MASS = 1e-16  # the share of probability that may be left out of the law of new causes
+ANY_NUMBER = int(np.iinfo(np.int64).max)  # of new features: a node may well ask for many
 
 
 class Rates(NamedTuple):
@@ -39,8 +41,17 @@ class Rates(NamedTuple):
     epsilon: float
     lam: float
     p: float
-    log_fails: float  # log(1−λ): an active cause fails to act
-    log_idle: float  # log(1−λp): a cause of unknown state does nothing
+    log_fails: float  # log(1−λ): an active feature fails to act
+    log_idle: float  # log(1−λp): a feature of unknown state does nothing
+
+
+class RowTally(NamedTuple):
+    """The factor of new features: how many entries are 0, and how many are 1 by active features."""
+
+    off: int
+    on: np.ndarray  # (shared + 1,) int64
+    rates: Rates
+    fall: float  # off · log(1−λp): what one more does to the zeros alone
 
 
 def rates_at(epsilon: float, lam: float, p: float) -> Rates:
@@ -50,14 +61,14 @@ def rates_at(epsilon: float, lam: float, p: float) -> Rates:
 
 @njit(cache=True, nogil=True)
 def chance_on(rates, c, j):
-    """P(x = 1 | c active causes, j of unknown state), exact for the smallest ε and λ."""
+    """P(x = 1 | c active features, j of unknown state), exact for the smallest ε and λ."""
     quiet = -np.expm1(c * rates.log_fails + j * rates.log_idle)
     return rates.epsilon + (1.0 - rates.epsilon) * quiet
 
 
 @njit(cache=True, nogil=True)
 def log_on(rates, c, j):
-    """log P(x = 1 | c active causes, j of unknown state)."""
+    """log P(x = 1 | c active features, j of unknown state)."""
     return np.log(chance_on(rates, c, j))
 
 
@@ -103,7 +114,7 @@ def tally(e, counts):
 
 @njit(cache=True, nogil=True)
 def count_codes(E, most):
-    """n_cx: how many observed entries have c ≤ ``most`` active causes and value x."""
+    """n_cx: how many observed entries have c ≤ ``most`` active features and value x."""
     counts = np.zeros((4, 4 * (most + 1)), np.int64)
     for i in range(E.shape[0]):
         tally(E[i], counts)
@@ -112,7 +123,7 @@ def count_codes(E, most):
 
 @njit(cache=True, nogil=True)
 def log_likelihood_of(counts, rates):
-    """log P(X | Z, Y) from n_cx, how many entries have c active causes and value x."""
+    """log P(X | Z, Y) from n_cx, how many entries have c active features and value x."""
     log_leak = np.log1p(-rates.epsilon)
     value = 0.0
     for c in range(counts.shape[0]):
@@ -137,7 +148,7 @@ def gains(rates, most):
 
 @njit(cache=True, nogil=True)
 def active_trials(Y):
-    """The trials in which each cause is active: those of cause k are trials[at[k]:at[k + 1]]."""
+    """The trials in which each feature is active: those of k are trials[at[k]:at[k + 1]]."""
     k, t = Y.shape
     at = np.zeros(k + 1, np.int64)
     trials = np.empty(Y.size, np.int32)
@@ -176,13 +187,17 @@ def turn_bits(rng, E, Z, Y, gain, prior):
     """One pass over all bits given Y; Z, the codes E and the prior's counts change in place."""
     at, trials = active_trials(Y)
     n, k = Z.shape
+    has_theta = prior.theta is not None
     for i in range(n):
         z = Z[i]
         e = E[i]
+        F = count_on(z, k) if has_theta else 0
         for f in range(k):
             odds = prior_log_odds(prior, f, z[f])
             if np.isnan(odds):
                 continue
+            if has_theta:
+                odds += row_step(prior.theta, F - z[f])
             odds += sum_of_gains(e, trials, at[f], at[f + 1], 2 * z[f], gain)
             if accepts(rng, -odds if z[f] else odds):
                 step = -2 if z[f] else 2
@@ -191,13 +206,15 @@ def turn_bits(rng, E, Z, Y, gain, prior):
                 if z[f]:
                     z[f] = 0
                     prior.m[f] -= 1
+                    F -= 1
                 else:
                     z[f] = 1
                     prior.m[f] += 1
+                    F += 1
 
 
 @njit(cache=True, nogil=True)
-def score_cause(E, Z, y, f, gain, log_odds, step, score):
+def score_states(E, Z, y, f, gain, log_odds, step, score):
     """Fill score[t] with the log odds of y_ft given all else, and step[t] with 2 y_ft."""
     score[:] = log_odds
     for j in range(y.shape[0]):
@@ -216,7 +233,7 @@ def single_entropies(E, Z, Y, gain, log_odds):
     step = np.empty(Y.shape[1], np.int32)
     total = 0.0
     for f in range(Y.shape[0]):
-        score_cause(E, Z, Y[f], f, gain, log_odds, step, score)
+        score_states(E, Z, Y[f], f, gain, log_odds, step, score)
         for s in score:
             a = abs(s)  # H = log(1 + e^{−a}) + a/(1 + e^a), the same for s and −s
             if a < 700.0:
@@ -225,15 +242,15 @@ def single_entropies(E, Z, Y, gain, log_odds):
 
 
 @njit(cache=True, nogil=True)
-def turn_causes(rng, E, Z, Y, gain, log_odds):
-    """One pass over all y_kt given Z, a cause at a time: its trials are independent."""
+def turn_states(rng, E, Z, Y, gain, log_odds):
+    """One pass over all y_kt given Z, a feature at a time: its trials are independent."""
     n, k = Z.shape
     t = Y.shape[1]
     score = np.empty(t)
     step = np.empty(t, np.int32)
     for f in range(k):
         y = Y[f]
-        score_cause(E, Z, y, f, gain, log_odds, step, score)
+        score_states(E, Z, y, f, gain, log_odds, step, score)
         for j in range(t):
             new = 1 if accepts(rng, score[j]) else 0
             step[j] = 2 * new - step[j]
@@ -246,17 +263,17 @@ def turn_causes(rng, E, Z, Y, gain, log_odds):
 
 
 @njit(cache=True, nogil=True)
-def sweep_causes(rng, X, seen, Z, Y, rates, log_odds):
+def sweep_states(rng, X, seen, Z, Y, rates, log_odds):
     """One pass over all y_kt given Z, Y in place; then n_cx, Σ y and log P(X | Z, Y)."""
     E = codes(X, seen, Z, Y)
-    turn_causes(rng, E, Z, Y, gains(rates, Y.shape[0]), log_odds)
+    turn_states(rng, E, Z, Y, gains(rates, Y.shape[0]), log_odds)
     counts = count_codes(E, Y.shape[0])
     return counts, Y.sum(), log_likelihood_of(counts, rates)
 
 
 @njit(cache=True, nogil=True)
 def log_row(off, on, rates, j):
-    """log P(x_i | j causes of its own), their y summed out, up to what j does not change."""
+    """log P(x_i | j features of its own), their y summed out, up to what j does not change."""
     value = off * j * rates.log_idle
     for c in range(on.shape[0]):
         if on[c]:
@@ -265,58 +282,36 @@ def log_row(off, on, rates, j):
 
 
 @njit(cache=True, nogil=True)
-def draw_own_number(rng, off, on, free, new_log_weight, rates):
-    """Draw j, the number of causes that only this node has.
-
-    f(j) = w_j P(x_i | j), w_j = e^{j·new_log_weight}/j! or with C(free, j). Every P(x = 1) is at
-    most one, so beyond any j the mass left out is at most the tail of w_j (1−λp)^{j·off}, whose
-    terms fall by a ratio that falls itself. Summing stops when that is below rounding, or at once
-    when no value of the tail could make the answer other than 0.
-    """
-    u = rng.random()
-    slope = new_log_weight + off * rates.log_idle
-    top = log_row(off, on, rates, 0)
-    total = 1.0  # Σ f / e^top
-    log_w = 0.0
-    j = 0
-    while free < 0 or j < free:
-        room = 1.0 if free < 0 else float(free - j)
-        log_w += new_log_weight + np.log(room / (j + 1.0))
-        ratio = np.exp(slope) * room / (j + 2.0)
-        if ratio < 1.0:
-            tail = np.exp(log_w + (j + 1.0) * off * rates.log_idle - top) / (1.0 - ratio)
-            if j == 0 and u * (total + tail) < total:
-                return 0
-            if tail < LOST_MASS * total:
-                break
-        term = log_w + log_row(off, on, rates, j + 1)
-        if term > top:
-            total = total * np.exp(top - term) + 1.0
-            top = term
-        else:
-            total += np.exp(term - top)
-        j += 1
-    largest = j
-    remaining = u * total
-    log_w = 0.0
-    for j in range(largest + 1):
-        if j > 0:
-            room = 1.0 if free < 0 else float(free - j + 1)
-            log_w += new_log_weight + np.log(room / j)
-        remaining -= np.exp(log_w + log_row(off, on, rates, j) - top)
-        if remaining < 0.0:
-            return j
-    return largest
+def row_with(row, j):
+    """log P(x_i | j features of its own) of a ``RowTally``."""
+    return log_row(row.off, row.on, row.rates, j)
 
 
 @njit(cache=True, nogil=True)
-def count_own_causes(rng, E, has, shared, new_log_weight, capacity, rates):
-    """Draw for each node the number of causes of its own, their y summed out: (N,).
+def most_with(row, j):
+    """Every P(x = 1) is at most one, so it is at most (1−λp)^{j·off}."""
+    return float(j) * row.off * row.rates.log_idle
 
-    E has the codes of the ``shared`` causes alone; ``has`` is how many of its own each node has
-    now. None of them touches another node, so the draws are independent but for a finite prior's
-    room.
+
+factor_of(RowTally, row_with, most_with)
+
+
+@njit(cache=True, nogil=True)
+def draw_own_number(rng, off, on, new, theta, rates):
+    """Draw j, the number of features that only this node has, their y summed out."""
+    return draw(rng, new, theta, RowTally(off, on, rates, off * rates.log_idle))
+
+
+@njit(cache=True, nogil=True)
+def count_own_features(rng, E, has, Z, tables, rates):
+    """Draw for each node the number of features of its own, their y summed out: (N,).
+
+    E has the codes of the shared features alone, and Z their bits; ``has`` is how many of its own
+    each node has now. None of them touches another node, so the draws are independent but for a
+    finite prior's room.
     """
+    shared = Z.shape[1]
+    theta = tables.row_potentials
     own = np.zeros(E.shape[0], np.int64)
     used = shared + has.sum()
     counts = np.empty((4, 4 * (shared + 1)), np.int64)
@@ -330,15 +325,17 @@ def count_own_causes(rng, E, has, shared, new_log_weight, capacity, rates):
             for c in range(shared + 1):
                 off += counts[a, 2 * c]
                 on[c] += counts[a, 2 * c + 1]
-        free = -1 if capacity < 0 else capacity - (used - has[i])
-        own[i] = draw_own_number(rng, off, on, free, new_log_weight, rates)
+        free = -1 if tables.capacity < 0 else tables.capacity - (used - has[i])
+        F = count_on(Z[i], shared) if theta is not None else 0
+        new = NewFeatures(tables.new_log_weight, free, F, ANY_NUMBER)
+        own[i] = draw_own_number(rng, off, on, new, theta, rates)
         used += own[i] - has[i]
     return own
 
 
 @njit(cache=True, nogil=True)
-def draw_own_causes(rng, E, own, shared, rates):
-    """Draw y of the nodes' own causes given x, (Σ own, T): each with the later ones summed out.
+def draw_own_states(rng, E, own, shared, rates):
+    """Draw y of the nodes' own features given x, (Σ own, T): each with the later ones summed out.
 
     Where x = 0 they are independent, active with odds p(1−λ) : 1−p; where x was not observed,
     p : 1−p.
@@ -370,8 +367,8 @@ def draw_own_causes(rng, E, own, shared, rates):
 
 
 @njit(cache=True, nogil=True)
-def renew_own_causes(rng, X, seen, Z, Y, m, new_log_weight, capacity, rates):
-    """Draw anew the causes that one node alone has: Z and Y, shared causes first."""
+def renew_own_features(rng, X, seen, Z, Y, m, tables, rates):
+    """Draw anew the features that one node alone has: Z and Y, shared features first."""
     n, t = X.shape
     old = np.flatnonzero(m > 1)
     shared = old.shape[0]
@@ -386,8 +383,8 @@ def renew_own_causes(rng, X, seen, Z, Y, m, new_log_weight, capacity, rates):
             if m[f] == 1:
                 has[i] += Z[i, f]
     E = codes(X, seen, Zs, Ys)
-    own = count_own_causes(rng, E, has, shared, new_log_weight, capacity, rates)
-    new = draw_own_causes(rng, E, own, shared, rates)
+    own = count_own_features(rng, E, has, Zs, tables, rates)
+    new = draw_own_states(rng, E, own, shared, rates)
     Z = np.zeros((n, shared + new.shape[0]), np.uint8)
     Z[:, :shared] = Zs
     first = shared
@@ -398,7 +395,7 @@ def renew_own_causes(rng, X, seen, Z, Y, m, new_log_weight, capacity, rates):
 
 
 @njit(cache=True, nogil=True)
-def sweep_bits_and_own(rng, X, seen, Z, Y, rates, prior, new_log_weight, capacity):
-    """``sweep_bits``, then ``renew_own_causes``: half the calls of a step on small data."""
+def sweep_bits_and_own(rng, X, seen, Z, Y, rates, prior, tables):
+    """``sweep_bits``, then ``renew_own_features``: half the calls of a step on small data."""
     sweep_bits(rng, X, seen, Z, Y, rates, prior)
-    return renew_own_causes(rng, X, seen, Z, Y, prior.m, new_log_weight, capacity, rates)
+    return renew_own_features(rng, X, seen, Z, Y, prior.m, tables, rates)

@@ -1,20 +1,20 @@
-r"""Features and own dishes of X = Z A + E with a_kd ≥ 0 half-normal.
+r"""Features and own features of rows of X = Z A + E with a_kd ≥ 0 half-normal.
 
 One entry of A given the others, with C = ZᵀZ, T = ZᵀX and r = σ_x²/σ_a², is truncated normal:
 
     a_kd | rest ~ TN( (T_kd − Σ_{j≠k} C_kj a_jd) / (C_kk + r),  σ_x² / (C_kk + r) )
 
-A row's own dishes (j of them, features a_1 … a_j) come and go by births and deaths. With e the
-row's residual, what one more dish does to its density is known in closed form,
+Features a_1 … a_j that only one row has come and go by births and deaths. With e the
+row's residual, what one more does to its density is known in closed form,
 
     M(e) = ∏_d ∫₀^∞ N(e_d; a, σ_x²) p(a) da / N(e_d; 0, σ_x²) = ∏_d (τ/σ_a) 2Φ(t_d) e^{t_d²/2},
     τ² = σ_x²σ_a²/(σ_x² + σ_a²),  t_d = e_d τ/σ_x²,
 
-and so is the law of its feature, a_d | e ~ TN(τ t_d, τ²). Own dishes are an unordered set: weight
-w^j/j! (or C(F, j) w^j where F are free) times the density. A birth puts a feature drawn from that
-law in one of j+1 places, a death takes one of j+1 dishes: p(a) and its proposal cancel, and
+and so is that of the feature, a_d | e ~ TN(τ t_d, τ²). Own features are an unordered set, of
+weight w_j (``new_features``) times the density. A birth puts a feature drawn so in one of j+1
+positions, a death takes one of j+1 features: p(a) and its proposal cancel, and
 
-    birth j → j+1 is accepted with probability min(1, ρ),  ρ = w M(e)/(j+1)  or  w (F−j) M(e)/(j+1)
+    birth j → j+1 is accepted with probability min(1, ρ),  ρ = M(e) w_{j+1}/w_j
 
 and the death that undoes it with min(1, 1/ρ).
 """
@@ -22,24 +22,15 @@ and the death that undoes it with min(1, 1/ρ).
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
+from thali.kernels.new_features import MOST_NEW, NewFeatures, log_step
 from thali.kernels.truncated_normal import LOG_2, log_density, log_lifted_ndtr, sample
 
 H0 = math.sqrt(2.0 / math.pi)  # h(0) = φ(0)/Φ(0), the slope of log Φ at 0
 CUBIC = 0.044
-
-
-class OwnLaw(NamedTuple):
-    """The prior's weight of new dishes, room for them, and the scales."""
-
-    new_log_weight: float
-    capacity: int  # −1 for no limit
-    sigma_x: float
-    sigma_a: float
 
 
 @njit(cache=True, nogil=True)
@@ -81,26 +72,26 @@ def log_density_of_pass(C, T, before, after, sigma_x, sigma_a):
 
 
 @njit(cache=True, nogil=True)
-def log_gain(e, law):
-    """log M(e): what one more dish, its feature integrated out, does to a residual's density."""
-    spread = math.sqrt(law.sigma_x**2 + law.sigma_a**2)
-    slope = law.sigma_a / (law.sigma_x * spread)  # t = slope·e
-    total = e.shape[0] * math.log(law.sigma_x / spread)
+def log_gain(e, scales):
+    """log M(e): what one more feature, integrated out, does to a residual's density."""
+    deviation = math.sqrt(scales.sigma_x**2 + scales.sigma_a**2)
+    slope = scales.sigma_a / (scales.sigma_x * deviation)  # t = slope·e
+    total = e.shape[0] * math.log(scales.sigma_x / deviation)
     for i in range(e.shape[0]):
         total += log_lifted_ndtr(slope * e[i])
     return total
 
 
 @njit(cache=True, nogil=True)
-def most_gain(e, law):
+def most_gain(e, scales):
     """An upper bound of ``log_gain`` from polynomials, which decides nearly all births that fail.
 
     L(t) = log 2Φ(t) + t²/2 has L' = t + h > 0 and L'' < L''(0) for t < 0, so the parabola at 0 lies
     above it, and so does that parabola's least value. For t > 0, log 2Φ(t) is at most log 2, and
     h(0)t − h(0)²t²/2 + CUBIC·t³ since what it is above the parabola is at most 0.0437 t³.
     """
-    spread = math.sqrt(law.sigma_x**2 + law.sigma_a**2)
-    slope = law.sigma_a / (law.sigma_x * spread)
+    deviation = math.sqrt(scales.sigma_x**2 + scales.sigma_a**2)
+    slope = scales.sigma_a / (scales.sigma_x * deviation)
     total = 0.0
     for i in range(e.shape[0]):
         t = slope * e[i]
@@ -109,38 +100,31 @@ def most_gain(e, law):
         else:
             t = max(t, -H0 / (1.0 - H0 * H0))
             total += t * (H0 + 0.5 * (1.0 - H0 * H0) * t)
-    return total + e.shape[0] * math.log(law.sigma_x / spread)
+    return total + e.shape[0] * math.log(scales.sigma_x / deviation)
 
 
 @njit(cache=True, nogil=True)
-def draw_own_feature(rng, e, law, out):
-    """The feature of a dish that only a row with residual e has: a | e ~ TN(τt, τ²)."""
-    variance = law.sigma_x**2 + law.sigma_a**2
-    scale = law.sigma_x * law.sigma_a / math.sqrt(variance)
+def draw_own_feature(rng, e, scales, out):
+    """The feature that only a row with residual e has: a | e ~ TN(τt, τ²)."""
+    variance = scales.sigma_x**2 + scales.sigma_a**2
+    scale = scales.sigma_x * scales.sigma_a / math.sqrt(variance)
     for i in range(e.shape[0]):
-        out[i] = sample(rng, e[i] * (law.sigma_a**2 / variance), scale)
+        out[i] = sample(rng, e[i] * (scales.sigma_a**2 / variance), scale)
 
 
 @njit(cache=True, nogil=True)
-def log_weight(j, free, law):
-    """log of w/(j+1), or w(F−j)/(j+1): the prior's part of ρ for a birth at j own dishes."""
-    value = law.new_log_weight - math.log(j + 1.0)
-    if free < 0:
-        return value
-    return value + math.log(free - j) if free > j else -np.inf
+def own_features(rng, E, Z, m, A, others, tables, capacity, scales, steps):
+    """Births and deaths of the features that only one row has, ``steps`` tries a row.
 
-
-@njit(cache=True, nogil=True)
-def own_dishes(rng, E, Z, m, A, law, steps):
-    """Births and deaths of the dishes that only one row has, ``steps`` tries a row.
-
-    E = X − ZA changes in place. Returns which columns of Z stay, and for each dish that was born
-    and still is, its row and its feature.
+    E = X − ZA changes in place. Returns which columns of Z stay, and for each feature that was born
+    and still is, its row and the feature. ``others`` are the numbers of the rows' other features,
+    which only θ asks for.
     """
+    theta = tables.row_potentials
     n_rows, d = E.shape
     used = Z.shape[1]
     stays = np.ones(used, np.bool_)
-    features = A  # those of Z's columns, then of the dishes born, in order of birth
+    features = A  # those of Z's columns, then of those born, in order of birth
     owner = np.full(used, -1)
     size = used
     own = np.empty(used, np.int64)
@@ -152,18 +136,20 @@ def own_dishes(rng, E, Z, m, A, law, steps):
             if m[k] == 1 and Z[n, k]:
                 own[j] = k
                 j += 1
-        free = -1 if law.capacity < 0 else law.capacity - (used - j)
+        free = -1 if capacity < 0 else capacity - (used - j)
+        F = others[n] if theta is not None else 0
+        new = NewFeatures(tables.new_log_weight, free, F, MOST_NEW)
         for _ in range(steps):
             birth = rng.random() < 0.5
             log_u = math.log(1.0 - rng.random())
             if birth:
-                weight = log_weight(j, free, law)
-                if log_u >= weight + most_gain(e, law) or log_u >= weight + log_gain(e, law):
+                weight = log_step(new, theta, j)
+                if log_u >= weight + most_gain(e, scales) or log_u >= weight + log_gain(e, scales):
                     continue
                 if size == features.shape[0]:
                     features, owner, own = longer(features), longer(owner), longer(own)
                     stays = longer(stays)
-                draw_own_feature(rng, e, law, features[size])
+                draw_own_feature(rng, e, scales, features[size])
                 owner[size] = n
                 stays[size] = True
                 e -= features[size]
@@ -175,7 +161,7 @@ def own_dishes(rng, E, Z, m, A, law, steps):
                 at = int(rng.random() * j)
                 proposal[:] = e
                 proposal += features[own[at]]
-                if log_u < -(log_weight(j - 1, free, law) + log_gain(proposal, law)):
+                if log_u < -(log_step(new, theta, j - 1) + log_gain(proposal, scales)):
                     e[:] = proposal
                     stays[own[at]] = False
                     own[at] = own[j - 1]

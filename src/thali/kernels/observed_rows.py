@@ -1,16 +1,16 @@
-r"""Bits, amounts and own dishes of X = W A + E given A, of rows of which entries are missing.
+r"""Bits, amounts and own features of X = W A + E given A, of rows of which entries are missing.
 
 A row's missing entries are integrated out: with o its observed columns, and W = Z or Z ⊙ S,
 
     G_o = A_o A_oᵀ,   R_n = (x_o − w A_o) A_oᵀ
 
-take the places of G = AAᵀ and of the row of R that rows without gaps have, and all else is as
+stand for G = AAᵀ and for the row of R that rows without gaps have, and all else is as
 there. R and the diagonals of G_o are products of whole matrices, made before; G_o itself is made
 only of rows in which something may turn, from G by taking the missing columns away, or from A_o
 where fewer columns were observed than not: K²·min(D_o, D − D_o).
 
-A birth or a death of a nonnegative own dish looks at the observed columns alone, and a feature is
-drawn from its prior in the others.
+A birth or a death of a nonnegative own feature looks at the observed columns alone, and the
+feature is drawn from its prior in the others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from numba import njit
 
 from thali.kernels.given_features import is_decided, odds_of_column, turn_row
-from thali.kernels.nonnegative_features import OwnLaw, own_dishes
+from thali.kernels.nonnegative_features import own_features
 from thali.kernels.sparse_factor import turn_row as turn_row_of_entries
 
 
@@ -60,9 +60,10 @@ def turn_observed_bits(rng, R, diagonals, G, A, mask, Z, prior, sigma_x):
     off = np.full(k, np.nan)
     for i in range(k):
         odds_of_column(prior, i, on, off)
+    has_theta = prior.theta is not None
     for n in range(n_rows):
         g = 0.5 * twice * diagonals[n]
-        if not is_decided(R[n], g, Z[n], on, off, twice):
+        if has_theta or not is_decided(R[n], g, Z[n], on, off, twice):
             G_o = observed_gram(G, diagonals[n], A, mask[n])
             turn_row(rng, R[n], G_o, g, Z[n], prior, on, off, twice)
 
@@ -77,8 +78,8 @@ def turn_observed_entries(rng, R, diagonals, G, A, mask, Z, S, prior, sigma_x, l
 
 
 @njit(cache=True, nogil=True)
-def own_observed_dishes(rng, E, mask, Z, m, A, law, steps):
-    """Births and deaths, as ``nonnegative_features.own_dishes``, of one row after the other."""
+def own_observed_features(rng, E, mask, Z, m, A, others, tables, scales, steps):
+    """Births and deaths, as ``nonnegative_features.own_features``, of one row after the other."""
     n_rows, d = E.shape
     used = Z.shape[1]
     stays = np.ones(used, np.bool_)
@@ -88,16 +89,16 @@ def own_observed_dishes(rng, E, mask, Z, m, A, law, steps):
         own = np.flatnonzero((m == 1) & (Z[n] == 1))
         there = np.flatnonzero(mask[n])
         j = len(own)
-        free = -1 if law.capacity < 0 else law.capacity - (used - j)
-        own_law = OwnLaw(law.new_log_weight, free, law.sigma_x, law.sigma_a)
+        free = -1 if tables.capacity < 0 else tables.capacity - (used - j)
         e = E[n][there].reshape(1, len(there))
         alone = np.ones((1, j), np.uint8)
         part = columns_of(A[own], there)
-        stay, _, born = own_dishes(rng, e, alone, np.ones(j, np.int64), part, own_law, steps)
+        one, F = np.ones(j, np.int64), others[n : n + 1]
+        stay, _, born = own_features(rng, e, alone, one, part, F, tables, free, scales, steps)
         stays[own] = stay
         used += stay.sum() - j + len(born)
         for b in range(len(born)):
-            feature = law.sigma_a * np.abs(rng.standard_normal(d))
+            feature = scales.sigma_a * np.abs(rng.standard_normal(d))
             feature[there] = born[b]
             owners.append(n)
             features.append(feature)

@@ -1,21 +1,21 @@
 r"""One row of a particle filter for the linear-Gaussian model, A integrated out.
 
-A particle carries, for the K dishes of the rows it has seen,
+A particle carries, for the K features of the rows it has seen,
 
     m = Zᵀ1,   C = ZᵀZ,   T = ZᵀX,   S = (C + rI)⁻¹,   G = μμᵀ with μ = S T,
 
-and the next row is  x | z, j ~ N(zμ, σ_x²(V + j/r) I),  V = 1 + z S zᵀ,  j the new dishes
+and the next row is  x | z, j ~ N(zμ, σ_x²(V + j/r) I),  V = 1 + z S zᵀ,  j the new features
 (Wood and Griffiths 2007, with the predictive form in place of a new inverse). A row costs K·D for
 b = μ x, K² for the rank-one change, and O(1) a bit.
 
     "prior"        z, j from the prior;  weight  N(x; zμ, σ_x²(V + j/r) I)
-    "conditional"  z by one scan: bit k from its law given the bits before it and the bits after it
-                   as they are at a mode of the row;  j from its exact law given z;
+    "conditional"  z by one scan: bit k from P(z_k | the bits before it, those after it
+                   as they are at a mode of the row, x);  j from P(j | z, x);
                    weight  P(z)/q(z) · Σ_j P(j) N(x; zμ, σ_x²(V + j/r) I)
 
 The scan is any proposal whose probability q(z) is known, so its approximations (later bits held,
-one new dish at most while old ones are weighed) cost weight and not correctness. No bit is proposed
-with a probability below ``LEAST``.
+one new feature at most while old ones are weighed) cost weight and not correctness. No bit is
+proposed with a probability below ``LEAST``.
 
 All randomness comes in as uniform numbers, K + 1 a particle, so that a particle's draw depends
 neither on its neighbors nor on threads. Nothing is shared between particles.
@@ -28,7 +28,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from thali.kernels.collapsed_rows import LOST_MASS, MOST_NEW, RISKY, log_row_density
+from thali.kernels.collapsed_rows import RISKY
+from thali.kernels.gaussian_row import gaussian_row_at, log_row_density
 from thali.kernels.maintained_rows import (
     Rows,
     dot,
@@ -38,6 +39,7 @@ from thali.kernels.maintained_rows import (
     refresh,
     times_bits,
 )
+from thali.kernels.new_features import MOST_NEW, NewFeatures, invert, log_step, sum_up
 
 LEAST = 1e-4  # of the probability with which a bit is proposed
 WIDEST = float(np.log(1.0 / LEAST - 1.0))
@@ -58,10 +60,10 @@ class Particles(NamedTuple):
     lost: np.ndarray  # (P,) Σ V² since S and G were made afresh
 
 
-class RowLaws(NamedTuple):
-    """Each particle's law of the next row: the prior's and the likelihood's numbers."""
+class RowNumbers(NamedTuple):
+    """What each particle says of the next row: the numbers of its prior and of its likelihood."""
 
-    offset: np.ndarray  # (P,) odds of an old dish are (m + offset)/(rest − m)
+    offset: np.ndarray  # (P,) odds of an old feature are (m + offset)/(rest − m)
     rest: np.ndarray  # (P,)
     new_log_weight: np.ndarray  # (P,)
     sigma_x: np.ndarray  # (P,)
@@ -71,7 +73,7 @@ class RowLaws(NamedTuple):
 
 
 class Proposals(NamedTuple):
-    """What the particles propose for a row: bits of old dishes, new dishes, and b = μ x."""
+    """What the particles propose for a row: bits of old features, new features, and b = μ x."""
 
     z: np.ndarray  # (P, cap) uint8
     new: np.ndarray  # (P,) int64
@@ -85,12 +87,11 @@ class RowScales(NamedTuple):
     r: float
     half_d: float
     precision: float  # 1/2σ_x²
-    new_log_weight: float
-    free: int  # dishes that may still be opened, −1 for any number
+    new: NewFeatures
 
 
 @njit(cache=True, nogil=True)
-def propose(particles, laws, x, x2, uniforms, informed, proposals, first, last):
+def propose(particles, numbers, x, x2, uniforms, informed, proposals, first, last):
     """Fill the proposals of particles ``first`` to ``last`` for the row x, with their weights."""
     cap = particles.m.shape[1]
     work = np.zeros((3, cap))
@@ -100,25 +101,24 @@ def propose(particles, laws, x, x2, uniforms, informed, proposals, first, last):
         dot_rows(particles.T[p], x, k, work[0])
         for i in range(k):
             b[i] = dot(S[i], work[0], k)
-        sigma_x = laws.sigma_x[p]
-        log_w = laws.new_log_weight[p]
-        free = -1 if laws.capacity < 0 else laws.capacity - k
+        sigma_x = numbers.sigma_x[p]
+        log_w = numbers.new_log_weight[p]
+        free = -1 if numbers.capacity < 0 else numbers.capacity - k
         row = RowScales(
-            (sigma_x / laws.sigma_a[p]) ** 2,
-            0.5 * laws.dimensions,
+            (sigma_x / numbers.sigma_a[p]) ** 2,
+            0.5 * numbers.dimensions,
             0.5 / (sigma_x * sigma_x),
-            log_w,
-            free,
+            NewFeatures(log_w, free, 0, MOST_NEW),
         )
         m, z, u = particles.m[p], proposals.z[p], uniforms[p]
         z[k:] = 0
         if informed:
             new, weight = from_conditional(
-                m, S, G, b, x2, k, laws.offset[p], laws.rest[p], row, u, z, work
+                m, S, G, b, x2, k, numbers.offset[p], numbers.rest[p], row, u, z, work
             )
         else:
             new, weight = from_prior(
-                m, S, G, b, x2, k, laws.offset[p], laws.rest[p], row, u, z, work
+                m, S, G, b, x2, k, numbers.offset[p], numbers.rest[p], row, u, z, work
             )
         proposals.new[p] = new
         weight -= row.half_d * np.log(2.0 * np.pi * sigma_x * sigma_x)
@@ -128,10 +128,10 @@ def propose(particles, laws, x, x2, uniforms, informed, proposals, first, last):
 
 @njit(cache=True, nogil=True)
 def from_prior(m, S, G, b, x2, k, offset, rest, row, u, z, work):
-    """Bits and new dishes from the prior; returns their number and the log density of x."""
+    """Bits and new features from the prior; returns their number and the log density of x."""
     for i in range(k):
         z[i] = u[i] * (rest + offset) < m[i] + offset
-    new = prior_new_dishes(u[k], row)
+    new = prior_new_features(u[k], row)
     s, h = work[0], work[1]
     times_bits(S, z, k, s)
     times_bits(G, z, k, h)
@@ -142,7 +142,7 @@ def from_prior(m, S, G, b, x2, k, offset, rest, row, u, z, work):
 
 @njit(cache=True, nogil=True)
 def from_conditional(m, S, G, b, x2, k, offset, rest, row, u, z, work):
-    """Bits by a scan from a mode, new dishes from their law; their number and the log weight."""
+    """Bits by a scan from a mode, new features exactly; their number and the log weight."""
     s, h, odds = work[0], work[1], work[2]
     log_prior_ratio = 0.0  # log P(z) − log q(z)
     for i in range(k):
@@ -177,7 +177,7 @@ def from_conditional(m, S, G, b, x2, k, offset, rest, row, u, z, work):
                 h[j] += sign * G[i, j]
             q, c, g, here = q_other, c_other, g_other, other
     rho = max(x2 - 2.0 * c + g, 0.0)
-    new, log_mass = conditional_new_dishes(u[k], rho, 1.0 + q, row)
+    new, log_mass = conditional_new_features(u[k], rho, 1.0 + q, row)
     return new, log_prior_ratio + log_mass
 
 
@@ -204,13 +204,12 @@ def find_mode(S, G, b, k, odds, precision, z, s, h):
 
 @njit(cache=True, nogil=True)
 def log_with_or_without_new(rho, V, row):
-    """log [N(x | z, 0) + w N(x | z, 1)]: at most one new dish, enough to propose old ones."""
+    """log [N(x | z, 0) + w N(x | z, 1)]: at most one new feature, enough to propose old ones."""
     rho = max(rho, 0.0)
     none = log_row_density(rho, V, row.half_d, row.precision)
-    if row.free == 0:
+    if row.new.free == 0:
         return none
-    room = 1.0 if row.free < 0 else float(row.free)
-    one = row.new_log_weight + np.log(room)
+    one = log_step(row.new, None, 0)
     one += log_row_density(rho, V + 1.0 / row.r, row.half_d, row.precision)
     if one < none + NEGLIGIBLE:
         return none
@@ -220,72 +219,36 @@ def log_with_or_without_new(rho, V, row):
 
 
 @njit(cache=True, nogil=True)
-def log_no_new_dish(row):
+def log_no_new_feature(row):
     """log P(j = 0): −w for a Poisson number, −free·log(1 + w) for a binomial one."""
-    weight = np.exp(row.new_log_weight)
-    return -weight if row.free < 0 else -row.free * np.log1p(weight)
+    weight = np.exp(row.new.log_weight)
+    return -weight if row.new.free < 0 else -row.new.free * np.log1p(weight)
 
 
 @njit(cache=True, nogil=True)
-def prior_new_dishes(u, row):
-    """The number of new dishes from the prior by inversion; at most MOST_NEW + 1."""
-    log_p = log_no_new_dish(row)
+def prior_new_features(u, row):
+    """The number of new features from the prior by inversion; at most MOST_NEW + 1."""
+    log_p = log_no_new_feature(row)
     below = np.exp(log_p)
     j = 0
-    while u >= below and j <= MOST_NEW and j != row.free:
-        room = 1.0 if row.free < 0 else float(row.free - j)
-        log_p += row.new_log_weight + np.log(room / (j + 1.0))
+    while u >= below and j <= MOST_NEW and j != row.new.free:
+        log_p += log_step(row.new, None, j)
         below += np.exp(log_p)
         j += 1
     return j
 
 
 @njit(cache=True, nogil=True)
-def conditional_new_dishes(u, rho, V, row):
-    """j from P(j) N(x; zμ, σ_x²(V + j/r) I), and the log of its sum over all j.
-
-    The density rises in V up to ρ/Dσ_x² and then falls, so beyond any j the mass left out is at
-    most the prior's tail times its largest remaining value; summing stops when that is rounding.
-    """
-    half_d, precision = row.half_d, row.precision
-    best_V = rho * precision / half_d
-    weight = np.exp(row.new_log_weight)
-    log_w = 0.0
-    top = log_row_density(rho, V, half_d, precision)
-    total = 1.0  # Σ f / e^top
-    largest = 0
-    while largest != row.free and largest <= MOST_NEW:
-        room = 1.0 if row.free < 0 else float(row.free - largest)
-        log_w += row.new_log_weight + np.log(room / (largest + 1.0))
-        V_next = V + (largest + 1.0) / row.r
-        ratio = weight * room / (largest + 2.0)
-        if ratio < 1.0:
-            peak = log_row_density(rho, max(V_next, best_V), half_d, precision)
-            if np.exp(log_w + peak - top) / (1.0 - ratio) < LOST_MASS * total:
-                break
-        term = log_w + log_row_density(rho, V_next, half_d, precision)
-        if term > top:
-            total = total * np.exp(top - term) + 1.0
-            top = term
-        else:
-            total += np.exp(term - top)
-        largest += 1
-    remaining = u * total
-    log_w = 0.0
-    new = largest
-    for j in range(largest + 1):
-        if j > 0:
-            room = 1.0 if row.free < 0 else float(row.free - j + 1)
-            log_w += row.new_log_weight + np.log(room / j)
-        remaining -= np.exp(log_w + log_row_density(rho, V + j / row.r, half_d, precision) - top)
-        if remaining < 0.0:
-            new = j
-            break
-    return new, log_no_new_dish(row) + top + np.log(total)
+def conditional_new_features(u, rho, V, row):
+    """j from P(j) N(x; zμ, σ_x²(V + j/r) I), and the log of its sum over all j."""
+    factor = gaussian_row_at(rho, V, row.r, row.half_d, row.precision)
+    top, total, largest = sum_up(row.new, None, factor, np.inf)
+    new = invert(u, top, total, largest, row.new, None, factor)
+    return new, log_no_new_feature(row) + top + np.log(total)
 
 
 @njit(cache=True, nogil=True)
-def extend(particles, laws, x, x2, proposals, first, last):
+def extend(particles, numbers, x, x2, proposals, first, last):
     """Let the proposed rows join; returns the largest relative error that refreshing found."""
     cap = particles.m.shape[1]
     s = np.zeros(cap)
@@ -296,7 +259,7 @@ def extend(particles, laws, x, x2, proposals, first, last):
         if proposals.log_weight[p] == -np.inf:
             continue  # it will not survive
         S, G, z, b = particles.S[p], particles.G[p], proposals.z[p], proposals.b[p]
-        r = (laws.sigma_x[p] / laws.sigma_a[p]) ** 2
+        r = (numbers.sigma_x[p] / numbers.sigma_a[p]) ** 2
         times_bits(S, z, k, s)
         times_bits(G, z, k, h)
         V_old = 1.0 + dot_bits(z, s, k)
@@ -305,7 +268,7 @@ def extend(particles, laws, x, x2, proposals, first, last):
         for i in range(k):
             h[i] = b[i] - h[i]
         rank_one(S, G, s, h, -1.0 / V, 1.0 / V, rho / (V * V), k)
-        open_dishes(S, G, s, h, V_old, rho, r, k, new)
+        open_features(S, G, s, h, V_old, rho, r, k, new)
         count(particles, p, x, z, k, new)
         k += new
         particles.k[p] = k
@@ -320,8 +283,8 @@ def extend(particles, laws, x, x2, proposals, first, last):
 
 
 @njit(cache=True, nogil=True)
-def open_dishes(S, G, s, h, V_old, rho, r, k, new):
-    """S and G of dishes that the row opens: the rank-one change of S_kk = 1/r, without its loss.
+def open_features(S, G, s, h, V_old, rho, r, k, new):
+    """S and G of features that the row opens: the rank-one change of S_kk = 1/r, without its loss.
 
     With V = V_old + j/r:  S_kl = (δ_kl − 1/(rV))/r,  S_ki = −s_i/rV,  G_kl = ρ/(rV)²,
     G_ki = (h_i + ρ s_i/V)/rV.
@@ -340,7 +303,7 @@ def open_dishes(S, G, s, h, V_old, rho, r, k, new):
 
 @njit(cache=True, nogil=True)
 def count(particles, p, x, z, k, new):
-    """Add the row to m, C and T, the new dishes last; ``z`` gets their bits too."""
+    """Add the row to m, C and T, the new features last; ``z`` gets their bits too."""
     m, C, T = particles.m[p], particles.C[p], particles.T[p]
     for a in range(k, k + new):
         m[a] = 0.0

@@ -19,8 +19,8 @@ FIXED, GAMMA, INVERSE_GAMMA = 0, 1, 2
 NARROWEST = 1e-15  # of a slice, where the value stays as it is
 
 
-class ScaleLaw(NamedTuple):
-    """The law of a scale as numbers: which family, its shape, and its rate or scale."""
+class ScalePrior(NamedTuple):
+    """The prior of a scale as numbers: which family, its shape, and its rate or scale."""
 
     family: int
     shape: float
@@ -36,7 +36,7 @@ class Seen(NamedTuple):
 
 
 class Floor(NamedTuple):
-    """σ_x is at least ``share`` of ``scale`` and of σ_a: its law is cut off there."""
+    """σ_x is at least ``share`` of ``scale`` and of σ_a: its prior is cut off there."""
 
     share: float
     scale: float
@@ -61,18 +61,18 @@ def log_evidences(particles, seen, sigma_x, sigma_a, out, first, last):
 
 
 @njit(cache=True, nogil=True)
-def log_law(law, value):
-    """Log density of a scale at ``value``; an inverse gamma is the law of its square."""
-    if law.family == GAMMA:
-        constant = law.shape * np.log(law.other) - lgamma(law.shape)
-        return constant + (law.shape - 1.0) * np.log(value) - law.other * value
-    constant = np.log(2.0) + law.shape * np.log(law.other) - lgamma(law.shape)
-    return constant - (2.0 * law.shape + 1.0) * np.log(value) - law.other / (value * value)
+def log_prior(prior, value):
+    """Log density of a scale at ``value``; an inverse gamma is that of its square."""
+    if prior.family == GAMMA:
+        constant = prior.shape * np.log(prior.other) - lgamma(prior.shape)
+        return constant + (prior.shape - 1.0) * np.log(value) - prior.other * value
+    constant = np.log(2.0) + prior.shape * np.log(prior.other) - lgamma(prior.shape)
+    return constant - (2.0 * prior.shape + 1.0) * np.log(value) - prior.other / (value * value)
 
 
 @njit(cache=True, nogil=True)
-def log_target(at, which, law, floor, d, t, seen, sigma_x, sigma_a):
-    """Log density of log σ at ``at`` given the rest: law, evidence, and the Jacobian e^at."""
+def log_target(at, which, prior, floor, d, t, seen, sigma_x, sigma_a):
+    """Log density of log σ at ``at`` given the rest: prior, evidence, and the Jacobian e^at."""
     if not -300.0 < at < 300.0:
         return -np.inf
     value = np.exp(at)
@@ -83,26 +83,26 @@ def log_target(at, which, law, floor, d, t, seen, sigma_x, sigma_a):
     if sigma_x < floor.share * max(floor.scale, sigma_a):
         return -np.inf
     evidence = log_evidence(d, t, seen.squares, seen.n, seen.dimensions, sigma_x, sigma_a)
-    value = log_law(law, value) + evidence + at
+    value = log_prior(prior, value) + evidence + at
     return -np.inf if np.isnan(value) else value
 
 
 @njit(cache=True, nogil=True)
-def slice_scale(rng, which, law, floor, d, t, seen, sigma_x, sigma_a, width):
+def slice_scale(rng, which, prior, floor, d, t, seen, sigma_x, sigma_a, width):
     """One slice step (Neal 2003) on the logarithm of σ_x (0) or σ_a (1); returns the new value."""
     old = sigma_x if which == 0 else sigma_a
     at = np.log(old)
-    level = log_target(at, which, law, floor, d, t, seen, sigma_x, sigma_a)
+    level = log_target(at, which, prior, floor, d, t, seen, sigma_x, sigma_a)
     level += np.log(1.0 - rng.random())
     left = at - width * rng.random()
     right = left + width
-    while log_target(left, which, law, floor, d, t, seen, sigma_x, sigma_a) > level:
+    while log_target(left, which, prior, floor, d, t, seen, sigma_x, sigma_a) > level:
         left -= width
-    while log_target(right, which, law, floor, d, t, seen, sigma_x, sigma_a) > level:
+    while log_target(right, which, prior, floor, d, t, seen, sigma_x, sigma_a) > level:
         right += width
     while right - left > NARROWEST * (1.0 + abs(at)):
         proposal = left + (right - left) * rng.random()
-        if log_target(proposal, which, law, floor, d, t, seen, sigma_x, sigma_a) >= level:
+        if log_target(proposal, which, prior, floor, d, t, seen, sigma_x, sigma_a) >= level:
             return np.exp(proposal)
         if proposal < at:
             left = proposal
@@ -113,7 +113,7 @@ def slice_scale(rng, which, law, floor, d, t, seen, sigma_x, sigma_a, width):
 
 @njit(cache=True, nogil=True)
 def move_scales(rng, particles, seen, law_x, law_a, floor, sigma_x, sigma_a, first, last):
-    """Update σ_x and σ_a of each particle where they have laws; S and G follow."""
+    """Update σ_x and σ_a of each particle where they have priors; S and G follow."""
     for p in range(first, last):
         k = particles.k[p]
         rows = rows_of(particles, p)

@@ -1,9 +1,9 @@
-r"""The law of a new row's bits, and its predictive density, given features learned from others.
+r"""The posterior of a new row's bits, and its predictive density, given features of others.
 
     p(x) = Σ_z P(z) Σ_j P(j) N(x; zμ, σ_x²(1 + z S zᵀ + j/r) I)
 
-For each row a mode is found by single flips; the 2^w rows over the w = min(K, 10) dishes that are
-least certain there are then summed in Gray-code order, which is exact for K ≤ 10. The other dishes
+For each row a mode is found by single flips; the 2^w rows over the w = min(K, 10) features that are
+least certain there are then summed in Gray-code order, which is exact for K ≤ 10. The others
 count as independent of them and of each other, each with its odds at the mode: exact where they are
 so, as in a row of which nothing was observed, and close where the data leave little doubt.
 """
@@ -13,50 +13,21 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from thali.kernels.collapsed_rows import LOST_MASS, MOST_NEW, log_row_density
+from thali.kernels.gaussian_row import gaussian_row
+from thali.kernels.new_features import log_sum
 
 ENUMERATED = 10
 
 
 @njit(cache=True, nogil=True)
-def new_dish_mass(rho, V, r, free, law):
-    """log Σ_j f(j) over the numbers j of dishes that only this row has (see draw_new_dishes)."""
-    half_d = 0.5 * law.dimensions
-    precision = 0.5 / (law.sigma_x * law.sigma_x)
-    best_V = rho * precision / half_d
-    log_w = 0.0
-    top = log_row_density(rho, V, half_d, precision)
-    total = 1.0
-    j = 0
-    while (free < 0 or j < free) and j <= MOST_NEW:
-        room = 1.0 if free < 0 else float(free - j)
-        log_w += law.new_log_weight + np.log(room / (j + 1.0))
-        V_next = V + (j + 1.0) / r
-        # the prior's tail from j+1 on is at most w_{j+1} / (1 − ratio), the ratio falling with j
-        ratio = np.exp(law.new_log_weight) * room / (j + 2.0)
-        if ratio < 1.0:
-            peak = log_row_density(rho, max(V_next, best_V), half_d, precision)
-            if np.exp(log_w + peak - top) / (1.0 - ratio) < LOST_MASS * total:
-                break
-        term = log_w + log_row_density(rho, V_next, half_d, precision)
-        if term > top:
-            total = total * np.exp(top - term) + 1.0
-            top = term
-        else:
-            total += np.exp(term - top)
-        j += 1
-    return top + np.log(total)
-
-
-@njit(cache=True, nogil=True)
-def log_weight(z_odds, q, c, g, x2, r, free, law):
+def log_weight(z_odds, q, c, g, x2, r, new, scales):
     """log [P(z) Σ_j w_j N(x | z, j)] up to constants; z_odds = Σ_k z_k log odds_k."""
     rho = max(x2 - 2.0 * c + g, 0.0)
-    return z_odds + new_dish_mass(rho, 1.0 + q, r, free, law)
+    return z_odds + log_sum(new, None, gaussian_row(rho, 1.0 + q, r, scales))
 
 
 @njit(cache=True, nogil=True)
-def find_mode(z, b, x2, S, G, odds, r, free, law, s, h):
+def find_mode(z, b, x2, S, G, odds, r, new, scales, s, h):
     """Flip the best bit of z until none pays; returns the log weight and q, c, g, Σ odds there."""
     k = len(b)
     q = 0.0
@@ -76,7 +47,7 @@ def find_mode(z, b, x2, S, G, odds, r, free, law, s, h):
         if z[a]:
             q += s[a]
             g += h[a]
-    at = log_weight(o, q, c, g, x2, r, free, law)
+    at = log_weight(o, q, c, g, x2, r, new, scales)
     for _ in range(4 * k + 4):
         best = at + 1e-10
         which = -1
@@ -89,8 +60,8 @@ def find_mode(z, b, x2, S, G, odds, r, free, law, s, h):
                 g + 2.0 * sign * h[i] + G[i, i],
                 x2,
                 r,
-                free,
-                law,
+                new,
+                scales,
             )
             if value > best:
                 best = value
@@ -123,20 +94,20 @@ def count_held(z, doubt, enumerated, marginal):
 
 
 @njit(cache=True, nogil=True)
-def one_row(b, x2, S, G, odds, r, free, law, marginal):
+def one_row(b, x2, S, G, odds, r, new, scales, marginal):
     """Fill ``marginal`` with P(z_k = 1 | x) and return log Σ of the weights."""
     k = len(b)
     s = np.zeros(k)
     h = np.zeros(k)
     z = np.zeros(k, np.bool_)
-    at, q, c, g, o = find_mode(z, b, x2, S, G, odds, r, free, law, s, h)
+    at, q, c, g, o = find_mode(z, b, x2, S, G, odds, r, new, scales, s, h)
     # a second try from the bits that their own projection suggests
     other = np.zeros(k, np.bool_)
     for i in range(k):
         other[i] = b[i] > 0.5 * G[i, i]
     s2 = np.zeros(k)
     h2 = np.zeros(k)
-    at2, q2, c2, g2, o2 = find_mode(other, b, x2, S, G, odds, r, free, law, s2, h2)
+    at2, q2, c2, g2, o2 = find_mode(other, b, x2, S, G, odds, r, new, scales, s2, h2)
     if at2 > at:
         at, q, c, g, o = at2, q2, c2, g2, o2
         z = other
@@ -152,8 +123,8 @@ def one_row(b, x2, S, G, odds, r, free, law, marginal):
             g + 2.0 * sign * h[i] + G[i, i],
             x2,
             r,
-            free,
-            law,
+            new,
+            scales,
         )
         marginal[i] = 0.0
     free_bits = np.argsort(doubt)[: min(k, ENUMERATED)]
@@ -176,7 +147,7 @@ def one_row(b, x2, S, G, odds, r, free, law, marginal):
         for j in range(k):
             s[j] += sign * S[i, j]
             h[j] += sign * G[i, j]
-        value = log_weight(o, q, c, g, x2, r, free, law)
+        value = log_weight(o, q, c, g, x2, r, new, scales)
         if value > top:
             shrink = np.exp(top - value)
             total *= shrink
@@ -194,7 +165,7 @@ def one_row(b, x2, S, G, odds, r, free, law, marginal):
 
 
 @njit(cache=True, nogil=True)
-def row_posteriors(B, squares, S, G, odds, r, free, law, marginals, logs):
+def row_posteriors(B, squares, S, G, odds, r, new, scales, marginals, logs):
     """Fill P(z_nk = 1 | x_n) and log Σ_z,j weights for every row; rows are independent."""
     for i in range(B.shape[0]):
-        logs[i] = one_row(B[i], squares[i], S, G, odds, r, free, law, marginals[i])
+        logs[i] = one_row(B[i], squares[i], S, G, odds, r, new, scales, marginals[i])

@@ -1,7 +1,7 @@
 r"""The rows that may follow a candidate of a search, scored: all of them, or a beam within the row.
 
 A candidate is Z of the rows so far, with A integrated out. With S and G = μμᵀ of those rows and
-b = μ x, its next row is  x | z, j ~ N(zμ, σ_x²(1 + z S zᵀ + j/r) I),  j the dishes it opens, and
+b = μ x, its next row is  x | z, j ~ N(zμ, σ_x²(1 + z S zᵀ + j/r) I),  j the features it opens, and
 
     score(z, j) = rest + Σ_k z_k take_k + new(j) − ties(z, j) + log N(x; zμ, σ_x² V I),
 
@@ -24,21 +24,21 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from thali.kernels.collapsed_rows import log_row_density
+from thali.kernels.gaussian_row import log_row_density
 
 CLOSE = 1e-9  # relative: scores that may be of the same row
-TAIL = 25.0  # of log score, below the best number of new dishes, where further ones are left out
+TAIL = 25.0  # of log score, below the best number of new features, where further ones are left out
 
 
-class RowDistribution(NamedTuple):
+class RowScore(NamedTuple):
     """What a row adds to a candidate's score, but for its density."""
 
-    take: np.ndarray  # (K,) of taking each dish
+    take: np.ndarray  # (K,) of taking each feature
     same: np.ndarray  # (K,) uint8: column i has been equal to column i − 1 so far
     rest: float  # of everything else, no tie counted
-    new: float  # of each new dish
-    future: np.ndarray  # of dishes that later rows open: by how many are free, or one number
-    free: int  # dishes that may still be opened, −1 for any number
+    new: float  # of each new feature
+    future: np.ndarray  # of features that later rows open: by how many are free, or one number
+    free: int  # features that may still be opened, −1 for any number
     left: int  # rows after this one
     r: float
     half_d: float
@@ -46,7 +46,7 @@ class RowDistribution(NamedTuple):
     most_new: int
     floor: float  # scores below it are of no use
     ties_left: int  # rows that may still part equal columns: ``left``, or 0
-    slack_take: np.ndarray  # (K,) of each dish if it is taken: see ``parting``
+    slack_take: np.ndarray  # (K,) of each feature if it is taken: see ``parting``
     slack_stay: np.ndarray  # (K,) and if not
     slack_new: float
 
@@ -117,13 +117,13 @@ def can_tie(row, k):
 
 @njit(cache=True, nogil=True)
 def later(row, j):
-    """What dishes opened by later rows may add, once this row has opened j."""
+    """What features opened by later rows may add, once this row has opened j."""
     return row.future[0] if row.free < 0 else row.future[row.free - j]
 
 
 @njit(cache=True, nogil=True)
 def next_new(row, j):
-    """What the (j + 1)-th new dish adds to the prior's bound, its tie with the others counted."""
+    """What the (j + 1)-th new feature adds to the prior's bound, its tie with the others too."""
     left, slack = row.ties_left, row.slack_new
     gain = row.new - parting(j + 1, left, slack) + parting(j, left, slack)
     return gain if row.free < 0 else gain + np.log(float(row.free - j))
@@ -131,7 +131,7 @@ def next_new(row, j):
 
 @njit(cache=True, nogil=True)
 def best_new(base, rho, V, row):
-    """The highest score over the number of new dishes."""
+    """The highest score over the number of new features."""
     best_V = rho * row.precision / row.half_d
     prior = base
     best = -np.inf
@@ -154,7 +154,7 @@ def best_new(base, rho, V, row):
 
 @njit(cache=True, nogil=True)
 def sift(found, size, i):
-    """Restore the heap below place i."""
+    """Restore the heap below position i."""
     while True:
         low = i
         for child in (2 * i + 1, 2 * i + 2):
@@ -204,7 +204,7 @@ def keep(found, size, score, z, j):
 
 @njit(cache=True, nogil=True)
 def keep_all_new(found, size, base, rho, V, row, z):
-    """Keep z with every number of new dishes that is of use.
+    """Keep z with every number of new features that is of use.
 
     Returns how many rows there are, and a bound of the scores that were let go. Where there is no
     floor, numbers far behind the best one are left out.
@@ -252,8 +252,8 @@ def out_of_order(z, same, k, i):
 
 @njit(cache=True, nogil=True)
 def every_row(S, G, b, x2, k, row, found, whole):
-    """Keep the best of all 2^K rows and their new dishes; returns their number, and a bound of the
-    scores of all others. With ``whole``, −1 where there is too little room for all above the floor.
+    """Keep the best of all 2^K rows and their new features; returns their number, and a bound of
+    the scores of all others. With ``whole``, −1 where there is no room for all above the floor.
     """
     z = np.zeros(k, np.uint8)
     s = np.zeros(k)  # Σ_{l>i} S_il z_l
@@ -311,7 +311,7 @@ class Beam(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def changed_value(S, G, b, x2, k, row, tied, beam, w, i, trial):
-    """The score of row w with bit i changed, at its best number of new dishes."""
+    """The score of row w with bit i changed, at its best number of new features."""
     z = beam.z[w]
     sign = -1.0 if z[i] else 1.0
     q = beam.sums[w, 0] + 2.0 * sign * beam.s[w, i] + S[i, i]

@@ -1,4 +1,4 @@
-r"""Entries and own dishes of X = (Z ⊙ S) A + E given A, s_nk from a slab of unit scale.
+r"""Entries and own features of X = (Z ⊙ S) A + E given A, s_nk from a slab of unit scale.
 
 One entry, all others given: with b = (x − Σ_{j≠k} w_j a_j)·a_k and g = a_k·a_k, the likelihood of
 w = s against w = 0 is e^{qs − ps²/2}, p = g/σ_x², q = b/σ_x², and with s integrated out
@@ -10,9 +10,9 @@ where M(u) = ∫₀^∞ e^{ut − t²/2} dt: two half-normals, s > 0 with weight
 each drawn by rejection that is exact however far in the tail. The model is that of Knowles and
 Ghahramani (2007). All through B = XAᵀ and G = AAᵀ: O(K) an entry, never D.
 
-Own dishes of a row, their a integrated out: j of them with weights s_1 … s_j make the residual
+Own features of a row, their a integrated out: j of them with weights s_1 … s_j make the residual
 e ~ N(0, (σ_x² + σ_a² V) I), V = Σ s², so the row's target is w_j ∏ p(s_i) N(e; V). Births, deaths
-and changes of s propose from q(s) ∝ (mass of s's bin) · N(e; V + mid²): close to the exact law.
+and changes of s propose from q(s) ∝ (mass of s's bin) · N(e; V + mid²): close to the exact one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ import numpy as np
 from numba import njit
 
 from thali.kernels.bit_prior import accepts, prior_log_odds
-from thali.kernels.collapsed_rows import Law
+from thali.kernels.gaussian_row import Scales
+from thali.kernels.new_features import MOST_NEW, NewFeatures, log_step
+from thali.kernels.row_potentials import count_on, row_step
 
 # bins of |s| for proposals: fine where slabs have their mass, the last one open
 EDGES = np.array([0.0, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 11.0, 16.0])
@@ -105,10 +107,14 @@ def turn_entries(rng, R, G, Z, S, prior, sigma_x, laplace):
 @njit(cache=True, nogil=True)
 def turn_row(rng, r, G, z, weights, prior, precision, laplace):
     """One pass over a row's entries."""
+    has_theta = prior.theta is not None
+    F = count_on(z, z.shape[0]) if has_theta else 0
     for i in range(z.shape[0]):
         odds = prior_log_odds(prior, i, z[i])
         if np.isnan(odds):
             continue
+        if has_theta:
+            odds += row_step(prior.theta, F - z[i])
         p = G[i, i] * precision
         q = (r[i] + weights[i] * G[i, i]) * precision
         s = 0.0
@@ -117,6 +123,7 @@ def turn_row(rng, r, G, z, weights, prior, precision, laplace):
             s = draw_slab(rng, p, q, laplace)
         if on != (z[i] == 1):
             prior.m[i] += 1 if on else -1
+            F += 1 if on else -1
             z[i] = 1 if on else 0
         move(r, G, weights, i, s)
 
@@ -143,14 +150,14 @@ def move(r, G, weights, i, s):
             r[j] -= change * G[i, j]
 
 
-# own dishes
+# own features
 
 
 @njit(cache=True, nogil=True)
-def log_residual(V, rho, law):
+def log_residual(V, rho, scales):
     """log N(e; 0, (σ_x² + σ_a² V) I) up to a constant, ρ = ‖e‖²."""
-    variance = law.sigma_x * law.sigma_x + law.sigma_a * law.sigma_a * V
-    return -0.5 * law.dimensions * math.log(variance) - 0.5 * rho / variance
+    variance = scales.sigma_x * scales.sigma_x + scales.sigma_a * scales.sigma_a * V
+    return -0.5 * scales.dimensions * math.log(variance) - 0.5 * rho / variance
 
 
 @njit(cache=True, nogil=True)
@@ -160,8 +167,8 @@ def log_folded_slab(s, laplace):
 
 
 @njit(cache=True, nogil=True)
-def fill_bins(V, rho, law, laplace, bins):
-    """Log weights of the proposal's bins given the other own dishes; returns their log total."""
+def fill_bins(V, rho, scales, laplace, bins):
+    """Log weights of the proposal's bins given the other own features; returns their log total."""
     last = EDGES.shape[0] - 1
     total = -np.inf
     for i in range(last + 1):
@@ -173,7 +180,7 @@ def fill_bins(V, rho, law, laplace, bins):
         bins[i] = (
             log_folded_slab(middle, laplace)
             + math.log(width)
-            + log_residual(V + middle * middle, rho, law)
+            + log_residual(V + middle * middle, rho, scales)
         )
         total = log_add(total, bins[i])
     return total
@@ -204,33 +211,32 @@ def log_proposal(s, bins, total):
 
 
 @njit(cache=True, nogil=True)
-def log_gain(s, V, rho, law, laplace, bins, total):
-    """log p(s) N(e; V + s²) / q(s): what one more dish of weight s brings, over its proposal."""
-    value = log_folded_slab(s, laplace) + log_residual(V + s * s, rho, law)
+def log_gain(s, V, rho, scales, laplace, bins, total):
+    """log p(s) N(e; V + s²) / q(s): what one more feature of weight s brings, over its proposal."""
+    value = log_folded_slab(s, laplace) + log_residual(V + s * s, rho, scales)
     return value - log_proposal(s, bins, total)
 
 
 @njit(cache=True, nogil=True)
-def walk_own(rng, own, j, rho, free, law, laplace, bins):
-    """Births and deaths of one row's own dishes, then a change of each; the new number of them.
+def walk_own(rng, own, j, rho, new, theta, scales, laplace, bins):
+    """Births and deaths of one row's own features, then a change of each; the new number of them.
 
     ``own[:j]`` holds |s|. A birth from j is accepted with the ratio
-    (w_{j+1}/w_j) · p(s) N(e; V + s²) / q(s) N(e; V), w_{j+1}/w_j = λ/(j+1) or λ(free − j)/(j+1),
-    λ = e^{new_log_weight}: the (j+1) of the target's unordered sets and that of the death's choice
-    among j+1 dishes cancel. A death has the inverse ratio.
+    (w_{j+1}/w_j) · p(s) N(e; V + s²) / q(s) N(e; V), with w as in ``new_features``: the j+1 of the
+    target's unordered sets and that of the death's choice among j+1 of them cancel. A death has the
+    inverse ratio.
     """
     for _ in range(MOVES):
         V = 0.0
         for i in range(j):
             V += own[i] * own[i]
         if rng.random() < 0.5:
-            if j == own.shape[0] or j == free:
+            if j == own.shape[0] or j == new.free:
                 continue
-            total = fill_bins(V, rho, law, laplace, bins)
+            total = fill_bins(V, rho, scales, laplace, bins)
             s = propose_weight(rng, bins, total)
-            room = 1.0 if free < 0 else float(free - j)
-            ratio = law.new_log_weight + math.log(room / (j + 1.0)) - log_residual(V, rho, law)
-            ratio += log_gain(s, V, rho, law, laplace, bins, total)
+            ratio = log_step(new, theta, j) - log_residual(V, rho, scales)
+            ratio += log_gain(s, V, rho, scales, laplace, bins, total)
             if math.log(1.0 - rng.random()) < ratio:
                 own[j] = s
                 j += 1
@@ -238,10 +244,9 @@ def walk_own(rng, own, j, rho, free, law, laplace, bins):
             i = int(rng.random() * j)
             s = own[i]
             V = max(V - s * s, 0.0)
-            total = fill_bins(V, rho, law, laplace, bins)
-            room = 1.0 if free < 0 else float(free - j + 1)
-            ratio = law.new_log_weight + math.log(room / j) - log_residual(V, rho, law)
-            ratio += log_gain(s, V, rho, law, laplace, bins, total)
+            total = fill_bins(V, rho, scales, laplace, bins)
+            ratio = log_step(new, theta, j - 1) - log_residual(V, rho, scales)
+            ratio += log_gain(s, V, rho, scales, laplace, bins, total)
             if math.log(1.0 - rng.random()) < -ratio:
                 own[i] = own[j - 1]
                 j -= 1
@@ -250,10 +255,10 @@ def walk_own(rng, own, j, rho, free, law, laplace, bins):
         for other in range(j):
             if other != i:
                 V += own[other] * own[other]
-        total = fill_bins(V, rho, law, laplace, bins)
+        total = fill_bins(V, rho, scales, laplace, bins)
         s = propose_weight(rng, bins, total)
-        ratio = log_gain(s, V, rho, law, laplace, bins, total)
-        ratio -= log_gain(own[i], V, rho, law, laplace, bins, total)
+        ratio = log_gain(s, V, rho, scales, laplace, bins, total)
+        ratio -= log_gain(own[i], V, rho, scales, laplace, bins, total)
         if math.log(1.0 - rng.random()) < ratio:
             own[i] = s
     return j
@@ -261,7 +266,7 @@ def walk_own(rng, own, j, rho, free, law, laplace, bins):
 
 @njit(cache=True, nogil=True)
 def left_by_shared(B, G, squares, Z, S, m):
-    """ρ = ‖x − wA‖² of each row without its own dishes (m = 1)."""
+    """ρ = ‖x − wA‖² of each row without its own features (m = 1)."""
     n_rows, k = Z.shape
     left = np.empty(n_rows)
     shared = np.empty(k)
@@ -279,10 +284,11 @@ def left_by_shared(B, G, squares, Z, S, m):
 
 
 @njit(cache=True, nogil=True)
-def move_own_dishes(rng, rho, dimensions, Z, S, m, law, laplace):
-    """The number of own dishes of each row (N,), and their weights s, row after row.
+def move_own_features(rng, rho, dimensions, Z, S, m, others, tables, scales, laplace):
+    """The number of own features of each row (N,), and their weights s, row after row.
 
-    ``rho`` is what shared dishes leave of each row, in as many ``dimensions`` as were observed.
+    ``rho`` is what shared features leave of each row, in as many ``dimensions`` as were observed;
+    ``others`` are the numbers of the rows' other features, which only θ asks for.
     """
     n_rows, k = Z.shape
     used = k
@@ -290,6 +296,7 @@ def move_own_dishes(rng, rho, dimensions, Z, S, m, law, laplace):
     weights = np.empty(16)
     held = 0
     bins = np.empty(EDGES.shape[0])
+    theta = tables.row_potentials
     for n in range(n_rows):
         own = np.empty(int((m[Z[n] == 1] == 1).sum()) + MOVES)  # room for every birth of a pass
         has = 0
@@ -297,11 +304,11 @@ def move_own_dishes(rng, rho, dimensions, Z, S, m, law, laplace):
             if Z[n, i] and m[i] == 1:
                 own[has] = abs(S[n, i])
                 has += 1
-        free = -1 if law.capacity < 0 else law.capacity - (used - has)
-        seen = Law(
-            law.log_odds, law.new_log_weight, law.capacity, law.sigma_x, law.sigma_a, dimensions[n]
-        )
-        now = walk_own(rng, own, has, rho[n], free, seen, laplace, bins)
+        free = -1 if tables.capacity < 0 else tables.capacity - (used - has)
+        F = others[n] if theta is not None else 0
+        new = NewFeatures(tables.new_log_weight, free, F, MOST_NEW)
+        seen = Scales(scales.sigma_x, scales.sigma_a, dimensions[n])
+        now = walk_own(rng, own, has, rho[n], new, theta, seen, laplace, bins)
         used += now - has
         counts[n] = now
         if held + now > weights.shape[0]:

@@ -1,4 +1,4 @@
-r"""The normal law cut off below zero, TN(μ, σ²) on [0, ∞): draws, normalizer, moments, entropy.
+r"""The normal distribution cut off below zero, TN(μ, σ²): draws, normalizer, moments, entropy.
 
 With t = μ/σ, Φ and φ of the standard normal, and h(t) = φ(t)/Φ(t),
 

@@ -3,12 +3,11 @@
 from thali.likelihoods.base import (
     Collapsed,
     Conditional,
-    CountedCauses,
+    CountedFeatures,
     EstimatesEvidence,
     GaussianRows,
     GibbsUpdates,
     Masked,
-    RowUpdates,
     SearchRows,
 )
 from thali.likelihoods.linear_gaussian import LinearGaussian
@@ -22,7 +21,7 @@ import_family(__name__, __path__)
 __all__ = [
     "Collapsed",
     "Conditional",
-    "CountedCauses",
+    "CountedFeatures",
     "EstimatesEvidence",
     "GaussianRows",
     "GibbsUpdates",
@@ -30,7 +29,6 @@ __all__ = [
     "Masked",
     "NoisyOr",
     "NonnegativeLinearGaussian",
-    "RowUpdates",
     "SearchRows",
     "SparseFactor",
 ]

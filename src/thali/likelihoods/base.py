@@ -8,19 +8,24 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from thali.data import Augmented, Data, Table
-from thali.hyperparameters import Values
+from thali.hyperparameters import Hyperprior, Value, Values
 from thali.likelihoods.entries import EntryDistribution
 from thali.likelihoods.feature_posteriors import FeaturePosterior
 from thali.structures.base import Structure
 from thali.structures.features import FEATURES, FeatureTables
 
+if TYPE_CHECKING:
+    from thali.kernels.bit_prior import BitPrior
+    from thali.likelihoods.linear_gaussian import PredictiveRows
+
 Parameters = dict[str, np.ndarray]
+Scale = float | Hyperprior | str  # a number, a hyperprior of it, or "auto"
 
 
 class Words(NamedTuple):
@@ -46,7 +51,7 @@ class Likelihood(ABC):
         """Refuse data that the likelihood gives no probability to."""
 
     @abstractmethod
-    def at(self, **numbers: Any) -> Self:
+    def at(self, **numbers: Value) -> Self:
         """The same likelihood with hyperparameters fixed at numbers."""
 
     @abstractmethod
@@ -54,7 +59,7 @@ class Likelihood(ABC):
         """The same likelihood with every "auto" replaced by a hyperprior scaled to the data."""
 
     @abstractmethod
-    def start(self, data: Data) -> dict[str, Any]:
+    def start(self, data: Data) -> dict[str, Value]:
         """A number for every hyperparameter: the fixed one, or a guess from the data."""
 
     def guess(self, data: Data) -> Data:
@@ -127,14 +132,14 @@ class Conditional(FeatureLikelihood):
         """Draw A from its prior."""
 
     @abstractmethod
-    def sample(self, rng: np.random.Generator, Z: Any, A: Any) -> np.ndarray:
+    def sample(self, rng: np.random.Generator, Z: ArrayLike, A: ArrayLike) -> np.ndarray:
         """Draw X given Z and A."""
 
     @abstractmethod
     def log_likelihood(self, X: Table, Z: ArrayLike, A: ArrayLike) -> float:
         """log P(X | Z, A) of the observed entries; X is ``Data``, or what ``Data.of`` takes."""
 
-    def mean(self, Z: Any, A: Any) -> np.ndarray:
+    def mean(self, Z: ArrayLike, A: ArrayLike) -> np.ndarray:
         """E[X | Z, A]: Z A, unless the likelihood says otherwise."""
         return np.asarray(Z, float) @ np.asarray(A, float)
 
@@ -168,19 +173,26 @@ class GibbsState:
         return self.bits.shape[1]
 
 
+class Turned(NamedTuple):
+    """What a pass over the bits leaves for the step on own features, so as not to make it twice."""
+
+    m: np.ndarray  # (K,) int64, rows that have each feature
+    products: tuple[np.ndarray, ...] = ()  # of the data and the parameters
+
+
 class GibbsUpdates(Conditional):
     """The parameters can be kept and updated by exact steps (uncollapsed Gibbs).
 
     ``axes`` names the parameters that are kept, each with its axis of features: 0, or 1 for those
     that have a row for each row of X, which ``update_bits`` updates along with the bits.
-    Steps are asked of the likelihood as the user gave it (a hyperparameter is a number or a law),
+    Steps are asked of the likelihood as the user gave it (a number or a hyperprior each),
     change the state that they are given, and leave P(Z, parameters | X) invariant.
-    ``settling_updates`` is how many updates of the parameters come before the first step, so that
+    ``initial_updates`` is how many updates of the parameters come before the first step, so that
     they belong to the Z that a chain begins with.
     """
 
     axes: ClassVar[dict[str, int]]
-    settling_updates: ClassVar[int] = 1
+    initial_updates: ClassVar[int] = 1
 
     @abstractmethod
     def new_parameters(
@@ -189,32 +201,32 @@ class GibbsUpdates(Conditional):
         """The parameters of k features, drawn from their prior."""
 
     @abstractmethod
-    def update_bits(self, rng: np.random.Generator, place: GibbsState, bits: Any) -> Any:
-        """One pass over all bits given the parameters; ``bits`` is a kernel BitPrior.
+    def update_bits(self, rng: np.random.Generator, state: GibbsState, bits: BitPrior) -> Turned:
+        """One pass over all bits given the parameters; ``bits`` is the prior of each.
 
-        Best given what was observed of each row alone (``place.observed``): what was drawn in its
+        Best given what was observed of each row alone (``state.observed``): what was drawn in its
         gaps was drawn given its bits, and holds them where they are. What it returns is handed to
-        ``update_own``: products of the data worth making once.
+        ``update_own``.
         """
 
     @abstractmethod
     def update_own(
-        self, rng: np.random.Generator, place: GibbsState, tables: FeatureTables, work: Any
+        self, rng: np.random.Generator, state: GibbsState, tables: FeatureTables, turned: Turned
     ) -> None:
-        """Draw anew the dishes that only one row has, and their parameters.
+        """Draw anew the features that only one row has, and their parameters.
 
         Given the same entries as ``update_bits``. Missing entries are drawn after it, given these
         parameters too.
         """
 
     def update_matrix(
-        self, rng: np.random.Generator, place: GibbsState, bits: Any, tables: FeatureTables
+        self, rng: np.random.Generator, state: GibbsState, bits: BitPrior, tables: FeatureTables
     ) -> None:
-        """Bits, then own dishes; a likelihood may do both in one call."""
-        self.update_own(rng, place, tables, self.update_bits(rng, place, bits))
+        """Bits, then own features; a likelihood may do both in one call."""
+        self.update_own(rng, state, tables, self.update_bits(rng, state, bits))
 
     @abstractmethod
-    def update_parameters(self, rng: np.random.Generator, place: GibbsState, hold: bool) -> float:
+    def update_parameters(self, rng: np.random.Generator, state: GibbsState, hold: bool) -> float:
         """Draw scales (unless ``hold``) and parameters given Z.
 
         Returns what is added to log P([Z]) in the log joint: log P(X | Z) where the parameters can
@@ -222,14 +234,14 @@ class GibbsUpdates(Conditional):
         """
 
     @abstractmethod
-    def log_density(self, place: GibbsState) -> float:
-        """log P(X, parameters | Z); of the observed entries, where the place's data have gaps.
+    def log_density(self, state: GibbsState) -> float:
+        """log P(X, parameters | Z); of the observed entries, where the state's data have gaps.
 
         Parameters that can be integrated out given the others are not among them.
         """
 
-    def representative(self, place: GibbsState, draws: Iterable[Parameters]) -> Parameters:
-        """Parameters that stand for draws of them given the place's Z: their means.
+    def representative(self, state: GibbsState, draws: Iterable[Parameters]) -> Parameters:
+        """Parameters that stand for draws of them given the state's Z: their means.
 
         Not where flipping signs, or the like, leaves the likelihood alone: then means are of no
         draw's like.
@@ -243,14 +255,14 @@ class GibbsUpdates(Conditional):
 
 
 class EstimatesEvidence(FeatureLikelihood):
-    """Of places with different Z it can be told which is better, where P(X | Z) is not known.
+    """Of states with different Z it can be told which is better, where P(X | Z) is not known.
 
     A density of the parameters themselves cannot tell: it rises with their number and with the
     unit in which they are measured.
     """
 
     @abstractmethod
-    def estimate_evidence(self, rng: np.random.Generator, place: GibbsState) -> float:
+    def estimate_evidence(self, rng: np.random.Generator, state: GibbsState) -> float:
         """An estimate of log P(X | Z), the parameters being a draw given X and Z."""
 
 
@@ -266,9 +278,9 @@ class Masked(FeatureLikelihood):
 
     @abstractmethod
     def entries(
-        self, Z: Any, parameters: Parameters, where: tuple[np.ndarray, ...]
+        self, Z: ArrayLike, parameters: Parameters, where: tuple[np.ndarray, ...]
     ) -> EntryDistribution:
-        """The law of the entries at (rows, columns), given Z and the parameters."""
+        """The distribution of the entries at (rows, columns), given Z and the parameters."""
 
     def log_rows(self, data: Data, bits: np.ndarray, parameters: Parameters) -> np.ndarray:
         """log P(x | z, parameters) of new rows (n, D) under each row z of bits (B, K): (n, B)."""
@@ -298,7 +310,7 @@ class MaskedCollapsed(Masked, Collapsed):
 
     @abstractmethod
     def missing_entries(self, X: Table, Z: ArrayLike) -> EntryDistribution:
-        """The law of each missing entry given Z and what was observed, row by row."""
+        """The distribution of each missing entry given Z and what was observed, row by row."""
 
 
 class TakesSparse(FeatureLikelihood):
@@ -306,58 +318,65 @@ class TakesSparse(FeatureLikelihood):
     never made dense: of X it needs products with matrices of few columns, and sums of squares."""
 
 
-class RowUpdates(FeatureLikelihood):
-    """A row can be removed, scored and added by rank-one changes (collapsed Gibbs, search)."""
+class Scaled(FeatureLikelihood):
+    """Gaussian noise of scale ``sigma_x``, and features of scale ``sigma_a``."""
 
+    @property
     @abstractmethod
-    def rows(self, X: Table, Z: ArrayLike) -> Any:
-        """The predictive form, ready for rows to leave and return."""
+    def sigma_x(self) -> Scale:
+        """The size of the noise."""
+
+    @property
+    @abstractmethod
+    def sigma_a(self) -> Scale:
+        """The size of the features."""
 
 
-class GaussianRows(RowUpdates):
+class GaussianRows(Scaled):
     """Rows of the form x | z ~ N(zμ, σ_x²(1 + z S zᵀ)I) with S = (ZᵀZ + rI)⁻¹, μ = S ZᵀX.
 
-    It has scales ``sigma_x`` and ``sigma_a``; the compiled collapsed sweep is written for it.
+    The compiled collapsed sweep is written for it.
     """
+
+    @abstractmethod
+    def rows(self, X: Table, Z: ArrayLike) -> PredictiveRows:
+        """The predictive form: rows can leave, be scored and return by rank-one changes."""
 
 
 class SearchRows(FeatureLikelihood):
     """A search can build Z row by row (beam search): a promise that there are ``Collapsed`` and
-    ``GaussianRows``, A being integrated out, or ``CountedCauses``, A being at its best."""
+    ``GaussianRows``, A being integrated out, or ``CountedFeatures``, A being at its best."""
 
 
 class CountProbabilities(NamedTuple):
-    """log P(x | c) by c and x (K + 1, 2), and log P(y) of an active and of an idle cause."""
+    """log P(x | c) by c and x (K + 1, 2), and log P(y) of an active and of an idle feature."""
 
     table: np.ndarray
     on: float
     off: float
 
 
-class CountedCauses(Conditional, SearchRows):
+class CountedFeatures(Conditional, SearchRows):
     """X and the one parameter "A" (K×D) are of 0 and 1, the entries of A independent and alike, and
     P(x_nd = 1 | z_n, a_d) depends on the number z_n·a_d alone, with which it rises."""
 
     @abstractmethod
     def count_probabilities(self, most: int) -> CountProbabilities:
-        """The law of entries with up to ``most`` active causes, hyperparameters being numbers."""
+        """Of entries with up to ``most`` active features, hyperparameters being numbers."""
 
 
-class Expected(FeatureLikelihood):
-    """X = W A + E with Gaussian noise, W = Z or Z ⊙ S: expectations under independent laws of rows
-    and features are known (variational).
-
-    It has scales ``sigma_x`` and ``sigma_a``.
-    """
+class Expected(Scaled):
+    """X = W A + E with Gaussian noise, W = Z or Z ⊙ S: expectations under independent distributions
+    of rows and features are known (variational)."""
 
     @property
     @abstractmethod
     def amounts(self) -> str | None:
-        """The law of amounts S, "laplace" or "gaussian"; None where W = Z."""
+        """The distribution of amounts S, "laplace" or "gaussian"; None where W = Z."""
 
     @abstractmethod
     def feature_posterior(self, k: int, d: int, sigma_a: float, joint: bool) -> FeaturePosterior:
-        """The prior of A as a law to begin from; ``joint`` over features where it can be so."""
+        """The prior of A, to begin from; ``joint`` over features where it can be so."""
 
 
 class ExpectedBits(Expected):

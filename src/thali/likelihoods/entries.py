@@ -1,6 +1,6 @@
-"""The law of single entries of X, independent of each other: what is needed to fill in gaps.
+"""The distribution of single entries of X, independent of each other: what fills in gaps.
 
-Each law has a mean and a variance for every entry, draws, densities, and quantiles of mixtures of
+Each has a mean and a variance for every entry, draws, densities, and quantiles of mixtures of
 itself over draws of the posterior.
 """
 
@@ -37,8 +37,8 @@ class EntryDistribution(ABC):
 
     @classmethod
     @abstractmethod
-    def stack(cls, laws: Sequence[Self]) -> Self:
-        """Laws of the same entries given different draws, as one of shape (draws, entries)."""
+    def stack(cls, parts: Sequence[Self]) -> Self:
+        """Those of the same entries given different draws, as one of shape (draws, entries)."""
 
     @abstractmethod
     def mixed_quantile(self, p: float) -> np.ndarray:
@@ -64,8 +64,8 @@ class NormalEntries(EntryDistribution):
         return np.asarray(-0.5 * np.square(deviation) - np.log(self.sd) - 0.5 * np.log(2.0 * np.pi))
 
     @classmethod
-    def stack(cls, laws: Sequence[Self]) -> Self:
-        return cls(np.array([law.mean for law in laws]), np.array([law.sd for law in laws]))
+    def stack(cls, parts: Sequence[Self]) -> Self:
+        return cls(np.array([part.mean for part in parts]), np.array([part.sd for part in parts]))
 
     def mixed_quantile(self, p: float) -> np.ndarray:
         """By halving: it lies between the smallest and the largest of the draws' own."""
@@ -96,8 +96,8 @@ class BinaryEntries(EntryDistribution):
             return np.where(values > 0.5, np.log(self.mean), np.log1p(-self.mean))
 
     @classmethod
-    def stack(cls, laws: Sequence[Self]) -> Self:
-        return cls(np.array([law.mean for law in laws]))
+    def stack(cls, parts: Sequence[Self]) -> Self:
+        return cls(np.array([part.mean for part in parts]))
 
     def mixed_quantile(self, p: float) -> np.ndarray:
         """0 where at least p of the mass is there, else 1."""

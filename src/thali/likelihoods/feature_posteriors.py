@@ -1,4 +1,4 @@
-r"""The law q of the features A, and what the bound has of it.
+r"""The distribution q of the features A, and what the bound has of it.
 
     E‖X − WA‖² = Σx² − 2 tr(E[A]ᵀT) + Σ_d tr(C_d E[a_d a_dᵀ])
 
@@ -9,7 +9,7 @@ Gaussian features (``GaussianFeatures``), a_d ~ N(0, σ_a²): with r = σ_x²/σ
     factorized  V_d = σ_x² / (diag C_d + r)          the paper's, one Gaussian for each entry.
 
 Without gaps all columns share V. Nonnegative features (``NonnegativeFeatures``): q(a_kd) is the
-best law given the others, a normal law cut off below zero,
+best one given the others, a normal distribution cut off below zero,
 
     a_kd ~ TN((T_kd − Σ_{j≠k} C_kj E[a_jd]) / (C_kk + r),  σ_x²/(C_kk + r)),
 
@@ -19,9 +19,10 @@ one feature after the other.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from thali.structures.statistics import Statistics
 
@@ -30,14 +31,14 @@ PASSES = 2  # over the nonnegative features in an update
 
 
 class FeaturePosterior(Protocol):
-    """What the engine asks of a law of A; all laws of A are made from statistics."""
+    """What the engine asks of a distribution of A, made from statistics."""
 
     @property
     def phi(self) -> np.ndarray:
         """E[A], (K, D)."""
 
     def updated(self, found: Statistics, sigma_x: float, sigma_a: float) -> Self:
-        """The best law given the rows."""
+        """The best q given the rows."""
 
     def gram(self) -> np.ndarray:
         """Σ_d E[a_d a_dᵀ], (K, K)."""
@@ -52,7 +53,7 @@ class FeaturePosterior(Protocol):
         """E[log p(A)] + H[q(A)]."""
 
     def gains(self, sigma_a: float) -> np.ndarray:
-        """The same of each feature, (K,); of laws that are factorized."""
+        """The same of each feature, (K,); where q is factorized."""
 
     def taken(self, order: np.ndarray) -> Self:
         """Some features, in this order."""
@@ -60,8 +61,8 @@ class FeaturePosterior(Protocol):
     def grown(
         self, found: Statistics | None = None, sigma_x: float = 1.0, sigma_a: float = 1.0
     ) -> Self:
-        """One feature more, the last of ``found``: the best law given the others', independent of
-        them; without statistics, one that says nothing."""
+        """One feature more, the last of ``found``: the best q of it given the others, and
+        independent of them; without statistics, one that says nothing."""
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         """A drawn from q."""
@@ -70,19 +71,19 @@ class FeaturePosterior(Protocol):
         """The parameters of q, for files and for people."""
 
     def of_arrays(self, arrays: dict[str, np.ndarray]) -> Self:
-        """The law that ``arrays`` describe, of this kind."""
+        """The q that ``arrays`` describe, of this kind."""
 
 
-def expected_squares(found: Statistics, law: FeaturePosterior) -> float:
+def expected_squares(found: Statistics, q: FeaturePosterior) -> float:
     """E‖X − WA‖² over what was observed; a difference, that rounding must not take below zero."""
-    quadratic = found.C * (law.gram() if found.C.ndim == 2 else law.grams())
-    cross = float((law.phi * found.T).sum())
+    quadratic = found.C * (q.gram() if found.C.ndim == 2 else q.grams())
+    cross = float((q.phi * found.T).sum())
     return max(found.squares - 2.0 * cross + float(quadratic.sum()), 0.0)
 
 
 def left_for_last(
     found: Statistics | None, phi: np.ndarray, sigma_x: float, sigma_a: float
-) -> tuple[np.ndarray, Any]:
+) -> tuple[np.ndarray, float | np.ndarray]:
     """Mean (D,) and variance of the last feature of ``found`` given the means of the others."""
     if found is None:
         return np.zeros(phi.shape[1]), sigma_a**2
@@ -134,7 +135,7 @@ class GaussianFeatures:
         return 0.5 * (log_det + count - count * 2.0 * np.log(sigma_a) - self.squares() / sigma_a**2)
 
     def gains(self, sigma_a: float) -> np.ndarray:
-        assert not self.joint, "a joint law is not a sum over features"
+        assert not self.joint, "a joint q is not a sum over features"
         v = np.diagonal(self.V, axis1=-2, axis2=-1)
         v = np.broadcast_to(v, self.phi.T.shape)  # (D, K)
         each = np.log(v / sigma_a**2) + 1.0 - (v + np.square(self.phi.T)) / sigma_a**2
@@ -168,7 +169,7 @@ class GaussianFeatures:
     def of_arrays(self, arrays: dict[str, np.ndarray]) -> Self:
         return type(self)(arrays["phi"], arrays["V"], self.joint)
 
-    def _over_columns(self, values: Any) -> float:
+    def _over_columns(self, values: ArrayLike) -> float:
         """A sum over columns of what all of them share, or each has of its own."""
         return float(np.sum(values) * (self.phi.shape[1] if self.V.ndim == 2 else 1.0))
 

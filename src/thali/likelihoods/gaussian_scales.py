@@ -1,14 +1,14 @@
 r"""Sampling of σ_x and σ_a of X = Z A + E: with A integrated out, or given A.
 
 A integrated out: slice or Metropolis steps on P(X | Z, σ_x, σ_a), O(K) an evaluation through the
-eigenvalues of ZᵀZ. Given A: σ² with an inverse-gamma law is conjugate,
+eigenvalues of ZᵀZ. Given A: σ² with an inverse-gamma prior is conjugate,
 
     σ² | s, n ~ InverseGamma(shape + n/2, scale + s/2),  s the sum of n squares.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Self
 
 import numpy as np
 
@@ -17,26 +17,56 @@ from thali.hyperparameters import (
     Hyperprior,
     InverseGamma,
     Values,
+    as_number,
     check_hyperparameter,
     metropolis_step,
     slice_step,
 )
+from thali.likelihoods.base import Scale, Scaled
+from thali.settings import Settings
 
 METROPOLIS_WIDTH = 0.05  # the step of Anand (2015)
 FINEST = 1e-6  # a noise below this share of the data's scale is lost in double precision
-LEAST = 1e-4  # of the data's scale and of σ_a: laws of σ_x are cut off there, for the digits' sake
+LEAST = (
+    1e-4  # of the data's scale and of σ_a: priors of σ_x are cut off there, for the digits' sake
+)
 
 
-def check_scales(likelihood: Any) -> None:
-    """Refuse scales that are neither positive numbers, nor laws, nor "auto"."""
-    for name in ("sigma_x", "sigma_a"):
-        value = getattr(likelihood, name)
-        if not isinstance(value, str) or value != "auto":
-            check_hyperparameter(type(likelihood).__name__, name, value)
+class GaussianScales(Settings, Scaled):
+    """What likelihoods do with their two scales: check them, fix them, and find them from data."""
+
+    def __post_init__(self) -> None:
+        for name in ("sigma_x", "sigma_a"):
+            value = getattr(self, name)
+            if not isinstance(value, str) or value != "auto":
+                check_hyperparameter(type(self).__name__, name, value)
+
+    def at(self, **numbers: float) -> Self:
+        return self.replace(**numbers)
+
+    def resolve(self, data: Data) -> Self:
+        return self.replace(**resolve_scales(self, data))
+
+    def start(self, data: Data) -> dict[str, float]:
+        """The fixed numbers, and guesses from the data's scale for the others."""
+        scale = float(np.sqrt(data.mean_square)) or 1.0
+        numbers = {}
+        for name, guess in (("sigma_x", 0.5 * scale), ("sigma_a", scale)):
+            sigma = getattr(self, name)
+            numbers[name] = guess if isinstance(sigma, Hyperprior | str) else float(sigma)
+        return numbers
+
+    @property
+    def _sigma_x(self) -> float:
+        return as_number(type(self).__name__, "sigma_x", self.sigma_x)
+
+    @property
+    def _sigma_a(self) -> float:
+        return as_number(type(self).__name__, "sigma_a", self.sigma_a)
 
 
-def resolve_scales(likelihood: Any, data: Data) -> dict[str, Any]:
-    """The scales with "auto" made a law: σ_x² ~ InverseGamma(1, v/100), σ_a² ~ InverseGamma(2, v),
+def resolve_scales(likelihood: Scaled, data: Data) -> dict[str, Scale]:
+    """The scales with a prior for "auto": σ_x² ~ InverseGamma(1, v/100), σ_a² ~ InverseGamma(2, v),
     v the mean square of the data; numbers too fine for the data are refused."""
     owner = type(likelihood).__name__
     sigma_x, sigma_a = likelihood.sigma_x, likelihood.sigma_a
@@ -59,19 +89,9 @@ def resolve_scales(likelihood: Any, data: Data) -> dict[str, Any]:
     }
 
 
-def start_scales(likelihood: Any, data: Data) -> dict[str, float]:
-    """The fixed numbers, and guesses from the data's scale for the others."""
-    scale = float(np.sqrt(data.mean_square)) or 1.0
-    numbers = {}
-    for name, guess in (("sigma_x", 0.5 * scale), ("sigma_a", scale)):
-        sigma = getattr(likelihood, name)
-        numbers[name] = guess if isinstance(sigma, Hyperprior | str) else float(sigma)
-    return numbers
-
-
 def scales_without_features(
     rng: np.random.Generator,
-    likelihood: Any,
+    likelihood: Scaled,
     C: np.ndarray,
     T: np.ndarray,
     squares: float,
@@ -94,23 +114,23 @@ def scales_without_features(
         return log_evidence(eigenvalues, lengths, squares, n, float(d), sigma_x, sigma_a)
 
     scale = float(np.sqrt(squares / (n * d))) if scale is None else scale
-    if isinstance(likelihood.sigma_x, Hyperprior) and not hold:
+    inferred = isinstance(likelihood.sigma_x, Hyperprior)
+    if inferred and not hold:
         least = (1.0 + 1e-9) * LEAST * max(scale, hyper["sigma_a"])
         hyper["sigma_x"] = max(hyper["sigma_x"], least)
 
-    def log_law(law: Hyperprior, value: float, sigma_x: float, sigma_a: float) -> float:
-        cut = isinstance(likelihood.sigma_x, Hyperprior) and sigma_x < LEAST * max(scale, sigma_a)
-        return -np.inf if cut else law.log_density(value) + evidence(sigma_x, sigma_a)
-
-    # the standard deviations of log σ when K is settled: 1/√(2ND) and 1/√(2KD)
+    # the standard deviations of log σ when K stays: 1/√(2ND) and 1/√(2KD)
     for name, size in (("sigma_x", n), ("sigma_a", len(C) + 1)):
-        law = getattr(likelihood, name)
-        if not isinstance(law, Hyperprior) or hold:
+        prior = getattr(likelihood, name)
+        if not isinstance(prior, Hyperprior) or hold:
             continue
 
-        def target(value: float, name: str = name, law: Hyperprior = law) -> float:
+        def target(value: float, name: str = name, prior: Hyperprior = prior) -> float:
             at = {**hyper, name: value}
-            return log_law(law, value, at["sigma_x"], at["sigma_a"])
+            sigma_x, sigma_a = at["sigma_x"], at["sigma_a"]
+            if inferred and sigma_x < LEAST * max(scale, sigma_a):
+                return -np.inf
+            return prior.log_density(value) + evidence(sigma_x, sigma_a)
 
         if step == "slice":
             width = min(1.0, 3.0 / np.sqrt(2.0 * size * d))
@@ -121,15 +141,15 @@ def scales_without_features(
 
 
 def scale_given_squares(
-    rng: np.random.Generator, law: Any, value: float, squares: float, n: int
+    rng: np.random.Generator, prior: Scale, value: float, squares: float, n: int
 ) -> float:
     """A scale σ given n draws of N(0, σ²) whose squares sum to ``squares``; a number stays."""
-    if not isinstance(law, Hyperprior):
+    if not isinstance(prior, Hyperprior):
         return value
-    if isinstance(law, InverseGamma):
-        return InverseGamma(law.shape + 0.5 * n, law.scale + 0.5 * squares).sample(rng)
+    if isinstance(prior, InverseGamma):
+        return InverseGamma(prior.shape + 0.5 * n, prior.scale + 0.5 * squares).sample(rng)
 
     def target(sigma: float) -> float:
-        return law.log_density(sigma) - n * np.log(sigma) - 0.5 * squares / sigma**2
+        return prior.log_density(sigma) - n * np.log(sigma) - 0.5 * squares / sigma**2
 
     return slice_step(rng, value, target, min(1.0, 3.0 / np.sqrt(2.0 * n + 1.0)))

@@ -14,7 +14,7 @@ same holds column by column (``kernels/masked_columns.py``).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,7 +23,7 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from thali.data.matrix import Data, Table, blocks
 from thali.data.sparse import cross as sparse_cross
 from thali.data.sparse import squared_residual
-from thali.hyperparameters import Hyperprior, Values, as_number
+from thali.hyperparameters import Values
 from thali.likelihoods import masked_columns
 from thali.likelihoods.base import (
     ExpectedBits,
@@ -32,18 +32,16 @@ from thali.likelihoods.base import (
     GibbsUpdates,
     MaskedCollapsed,
     Parameters,
+    Scale,
+    Scaled,
     SearchRows,
     TakesSparse,
+    Turned,
     Words,
 )
 from thali.likelihoods.entries import NormalEntries
 from thali.likelihoods.feature_posteriors import GaussianFeatures
-from thali.likelihoods.gaussian_scales import (
-    check_scales,
-    resolve_scales,
-    scales_without_features,
-    start_scales,
-)
+from thali.likelihoods.gaussian_scales import GaussianScales, scales_without_features
 from thali.likelihoods.observed_rows import (
     dimensions,
     observed_products,
@@ -51,14 +49,23 @@ from thali.likelihoods.observed_rows import (
     own_features,
 )
 from thali.registry import LIKELIHOODS
-from thali.settings import Settings, hyperparameter
+from thali.settings import hyperparameter
 from thali.structures.features import FeatureTables, as_binary_matrix
+
+if TYPE_CHECKING:
+    from thali.kernels.bit_prior import BitPrior
 
 
 @LIKELIHOODS.register("linear_gaussian")
 @dataclass(frozen=True)
 class LinearGaussian(
-    Settings, MaskedCollapsed, GibbsUpdates, GaussianRows, SearchRows, ExpectedBits, TakesSparse
+    GaussianScales,
+    MaskedCollapsed,
+    GibbsUpdates,
+    GaussianRows,
+    SearchRows,
+    ExpectedBits,
+    TakesSparse,
 ):
     """A row is the sum of its features and Gaussian noise.
 
@@ -72,7 +79,7 @@ class LinearGaussian(
     Notes
     -----
     A number is fixed; a hyperprior means that the scale is inferred. "auto" infers it under a weak
-    law centered on the data: σ_x² ~ InverseGamma(1, v/100) and σ_a² ~ InverseGamma(2, v), v the
+    prior centered on the data: σ_x² ~ InverseGamma(1, v/100) and σ_a² ~ InverseGamma(2, v), v the
     mean square of the data.
 
     Examples
@@ -83,12 +90,8 @@ class LinearGaussian(
     -0.2258
     """
 
-    sigma_x: float | Hyperprior | str = hyperparameter(
-        "auto", symbol="σₓ", words="size of the noise"
-    )
-    sigma_a: float | Hyperprior | str = hyperparameter(
-        "auto", symbol="σₐ", words="size of the features"
-    )
+    sigma_x: Scale = hyperparameter("auto", symbol="σₓ", words="size of the noise")
+    sigma_a: Scale = hyperparameter("auto", symbol="σₐ", words="size of the features")
 
     axes: ClassVar[dict[str, int]] = {"A": 0}
     words: ClassVar[Words] = Words(
@@ -96,18 +99,6 @@ class LinearGaussian(
         "X = Z A + noise: a row of the data X is the sum of the features A that it has (Z says "
         "which: 1 or 0), plus noise.",
     )
-
-    def __post_init__(self) -> None:
-        check_scales(self)
-
-    def at(self, **numbers: float) -> Self:
-        return self.replace(**numbers)
-
-    def resolve(self, data: Data) -> Self:
-        return self.replace(**resolve_scales(self, data))
-
-    def start(self, data: Data) -> dict[str, float]:
-        return start_scales(self, data)
 
     def feature_posterior(self, k: int, d: int, sigma_a: float, joint: bool) -> GaussianFeatures:
         return GaussianFeatures.prior(k, d, sigma_a, joint)
@@ -117,7 +108,7 @@ class LinearGaussian(
     def sample_features(self, rng: np.random.Generator, k: int, d: int) -> np.ndarray:
         return self._sigma_a * rng.standard_normal((k, d))
 
-    def sample(self, rng: np.random.Generator, Z: Any, A: Any) -> np.ndarray:
+    def sample(self, rng: np.random.Generator, Z: ArrayLike, A: ArrayLike) -> np.ndarray:
         mean = np.asarray(Z, float) @ np.asarray(A, float)
         return mean + self._sigma_x * rng.standard_normal(mean.shape)
 
@@ -182,7 +173,7 @@ class LinearGaussian(
     # missing entries
 
     def entries(
-        self, Z: Any, parameters: Parameters, where: tuple[np.ndarray, ...]
+        self, Z: ArrayLike, parameters: Parameters, where: tuple[np.ndarray, ...]
     ) -> NormalEntries:
         """x_nd ~ N(z_n a_d, σ_x²)."""
         return normal_entries(np.asarray(Z, float), parameters["A"], self._sigma_x, where)
@@ -191,8 +182,8 @@ class LinearGaussian(
         """x_nd ~ N(z_n E[a_d], σ_x²(1 + z_n M_d z_nᵀ)), in the order of ``data.where_missing``.
 
         >>> lik = LinearGaussian(sigma_x=1.0, sigma_a=1.0)
-        >>> law = lik.missing_entries([[2.0], [np.nan]], [[1], [1]])
-        >>> law.mean.round(6).tolist(), law.variance.round(6).tolist()
+        >>> missing = lik.missing_entries([[2.0], [np.nan]], [[1], [1]])
+        >>> missing.mean.round(6).tolist(), missing.variance.round(6).tolist()
         ([1.0], [1.5])
         """
         data, Z = _pair(X, Z)
@@ -200,10 +191,10 @@ class LinearGaussian(
         if Z.shape[1] == 0 or len(n) == 0:
             return NormalEntries(np.zeros(len(n)), np.full(len(n), self._sigma_x))
         A = masked_columns.solve(data, Z, self._r, np.zeros((Z.shape[1], data.d)))[0]
-        spread = np.zeros((data.n, data.d))
-        spread.T[~data.seen.T] = masked_columns.spreads(data, Z, self._r)
+        by_features = np.zeros((data.n, data.d))
+        by_features.T[~data.seen.T] = masked_columns.variances(data, Z, self._r)
         mean = np.einsum("ik,ki->i", Z[n], A[:, d])
-        return NormalEntries(mean, self._sigma_x * np.sqrt(1.0 + spread[n, d]))
+        return NormalEntries(mean, self._sigma_x * np.sqrt(1.0 + by_features[n, d]))
 
     # Gibbs updates with A kept
 
@@ -212,48 +203,50 @@ class LinearGaussian(
     ) -> Parameters:
         return {"A": hyper["sigma_a"] * rng.standard_normal((k, data.d))}
 
-    def update_bits(self, rng: np.random.Generator, place: GibbsState, bits: Any) -> Any:
+    def update_bits(self, rng: np.random.Generator, state: GibbsState, bits: BitPrior) -> Turned:
         """Given A and what was observed of each row."""
-        return turn_bits_given_features(rng, place, bits), bits.m
+        return turn_bits_given_features(rng, state, bits)
 
     def update_own(
-        self, rng: np.random.Generator, place: GibbsState, tables: FeatureTables, work: Any
+        self, rng: np.random.Generator, state: GibbsState, tables: FeatureTables, turned: Turned
     ) -> None:
         """Their A integrated out, and then drawn given what was observed of the row.
 
         Of complete data ``update_parameters`` draws A whole, and nothing looks at it before.
         """
-        from thali.kernels.collapsed_rows import Law as KernelLaw
-        from thali.kernels.given_features import count_own_dishes, left_by_shared
+        from thali.kernels.gaussian_row import Scales
+        from thali.kernels.given_features import count_own_features, left_by_shared
+        from thali.kernels.row_potentials import other_features
 
-        data, hyper, A = place.data, place.hyper, place.parameters["A"]
-        law = KernelLaw(*tables, hyper["sigma_x"], hyper["sigma_a"], float(data.d))
-        found, m = work
-        if place.observed is None:
-            B, R, G = found
-            rho, has = left_by_shared(B, R, G, data.squares, place.bits, m)
+        data, hyper, A = state.data, state.hyper, state.parameters["A"]
+        scales = Scales(hyper["sigma_x"], hyper["sigma_a"], float(data.d))
+        m = turned.m
+        others = other_features(tables.row_potentials, state.bits, m)
+        if state.observed is None:
+            B, R, G = turned.products
+            rho, has = left_by_shared(B, R, G, data.squares, state.bits, m)
         else:
-            has = place.bits[:, m == 1].sum(axis=1, dtype=np.int64)
-            left = observed_residual(place, place.bits * (m != 1), A)
+            has = state.bits[:, m == 1].sum(axis=1, dtype=np.int64)
+            left = observed_residual(state, state.bits * (m != 1), A)
             rho = np.square(left).sum(axis=1)
-        own = count_own_dishes(rng, rho, has, dimensions(place), len(m), law)
-        place.bits, shared = with_own_dishes(place.bits, m, own)
-        if place.observed is None:
+        own = count_own_features(rng, rho, has, others, dimensions(state), len(m), tables, scales)
+        state.bits, shared = with_own_features(state.bits, m, own)
+        if state.observed is None:
             new = self.new_parameters(rng, data, int(own.sum()), hyper)["A"]
         else:
             rows = np.repeat(np.arange(data.n), own)
-            new = own_features(rng, left, place.observed, rows, np.ones(len(rows)), hyper)
-        place.parameters = {"A": np.concatenate([A[shared], new])}
+            new = own_features(rng, left, state.observed, rows, np.ones(len(rows)), hyper)
+        state.parameters = {"A": np.concatenate([A[shared], new])}
 
-    def update_parameters(self, rng: np.random.Generator, place: GibbsState, hold: bool) -> float:
+    def update_parameters(self, rng: np.random.Generator, state: GibbsState, hold: bool) -> float:
         """Scales given Z with A integrated out, then A given Z and the scales."""
-        evidence, A = scales_then_features(rng, self, place, place.bits, hold)
-        place.parameters = {"A": A}
+        evidence, A = scales_then_features(rng, self, state, state.bits, hold)
+        state.parameters = {"A": A}
         return evidence
 
-    def log_density(self, place: GibbsState) -> float:
-        A, hyper = place.parameters["A"], place.hyper
-        given = log_noise(place.data, place.bits, A, hyper["sigma_x"])
+    def log_density(self, state: GibbsState) -> float:
+        A, hyper = state.parameters["A"], state.hyper
+        given = log_noise(state.data, state.bits, A, hyper["sigma_x"])
         return given + log_normal(A, hyper["sigma_a"])
 
     def rows(self, X: Table, Z: ArrayLike) -> PredictiveRows:
@@ -271,14 +264,6 @@ class LinearGaussian(
     @property
     def _r(self) -> float:
         return (self._sigma_x / self._sigma_a) ** 2
-
-    @property
-    def _sigma_x(self) -> float:
-        return as_number("LinearGaussian", "sigma_x", self.sigma_x)
-
-    @property
-    def _sigma_a(self) -> float:
-        return as_number("LinearGaussian", "sigma_a", self.sigma_a)
 
 
 @dataclass
@@ -298,10 +283,10 @@ class PredictiveRows:
         s = self.S @ z
         self._shift(s, x - z @ self.mu, 1.0 / (1.0 + z @ s))
 
-    def log_density(self, x: np.ndarray, z: np.ndarray, new_dishes: int = 0) -> float:
-        """log p(x | z, j new dishes): the new ones only add j/r to the variance factor."""
+    def log_density(self, x: np.ndarray, z: np.ndarray, new: int = 0) -> float:
+        """log p(x | z, j new features): these only add j/r to the variance factor."""
         r = (self.sigma_x / self.sigma_a) ** 2
-        variance = self.sigma_x**2 * (1.0 + z @ self.S @ z + new_dishes / r)
+        variance = self.sigma_x**2 * (1.0 + z @ self.S @ z + new / r)
         residual = x - z @ self.mu
         return float(
             -0.5 * len(x) * np.log(2.0 * np.pi * variance) - 0.5 * residual @ residual / variance
@@ -320,33 +305,33 @@ def products(
     return B, B - Z.astype(float) @ G, G
 
 
-def turn_bits_given_features(rng: np.random.Generator, place: GibbsState, bits: Any) -> Any:
-    """One pass over the bits of X = ZA + E; of complete data, B, R and G for the own dishes."""
-    A, sigma_x = place.parameters["A"], place.hyper["sigma_x"]
-    if place.observed is None:
+def turn_bits_given_features(rng: np.random.Generator, state: GibbsState, bits: BitPrior) -> Turned:
+    """One pass over the bits of X = ZA + E; of complete data, B, R and G for the own features."""
+    A, sigma_x = state.parameters["A"], state.hyper["sigma_x"]
+    if state.observed is None:
         from thali.kernels.given_features import turn_bits
 
-        B, R, G = products(place.data.X, place.bits, A)
-        turn_bits(rng, R, G, place.bits, bits, sigma_x)
-        return B, R, G
+        B, R, G = products(state.data.X, state.bits, A)
+        turn_bits(rng, R, G, state.bits, bits, sigma_x)
+        return Turned(bits.m, (B, R, G))
     from thali.kernels.observed_rows import turn_observed_bits
 
-    R, diagonals, G = observed_products(place, place.bits, A)
-    turn_observed_bits(rng, R, diagonals, G, A, place.observed, place.bits, bits, sigma_x)
-    return None
+    R, diagonals, G = observed_products(state, state.bits, A)
+    turn_observed_bits(rng, R, diagonals, G, A, state.observed, state.bits, bits, sigma_x)
+    return Turned(bits.m)
 
 
 def scales_then_features(
-    rng: np.random.Generator, likelihood: Any, place: GibbsState, W: np.ndarray, hold: bool
+    rng: np.random.Generator, likelihood: Scaled, state: GibbsState, W: np.ndarray, hold: bool
 ) -> tuple[float, np.ndarray]:
     """Draw the scales given W (Z, or amounts) with A integrated out, then A; and log P(X | W).
 
-    The law of σ_x is cut off at a share of what was observed: drawn entries are none of its law.
+    The prior of σ_x is cut off at a share of what was observed: drawn entries say nothing of it.
     """
-    data, hyper, real = place.data, place.hyper, W.astype(float)
+    data, hyper, real = state.data, state.hyper, W.astype(float)
     C, T = real.T @ real, real.T @ data.X
     squares, scale = float(data.squares.sum()), None
-    if place.observed is not None:
+    if state.observed is not None:
         scale = float(np.sqrt(data.given.mean_square))
     evidence = scales_without_features(
         rng, likelihood, C, T, squares, data.n, data.d, hyper, hold=hold, scale=scale
@@ -383,12 +368,14 @@ def log_normal(values: np.ndarray, sigma: float) -> float:
 def normal_entries(
     W: np.ndarray, A: np.ndarray, sigma_x: float, where: tuple[np.ndarray, ...]
 ) -> NormalEntries:
-    """N(w_n a_d, σ_x²) at the places (rows, columns)."""
+    """N(w_n a_d, σ_x²) at (rows, columns)."""
     mean = (W @ A)[where]
     return NormalEntries(mean, np.full(mean.shape, sigma_x))
 
 
-def with_own_dishes(Z: np.ndarray, m: np.ndarray, own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def with_own_features(
+    Z: np.ndarray, m: np.ndarray, own: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Z with its shared columns, then own[n] columns that only row n has; and which are shared."""
     shared = m > 1
     rows = np.repeat(np.arange(len(Z)), own)

@@ -26,7 +26,7 @@ def solve(
 
 
 def solve_amounts(data: Data, W: np.ndarray, r: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """As ``solve``, A being its mean, where amounts W are in the place of the bits Z.
+    """As ``solve``, A being its mean, where amounts W stand for the bits Z.
 
     Real numbers do not cancel, so W_oᵀW_o is a sum over the observed rows: N·K² a pattern.
     """
@@ -69,11 +69,11 @@ def log_evidence(
     )
 
 
-def spreads(data: Data, Z: np.ndarray, r: float) -> np.ndarray:
-    """z_n M_d z_nᵀ of the missing entries, column after column."""
+def variances(data: Data, Z: np.ndarray, r: float) -> np.ndarray:
+    """z_n M_d z_nᵀ of the missing entries, column after column: the features' part, over σ_x²."""
     from thali.kernels import masked_columns as kernel
 
     real = Z.astype(float)
     of_column, start, rows = data.patterns
-    found = kernel.spreads(np.ascontiguousarray(Z, np.uint8), real.T @ real, start, rows, r)
+    found = kernel.variances(np.ascontiguousarray(Z, np.uint8), real.T @ real, start, rows, r)
     return np.concatenate([found[start[p] : start[p + 1]] for p in of_column])

@@ -10,7 +10,7 @@ as the parameter named "A". With y ~ Bernoulli(p) summed out, j causes that only
 
     P(x_it = 1) = 1 − (1−ε)(1−λ)^{z_i·y_t}(1−λp)^j.
 
-Given Y, p is conjugate; given the counts n_xc of entries with value x and c active causes,
+Given Y, p is conjugate; given the counts n_xc of entries with value x and c active features,
 
     log P(X | Z, Y) = Σ_c n_0c [log(1−ε) + c log(1−λ)] + n_1c log[1 − (1−ε)(1−λ)^c],
 
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import log, log1p
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -36,13 +36,14 @@ from thali.hyperparameters import (
     slice_step_of_probability,
 )
 from thali.likelihoods.base import (
-    CountedCauses,
+    CountedFeatures,
     CountProbabilities,
     EstimatesEvidence,
     GibbsState,
     GibbsUpdates,
     Masked,
     Parameters,
+    Turned,
     Words,
 )
 from thali.likelihoods.entries import BinaryEntries
@@ -50,13 +51,17 @@ from thali.registry import LIKELIHOODS
 from thali.settings import Settings, hyperparameter
 from thali.structures.features import FeatureTables
 
+if TYPE_CHECKING:
+    from thali.kernels.bit_prior import BitPrior
+    from thali.kernels.noisy_or import Rates
+
 NAMES = ("epsilon", "lam", "p")
 ALL_SEEN = np.zeros((0, 0), bool)
 
 
 @LIKELIHOODS.register("noisy_or")
 @dataclass(frozen=True)
-class NoisyOr(Settings, GibbsUpdates, EstimatesEvidence, CountedCauses, Masked):
+class NoisyOr(Settings, GibbsUpdates, EstimatesEvidence, CountedFeatures, Masked):
     """Hidden causes bring binary data on, each independently of the others.
 
     X must be of 0 and 1. A draw's ``A`` is Y, K×T of 0 and 1: which cause is active in which column
@@ -74,9 +79,9 @@ class NoisyOr(Settings, GibbsUpdates, EstimatesEvidence, CountedCauses, Masked):
 
     Notes
     -----
-    A number is fixed; a ``Beta`` law means that the probability is inferred. The default laws say
-    that causes are strong and active in a minority of columns, and that little comes on by itself:
-    without any such word a weak cause of everything and a leak are the same.
+    A number is fixed; a ``Beta`` prior means that the probability is inferred. The default priors
+    say that causes are strong and active in a minority of columns, and that little comes on by
+    itself: without any such word a weak cause of everything and a leak are the same.
 
     Examples
     --------
@@ -98,7 +103,7 @@ class NoisyOr(Settings, GibbsUpdates, EstimatesEvidence, CountedCauses, Masked):
     )
 
     axes: ClassVar[dict[str, int]] = {"A": 0}
-    settling_updates: ClassVar[int] = 5
+    initial_updates: ClassVar[int] = 5
     starts: ClassVar[tuple[str, ...]] = ("race", "patterns", "empty", "prior")
     words: ClassVar[Words] = Words(
         "Each feature is a hidden cause that acts on the rows that have it; shown is the "
@@ -123,19 +128,19 @@ class NoisyOr(Settings, GibbsUpdates, EstimatesEvidence, CountedCauses, Masked):
         return self
 
     def start(self, data: Data) -> dict[str, float]:
-        laws = {name: getattr(self, name) for name in NAMES}
-        return {k: v.center() if isinstance(v, Hyperprior) else float(v) for k, v in laws.items()}
+        values = {name: getattr(self, name) for name in NAMES}
+        return {k: v.center() if isinstance(v, Hyperprior) else float(v) for k, v in values.items()}
 
     # sampling and densities with Y kept
 
     def sample_features(self, rng: np.random.Generator, k: int, d: int) -> np.ndarray:
         return (rng.random((k, d)) < self._number("p")).astype(float)
 
-    def sample(self, rng: np.random.Generator, Z: Any, A: Any) -> np.ndarray:
+    def sample(self, rng: np.random.Generator, Z: ArrayLike, A: ArrayLike) -> np.ndarray:
         chance = self.mean(Z, A)
         return (rng.random(chance.shape) < chance).astype(float)
 
-    def mean(self, Z: Any, A: Any) -> np.ndarray:
+    def mean(self, Z: ArrayLike, A: ArrayLike) -> np.ndarray:
         """P(x = 1 | Z), the causes independent and active with probabilities A."""
         fails = np.log1p(-self._number("lam") * np.asarray(A, float))
         quiet = -np.expm1(np.asarray(Z, float) @ fails)
@@ -150,8 +155,8 @@ class NoisyOr(Settings, GibbsUpdates, EstimatesEvidence, CountedCauses, Masked):
         """log P(x | c) for c up to ``most``, and log p and log(1−p).
 
         >>> import numpy as np
-        >>> law = NoisyOr(epsilon=0.01, lam=0.9, p=0.1).count_probabilities(1)
-        >>> np.exp(law.table).round(4).tolist()
+        >>> found = NoisyOr(epsilon=0.01, lam=0.9, p=0.1).count_probabilities(1)
+        >>> np.exp(found.table).round(4).tolist()
         [[0.99, 0.01], [0.099, 0.901]]
         """
         epsilon, lam, p = (self._number(name) for name in NAMES)
@@ -169,7 +174,7 @@ class NoisyOr(Settings, GibbsUpdates, EstimatesEvidence, CountedCauses, Masked):
         return Data(np.where(data.observed, data.X, (data.filled.X > 0.5).astype(float)))
 
     def entries(
-        self, Z: Any, parameters: Parameters, where: tuple[np.ndarray, ...]
+        self, Z: ArrayLike, parameters: Parameters, where: tuple[np.ndarray, ...]
     ) -> BinaryEntries:
         """x_it ~ Bernoulli(1 − (1−ε)(1−λ)^{z_i·y_t})."""
         return BinaryEntries(self.mean(Z, parameters["A"])[where])
@@ -185,48 +190,46 @@ class NoisyOr(Settings, GibbsUpdates, EstimatesEvidence, CountedCauses, Masked):
     ) -> Parameters:
         return {"A": (rng.random((k, data.d)) < hyper["p"]).astype(np.uint8)}
 
-    def update_bits(self, rng: np.random.Generator, place: GibbsState, bits: Any) -> Any:
+    def update_bits(self, rng: np.random.Generator, state: GibbsState, bits: BitPrior) -> Turned:
         from thali.kernels.noisy_or import sweep_bits
 
-        X, seen, Y = place.data.binary, seen_in(place), active(place.parameters["A"])
-        sweep_bits(rng, X, seen, place.bits, Y, rates_of(place.hyper), bits)
-        return bits.m
+        X, seen, Y = state.data.binary, seen_in(state), active(state.parameters["A"])
+        sweep_bits(rng, X, seen, state.bits, Y, rates_of(state.hyper), bits)
+        return Turned(bits.m)
 
     def update_own(
-        self, rng: np.random.Generator, place: GibbsState, tables: FeatureTables, work: Any
+        self, rng: np.random.Generator, state: GibbsState, tables: FeatureTables, turned: Turned
     ) -> None:
         """Their number with y summed out, then y given the row."""
-        from thali.kernels.noisy_or import renew_own_causes
+        from thali.kernels.noisy_or import renew_own_features
 
-        X, seen, Y = place.data.binary, seen_in(place), place.parameters["A"]
-        _, weight, capacity = tables
-        place.bits, place.parameters["A"] = renew_own_causes(
-            rng, X, seen, place.bits, Y, work, weight, capacity, rates_of(place.hyper)
+        X, seen, Y = state.data.binary, seen_in(state), state.parameters["A"]
+        state.bits, state.parameters["A"] = renew_own_features(
+            rng, X, seen, state.bits, Y, turned.m, tables, rates_of(state.hyper)
         )
 
     def update_matrix(
-        self, rng: np.random.Generator, place: GibbsState, bits: Any, tables: FeatureTables
+        self, rng: np.random.Generator, state: GibbsState, bits: BitPrior, tables: FeatureTables
     ) -> None:
         from thali.kernels.noisy_or import sweep_bits_and_own
 
-        X, seen, Y = place.data.binary, seen_in(place), place.parameters["A"]
-        _, weight, capacity = tables
-        place.bits, place.parameters["A"] = sweep_bits_and_own(
-            rng, X, seen, place.bits, Y, rates_of(place.hyper), bits, weight, capacity
+        X, seen, Y = state.data.binary, seen_in(state), state.parameters["A"]
+        state.bits, state.parameters["A"] = sweep_bits_and_own(
+            rng, X, seen, state.bits, Y, rates_of(state.hyper), bits, tables
         )
 
-    def update_parameters(self, rng: np.random.Generator, place: GibbsState, hold: bool) -> float:
+    def update_parameters(self, rng: np.random.Generator, state: GibbsState, hold: bool) -> float:
         """Y given Z, one pass; then p, ε and λ given Y; and log P(X, Y | Z)."""
-        from thali.kernels.noisy_or import sweep_causes
+        from thali.kernels.noisy_or import sweep_states
 
-        hyper, Y = place.hyper, place.parameters["A"].copy()
-        X, seen, rates = place.data.binary, seen_in(place), rates_of(hyper)
+        hyper, Y = state.hyper, state.parameters["A"].copy()
+        X, seen, rates = state.data.binary, seen_in(state), rates_of(hyper)
         log_odds = log(rates.p) - log1p(-rates.p)
-        counts, on, log_likelihood = sweep_causes(rng, X, seen, place.bits, Y, rates, log_odds)
-        place.parameters["A"] = Y
+        counts, on, log_likelihood = sweep_states(rng, X, seen, state.bits, Y, rates, log_odds)
+        state.parameters["A"] = Y
         if not hold and self._update_rates(rng, counts, on, Y.size, hyper):
             log_likelihood = log_likelihood_of_counts(counts, hyper["epsilon"], hyper["lam"])
-        return float(log_likelihood) + log_prior_of_causes(on, Y.size, hyper["p"])
+        return float(log_likelihood) + log_prior_of_states(on, Y.size, hyper["p"])
 
     def _update_rates(
         self,
@@ -241,64 +244,64 @@ class NoisyOr(Settings, GibbsUpdates, EstimatesEvidence, CountedCauses, Masked):
             hyper["p"] = Beta(self.p.a + on, self.p.b + size - on).sample(rng)
         changed = False
         for name in ("epsilon", "lam"):
-            law = getattr(self, name)
-            if not isinstance(law, Beta):
+            prior = getattr(self, name)
+            if not isinstance(prior, Beta):
                 continue
             changed = True
 
-            def target(value: float, name: str = name, law: Beta = law) -> float:
+            def target(value: float, name: str = name, prior: Beta = prior) -> float:
                 at = {**hyper, name: value}
                 value_of = log_likelihood_of_counts(counts, at["epsilon"], at["lam"])
-                return law.log_density(value) + value_of
+                return prior.log_density(value) + value_of
 
             hyper[name] = slice_step_of_probability(rng, hyper[name], target, width=1.0)
         return changed
 
-    def log_density(self, place: GibbsState) -> float:
+    def log_density(self, state: GibbsState) -> float:
         """log P(X, Y | Z); of probabilities of y, at y = 1 where they are above one half."""
-        hyper, Y = place.hyper, active(place.parameters["A"])
-        value = log_likelihood_of_counts(code_counts(place), hyper["epsilon"], hyper["lam"])
-        return value + log_prior_of_causes(int(Y.sum()), Y.size, hyper["p"])
+        hyper, Y = state.hyper, active(state.parameters["A"])
+        value = log_likelihood_of_counts(code_counts(state), hyper["epsilon"], hyper["lam"])
+        return value + log_prior_of_states(int(Y.sum()), Y.size, hyper["p"])
 
-    def estimate_evidence(self, rng: np.random.Generator, place: GibbsState) -> float:
+    def estimate_evidence(self, rng: np.random.Generator, state: GibbsState) -> float:
         """The log density and Σ H(y_kt | x, Z, the other y), on average at most the entropy of Y
         given X and Z: together, on average, a lower bound of log P(X | Z)."""
         from thali.kernels.noisy_or import codes, gains, single_entropies
 
-        Y, p = active(place.parameters["A"]), place.hyper["p"]
-        gain = gains(rates_of(place.hyper), len(Y))
-        E = codes(place.data.binary, seen_in(place), place.bits, Y)
-        entropy = float(single_entropies(E, place.bits, Y, gain, log(p) - log1p(-p)))
-        return self.log_density(place) + entropy
+        Y, p = active(state.parameters["A"]), state.hyper["p"]
+        gain = gains(rates_of(state.hyper), len(Y))
+        E = codes(state.data.binary, seen_in(state), state.bits, Y)
+        entropy = float(single_entropies(E, state.bits, Y, gain, log(p) - log1p(-p)))
+        return self.log_density(state) + entropy
 
     def _number(self, name: str) -> float:
         return as_number("NoisyOr", name, getattr(self, name))
 
 
-def rates_of(hyper: Values) -> Any:
+def rates_of(hyper: Values) -> Rates:
     """ε, λ and p as the kernels take them."""
     from thali.kernels.noisy_or import rates_at
 
     return rates_at(hyper["epsilon"], hyper["lam"], hyper["p"])
 
 
-def active(A: Any) -> np.ndarray:
+def active(A: ArrayLike) -> np.ndarray:
     """Y of 0 and 1 as the kernels take it, from itself or from the probabilities of its entries."""
     A = np.asarray(A)
     return np.ascontiguousarray(A if A.dtype == np.uint8 else A > 0.5, dtype=np.uint8)
 
 
-def seen_in(place: GibbsState) -> np.ndarray:
+def seen_in(state: GibbsState) -> np.ndarray:
     """Which entries were observed, as the kernels take it: (0, 0) where all were."""
-    return ALL_SEEN if place.observed is None else place.observed
+    return ALL_SEEN if state.observed is None else state.observed
 
 
-def code_counts(place: GibbsState) -> np.ndarray:
-    """n_cx: how many observed entries have c active causes and value x, (K + 1, 2)."""
+def code_counts(state: GibbsState) -> np.ndarray:
+    """n_cx: how many observed entries have c active features and value x, (K + 1, 2)."""
     from thali.kernels.noisy_or import codes, count_codes
 
-    Y = active(place.parameters["A"])
-    return count_codes(codes(place.data.binary, seen_in(place), place.bits, Y), len(Y))
+    Y = active(state.parameters["A"])
+    return count_codes(codes(state.data.binary, seen_in(state), state.bits, Y), len(Y))
 
 
 def log_likelihood_of_counts(counts: np.ndarray, epsilon: float, lam: float) -> float:
@@ -308,6 +311,6 @@ def log_likelihood_of_counts(counts: np.ndarray, epsilon: float, lam: float) -> 
     return float(log_likelihood_of(counts, rates_at(epsilon, lam, 0.5)))
 
 
-def log_prior_of_causes(on: int, size: int, p: float) -> float:
+def log_prior_of_states(on: int, size: int, p: float) -> float:
     """log P(Y), ``on`` of its entries being 1."""
     return on * log(p) + (size - on) * log1p(-p)

@@ -11,13 +11,13 @@ feature that only one row has is born and dies with its part of A integrated out
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from thali.data import Data, Table
-from thali.hyperparameters import Hyperprior, Values, as_number
+from thali.hyperparameters import Values
 from thali.likelihoods.base import (
     EstimatesEvidence,
     ExpectedBits,
@@ -25,17 +25,14 @@ from thali.likelihoods.base import (
     GibbsUpdates,
     Masked,
     Parameters,
+    Scale,
     TakesSparse,
+    Turned,
     Words,
 )
 from thali.likelihoods.entries import NormalEntries
 from thali.likelihoods.feature_posteriors import NonnegativeFeatures
-from thali.likelihoods.gaussian_scales import (
-    check_scales,
-    resolve_scales,
-    scale_given_squares,
-    start_scales,
-)
+from thali.likelihoods.gaussian_scales import GaussianScales, scale_given_squares
 from thali.likelihoods.linear_gaussian import (
     log_noise,
     log_normal,
@@ -43,8 +40,11 @@ from thali.likelihoods.linear_gaussian import (
     turn_bits_given_features,
 )
 from thali.registry import LIKELIHOODS
-from thali.settings import Settings, hyperparameter
+from thali.settings import hyperparameter
 from thali.structures.features import FeatureTables
+
+if TYPE_CHECKING:
+    from thali.kernels.bit_prior import BitPrior
 
 PASSES = 3  # over A in a step: a pass costs K²D, the rows NKD
 TRIES = 4  # births or deaths a row in a step
@@ -53,7 +53,7 @@ TRIES = 4  # births or deaths a row in a step
 @LIKELIHOODS.register("nonnegative_linear_gaussian")
 @dataclass(frozen=True)
 class NonnegativeLinearGaussian(
-    Settings, GibbsUpdates, EstimatesEvidence, Masked, ExpectedBits, TakesSparse
+    GaussianScales, GibbsUpdates, EstimatesEvidence, Masked, ExpectedBits, TakesSparse
 ):
     """A row is the sum of its features, which have no negative entries, and Gaussian noise.
 
@@ -69,7 +69,7 @@ class NonnegativeLinearGaussian(
     Notes
     -----
     A number is fixed; a hyperprior means that the scale is inferred. "auto" infers it under a weak
-    law centered on the data: σ_x² ~ InverseGamma(1, v/100) and σ_a² ~ InverseGamma(2, v), v the
+    prior centered on the data: σ_x² ~ InverseGamma(1, v/100) and σ_a² ~ InverseGamma(2, v), v the
     mean square of the data.
 
     Examples
@@ -80,15 +80,11 @@ class NonnegativeLinearGaussian(
     True
     """
 
-    sigma_x: float | Hyperprior | str = hyperparameter(
-        "auto", symbol="σₓ", words="size of the noise"
-    )
-    sigma_a: float | Hyperprior | str = hyperparameter(
-        "auto", symbol="σₐ", words="size of the features"
-    )
+    sigma_x: Scale = hyperparameter("auto", symbol="σₓ", words="size of the noise")
+    sigma_a: Scale = hyperparameter("auto", symbol="σₐ", words="size of the features")
 
     axes: ClassVar[dict[str, int]] = {"A": 0}
-    settling_updates: ClassVar[int] = 20
+    initial_updates: ClassVar[int] = 20
     words: ClassVar[Words] = Words(
         "Each feature is a pattern without negative values that is added to every row that has it, "
         "most frequent first.",
@@ -96,38 +92,26 @@ class NonnegativeLinearGaussian(
         "A that it has (Z says which: 1 or 0), plus noise.",
     )
 
-    def __post_init__(self) -> None:
-        check_scales(self)
-
-    def at(self, **numbers: float) -> Self:
-        return self.replace(**numbers)
-
-    def resolve(self, data: Data) -> Self:
-        return self.replace(**resolve_scales(self, data))
-
-    def start(self, data: Data) -> dict[str, float]:
-        return start_scales(self, data)
-
     def feature_posterior(self, k: int, d: int, sigma_a: float, joint: bool) -> NonnegativeFeatures:
         return NonnegativeFeatures.prior(k, d, sigma_a)
 
     # sampling and densities
 
     def sample_features(self, rng: np.random.Generator, k: int, d: int) -> np.ndarray:
-        return self._number("sigma_a") * np.abs(rng.standard_normal((k, d)))
+        return self._sigma_a * np.abs(rng.standard_normal((k, d)))
 
-    def sample(self, rng: np.random.Generator, Z: Any, A: Any) -> np.ndarray:
+    def sample(self, rng: np.random.Generator, Z: ArrayLike, A: ArrayLike) -> np.ndarray:
         mean = np.asarray(Z, float) @ np.asarray(A, float)
-        return mean + self._number("sigma_x") * rng.standard_normal(mean.shape)
+        return mean + self._sigma_x * rng.standard_normal(mean.shape)
 
     def log_likelihood(self, X: Table, Z: ArrayLike, A: ArrayLike) -> float:
-        return log_noise(Data.of(X), Z, A, self._number("sigma_x"))
+        return log_noise(Data.of(X), Z, A, self._sigma_x)
 
     def entries(
-        self, Z: Any, parameters: Parameters, where: tuple[np.ndarray, ...]
+        self, Z: ArrayLike, parameters: Parameters, where: tuple[np.ndarray, ...]
     ) -> NormalEntries:
         """x_nd ~ N(z_n a_d, σ_x²)."""
-        return normal_entries(np.asarray(Z, float), parameters["A"], self._number("sigma_x"), where)
+        return normal_entries(np.asarray(Z, float), parameters["A"], self._sigma_x, where)
 
     # Gibbs updates
 
@@ -136,72 +120,74 @@ class NonnegativeLinearGaussian(
     ) -> Parameters:
         return {"A": hyper["sigma_a"] * np.abs(rng.standard_normal((k, data.d)))}
 
-    def update_bits(self, rng: np.random.Generator, place: GibbsState, bits: Any) -> Any:
+    def update_bits(self, rng: np.random.Generator, state: GibbsState, bits: BitPrior) -> Turned:
         """Given A and what was observed of each row."""
-        turn_bits_given_features(rng, place, bits)
-        return bits.m
+        return turn_bits_given_features(rng, state, bits)
 
     def update_own(
-        self, rng: np.random.Generator, place: GibbsState, tables: FeatureTables, work: Any
+        self, rng: np.random.Generator, state: GibbsState, tables: FeatureTables, turned: Turned
     ) -> None:
         """Births and deaths given what was observed of each row, a few tries a row."""
-        from thali.kernels.nonnegative_features import OwnLaw, own_dishes
-        from thali.kernels.observed_rows import own_observed_dishes
+        from thali.kernels.gaussian_row import Scales
+        from thali.kernels.nonnegative_features import own_features
+        from thali.kernels.observed_rows import own_observed_features
+        from thali.kernels.row_potentials import other_features
 
-        A, Z, hyper = place.parameters["A"], place.bits, place.hyper
-        law = OwnLaw(tables.new_log_weight, tables.capacity, hyper["sigma_x"], hyper["sigma_a"])
-        E = place.data.X - Z.astype(float) @ A
-        if place.observed is None:
-            stays, rows, born = own_dishes(rng, E, Z, work, A, law, TRIES)
+        A, Z, hyper, m = state.parameters["A"], state.bits, state.hyper, turned.m
+        scales = Scales(hyper["sigma_x"], hyper["sigma_a"], float(state.data.d))
+        others = other_features(tables.row_potentials, Z, m)
+        E = state.data.X - Z.astype(float) @ A
+        if state.observed is None:
+            stays, rows, born = own_features(
+                rng, E, Z, m, A, others, tables, tables.capacity, scales, TRIES
+            )
         else:
-            found = own_observed_dishes(rng, E, place.observed, Z, work, A, law, TRIES)
-            stays, rows, born = found
+            stays, rows, born = own_observed_features(
+                rng, E, state.observed, Z, m, A, others, tables, scales, TRIES
+            )
         new = np.zeros((len(Z), len(rows)), np.uint8)
         new[rows, np.arange(len(rows))] = 1
-        place.bits = np.ascontiguousarray(np.concatenate([Z[:, stays], new], axis=1))
-        place.parameters = {"A": np.concatenate([A[stays], born])}
+        state.bits = np.ascontiguousarray(np.concatenate([Z[:, stays], new], axis=1))
+        state.parameters = {"A": np.concatenate([A[stays], born])}
 
-    def update_parameters(self, rng: np.random.Generator, place: GibbsState, hold: bool) -> float:
+    def update_parameters(self, rng: np.random.Generator, state: GibbsState, hold: bool) -> float:
         """A given Z and the scales, entry by entry; then the scales given A."""
         from thali.kernels.nonnegative_features import draw_features
 
-        data, hyper = place.data, place.hyper
-        C, T, A = sums(data.X, place.bits, place.parameters["A"])
+        data, hyper = state.data, state.hyper
+        C, T, A = sums(data.X, state.bits, state.parameters["A"])
         draw_features(rng, C, T, A, hyper["sigma_x"], hyper["sigma_a"], PASSES)
         if not hold:
-            squares = float(np.square(data.X - place.bits.astype(float) @ A).sum())
+            squares = float(np.square(data.X - state.bits.astype(float) @ A).sum())
             for name, total, size in (
                 ("sigma_x", squares, data.X.size),
                 ("sigma_a", float(np.square(A).sum()), A.size),
             ):
-                law = getattr(self, name)
-                hyper[name] = scale_given_squares(rng, law, hyper[name], total, size)
-        place.parameters = {"A": A}
-        return self.log_density(place)
+                prior = getattr(self, name)
+                hyper[name] = scale_given_squares(rng, prior, hyper[name], total, size)
+        state.parameters = {"A": A}
+        return self.log_density(state)
 
-    def log_density(self, place: GibbsState) -> float:
-        A, hyper = place.parameters["A"], place.hyper
-        given = log_noise(place.data, place.bits, A, hyper["sigma_x"])
+    def log_density(self, state: GibbsState) -> float:
+        A, hyper = state.parameters["A"], state.hyper
+        given = log_noise(state.data, state.bits, A, hyper["sigma_x"])
         return given + A.size * float(np.log(2.0)) + log_normal(A, hyper["sigma_a"])
 
-    def estimate_evidence(self, rng: np.random.Generator, place: GibbsState) -> float:
+    def estimate_evidence(self, rng: np.random.Generator, state: GibbsState) -> float:
         """log P(X, A' | Z) − log q(A' | A), A' one pass of Gibbs sampling from A.
 
-        With q the law of A' given Z and X this would be log P(X | Z), whatever A' (Chib 1995). The
-        pass's own density in its place makes it a lower bound on average, less the mutual
+        With q the density of A' given Z and X this would be log P(X | Z), whatever A' (Chib 1995).
+        The pass's own density instead makes it a lower bound on average, less the mutual
         information of A and A', and exact for a single feature.
         """
         from thali.kernels.nonnegative_features import draw_features, log_density_of_pass
 
-        scales = place.hyper["sigma_x"], place.hyper["sigma_a"]
-        C, T, A = sums(place.data.X, place.bits, place.parameters["A"])
+        scales = state.hyper["sigma_x"], state.hyper["sigma_a"]
+        C, T, A = sums(state.data.X, state.bits, state.parameters["A"])
         before = A.copy()
         draw_features(rng, C, T, A, *scales, 1)
         passed = log_density_of_pass(C, T, before, A, *scales)
-        return self.log_density(replace(place, parameters={"A": A})) - float(passed)
-
-    def _number(self, name: str) -> float:
-        return as_number("NonnegativeLinearGaussian", name, getattr(self, name))
+        return self.log_density(replace(state, parameters={"A": A})) - float(passed)
 
 
 def sums(X: np.ndarray, Z: np.ndarray, A: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

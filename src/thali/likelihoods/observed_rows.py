@@ -1,6 +1,6 @@
 r"""Rows of X = W A + E of which some entries are missing and integrated out: products and draws.
 
-What a row's bits and own dishes are drawn from, given A and its observed entries alone
+What a row's bits and own features are drawn from, given A and its observed entries alone
 (``kernels/observed_rows.py``); W is Z, or the amounts Z ⊙ S.
 """
 
@@ -14,29 +14,29 @@ from thali.likelihoods.base import GibbsState
 NO_DIMENSION = 1e-300  # D_o of a row of which nothing was observed; a divisor, so not quite 0
 
 
-def dimensions(place: GibbsState) -> np.ndarray:
+def dimensions(state: GibbsState) -> np.ndarray:
     """How many entries of each row were observed, (N,)."""
-    if place.observed is None:
-        return np.full(place.data.n, float(place.data.d))
-    return np.maximum(place.observed.sum(axis=1, dtype=float), NO_DIMENSION)
+    if state.observed is None:
+        return np.full(state.data.n, float(state.data.d))
+    return np.maximum(state.observed.sum(axis=1, dtype=float), NO_DIMENSION)
 
 
-def observed_residual(place: GibbsState, W: np.ndarray, A: np.ndarray) -> np.ndarray:
+def observed_residual(state: GibbsState, W: np.ndarray, A: np.ndarray) -> np.ndarray:
     """X − WA where X was observed, 0 elsewhere."""
-    return np.where(place.data.given.seen, place.data.X - W.astype(float) @ A, 0.0)
+    return np.where(state.data.given.seen, state.data.X - W.astype(float) @ A, 0.0)
 
 
 def observed_products(
-    place: GibbsState, W: np.ndarray, A: np.ndarray
+    state: GibbsState, W: np.ndarray, A: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """R_n = (x_o − w A_o)A_oᵀ, the diagonals of A_o A_oᵀ (both N × K), and G = AAᵀ of all columns.
 
     >>> from thali.data import Data
-    >>> place = GibbsState(Data.of([[3.0, np.nan]]), np.ones((1, 1)), {}, {})
-    >>> [found.tolist() for found in observed_products(place, place.bits, np.array([[2.0, 5.0]]))]
+    >>> state = GibbsState(Data.of([[3.0, np.nan]]), np.ones((1, 1)), {}, {})
+    >>> [found.tolist() for found in observed_products(state, state.bits, np.array([[2.0, 5.0]]))]
     [[[2.0]], [[4.0]], [[29.0]]]
     """
-    R, seen = observed_residual(place, W, A) @ A.T, place.data.given.seen.astype(float)
+    R, seen = observed_residual(state, W, A) @ A.T, state.data.given.seen.astype(float)
     return R, seen @ np.square(A).T, A @ A.T
 
 
@@ -48,14 +48,14 @@ def own_features(
     s: np.ndarray,
     hyper: Values,
 ) -> np.ndarray:
-    """A draw of own dishes' a given their rows, amounts s and what shared dishes leave of X.
+    """A draw of own features' a given their rows, amounts s and what shared ones leave of X.
 
     From the prior, and put right where the row was observed:
     a ← a + σ_a² s (e − Σ s a − ε) / (σ_x² + σ_a² V), with ε ~ N(0, σ_x²) and V = Σ s².
     """
     sigma_x, sigma_a = hyper["sigma_x"], hyper["sigma_a"]
     A = sigma_a * rng.standard_normal((len(s), left.shape[1]))
-    which, at = np.unique(rows, return_inverse=True)  # the rows that have own dishes
+    which, at = np.unique(rows, return_inverse=True)  # the rows that have own features
     e = left[which] - sigma_x * rng.standard_normal((len(which), left.shape[1]))
     np.subtract.at(e, at, s[:, None] * A)
     if observed is not None:

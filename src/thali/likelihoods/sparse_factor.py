@@ -3,7 +3,7 @@ r"""Sparse factors X = (Z ⊙ S) A + E: a row has features by its own amounts.
     s_nk ~ Laplace(1)  (infinite independent components)  or  N(0, 1)  (infinite factors)
     a_kd ~ N(0, σ_a²),  E ~ N(0, σ_x²)             (Knowles and Ghahramani 2007)
 
-The slab has unit scale and A carries the size. With W = Z ⊙ S in the place of Z, all that the
+The slab has unit scale and A carries the size. With W = Z ⊙ S for Z, all that the
 linear-Gaussian likelihood has in closed form given Z is so given W: A | X, W is Gaussian and
 
     log P(X, S | Z) = log P(X | W) + Σ_{z_nk = 1} log p(s_nk),   A integrated out,
@@ -16,13 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from thali.data import Data, Table
-from thali.hyperparameters import Hyperprior, Values, as_number, slice_step
+from thali.hyperparameters import Values, slice_step
 from thali.likelihoods import masked_columns
 from thali.likelihoods.base import (
     Expected,
@@ -30,17 +30,19 @@ from thali.likelihoods.base import (
     GibbsUpdates,
     Masked,
     Parameters,
+    Scale,
+    Turned,
     Words,
 )
 from thali.likelihoods.entries import NormalEntries
 from thali.likelihoods.feature_posteriors import GaussianFeatures
-from thali.likelihoods.gaussian_scales import check_scales, resolve_scales, start_scales
+from thali.likelihoods.gaussian_scales import GaussianScales
 from thali.likelihoods.linear_gaussian import (
     log_noise,
     normal_entries,
     products,
     scales_then_features,
-    with_own_dishes,
+    with_own_features,
 )
 from thali.likelihoods.observed_rows import (
     dimensions,
@@ -49,22 +51,25 @@ from thali.likelihoods.observed_rows import (
     own_features,
 )
 from thali.registry import LIKELIHOODS
-from thali.settings import Settings, check_settings, hyperparameter, setting
+from thali.settings import check_settings, hyperparameter, setting
 from thali.structures.features import FeatureTables
+
+if TYPE_CHECKING:
+    from thali.kernels.bit_prior import BitPrior
 
 SLABS = ("laplace", "gaussian")
 
 
 @LIKELIHOODS.register("sparse_factor")
 @dataclass(frozen=True)
-class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
+class SparseFactor(GaussianScales, GibbsUpdates, Masked, Expected):
     """A row takes each of its features in an amount of its own, of either sign; plus noise.
 
     Parameters
     ----------
     slab : {"laplace", "gaussian"}, default "laplace"
-        The law of the amounts. "laplace" has heavy tails (infinite independent components);
-        "gaussian" is infinite factor analysis.
+        The distribution of the amounts. "laplace" has heavy tails (infinite independent
+        components); "gaussian" is infinite factor analysis.
     sigma_x : float, hyperprior or "auto", default "auto"
         The size of the noise, a standard deviation.
     sigma_a : float, hyperprior or "auto", default "auto"
@@ -73,7 +78,7 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
     Notes
     -----
     A number is fixed; a hyperprior means that the scale is inferred. "auto" infers it under a weak
-    law centered on the data: σ_x² ~ InverseGamma(1, v/100) and σ_a² ~ InverseGamma(2, v), v the
+    prior centered on the data: σ_x² ~ InverseGamma(1, v/100) and σ_a² ~ InverseGamma(2, v), v the
     mean square of the data.
 
     Examples
@@ -85,17 +90,13 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
     (5, 3)
     """
 
-    slab: str = setting("laplace", help="Law of the amounts", choices=SLABS)
-    sigma_x: float | Hyperprior | str = hyperparameter(
-        "auto", symbol="σₓ", words="size of the noise"
-    )
-    sigma_a: float | Hyperprior | str = hyperparameter(
-        "auto", symbol="σₐ", words="size of the features"
-    )
+    slab: str = setting("laplace", help="Distribution of the amounts", choices=SLABS)
+    sigma_x: Scale = hyperparameter("auto", symbol="σₓ", words="size of the noise")
+    sigma_a: Scale = hyperparameter("auto", symbol="σₐ", words="size of the features")
 
     axes: ClassVar[dict[str, int]] = {"A": 0, "S": 1}
     starts: ClassVar[tuple[str, ...]] = ("sparse_ica", "prior", "empty")
-    settling_updates: ClassVar[int] = 30
+    initial_updates: ClassVar[int] = 30
     words: ClassVar[Words] = Words(
         "Each feature is a pattern of which every row that has it takes an amount of its own, of "
         "either sign, most frequent first.",
@@ -105,16 +106,7 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
 
     def __post_init__(self) -> None:
         check_settings(self)
-        check_scales(self)
-
-    def at(self, **numbers: float) -> Self:
-        return self.replace(**numbers)
-
-    def resolve(self, data: Data) -> Self:
-        return self.replace(**resolve_scales(self, data))
-
-    def start(self, data: Data) -> dict[str, float]:
-        return start_scales(self, data)
+        super().__post_init__()
 
     @property
     def amounts(self) -> str | None:
@@ -130,26 +122,24 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
         return rng.laplace(size=shape) if self.slab == "laplace" else rng.standard_normal(shape)
 
     def sample_features(self, rng: np.random.Generator, k: int, d: int) -> np.ndarray:
-        sigma_a = as_number("SparseFactor", "sigma_a", self.sigma_a)
-        return sigma_a * rng.standard_normal((k, d))
+        return self._sigma_a * rng.standard_normal((k, d))
 
-    def sample(self, rng: np.random.Generator, Z: Any, A: Any) -> np.ndarray:
+    def sample(self, rng: np.random.Generator, Z: ArrayLike, A: ArrayLike) -> np.ndarray:
         """Draw S from the slab, then X given Z, S and A."""
         Z = np.asarray(Z, float)
         mean = (Z * self.sample_weights(rng, Z.shape)) @ np.asarray(A, float)
-        sigma_x = as_number("SparseFactor", "sigma_x", self.sigma_x)
-        return mean + sigma_x * rng.standard_normal(mean.shape)
+        return mean + self._sigma_x * rng.standard_normal(mean.shape)
 
     def log_likelihood(self, X: Table, Z: ArrayLike, A: ArrayLike) -> float:
-        """log P(X | W, A), where the weights W = Z ⊙ S are given in the place of Z."""
-        return log_noise(Data.of(X), Z, A, as_number("SparseFactor", "sigma_x", self.sigma_x))
+        """log P(X | W, A), where the weights W = Z ⊙ S are given for Z."""
+        return log_noise(Data.of(X), Z, A, self._sigma_x)
 
     def entries(
-        self, Z: Any, parameters: Parameters, where: tuple[np.ndarray, ...]
+        self, Z: ArrayLike, parameters: Parameters, where: tuple[np.ndarray, ...]
     ) -> NormalEntries:
         """x_nd ~ N((z_n ⊙ s_n) a_d, σ_x²)."""
-        sigma_x = as_number("SparseFactor", "sigma_x", self.sigma_x)
-        return normal_entries(Z * parameters["S"], parameters["A"], sigma_x, where)
+        W = np.asarray(Z) * parameters["S"]
+        return normal_entries(W, parameters["A"], self._sigma_x, where)
 
     @property
     def sums_amounts(self) -> bool:  # type: ignore[override]
@@ -162,7 +152,7 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
         With M_z = σ_x² I + A_zA_zᵀ, K×K and σ_x² where z is zero, and b = A_z x:
         −½ [(xᵀx − bᵀM_z⁻¹b)/σ_x² + log|M_z| + (D − K) log σ_x² + D log 2π].
         """
-        variance = as_number("SparseFactor", "sigma_x", self.sigma_x) ** 2
+        variance = self._sigma_x**2
         k, z = bits.shape[1], bits.astype(float)
         both = z[:, :, None] * z[:, None, :]
         found = np.empty((data.n, len(bits)))
@@ -184,28 +174,28 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
             return float(-np.abs(s).sum() - s.size * np.log(2.0))
         return float(-0.5 * np.square(s).sum() - 0.5 * s.size * np.log(2.0 * np.pi))
 
-    def log_density(self, place: GibbsState) -> float:
-        """log P(X_obs, S | Z), A integrated out: the A of the place is not looked at."""
-        bits, hyper = place.bits != 0, place.hyper
-        S = place.parameters["S"]
-        _, evidence = features_given_amounts(place.data, bits * S, hyper)
+    def log_density(self, state: GibbsState) -> float:
+        """log P(X_obs, S | Z), A integrated out: the A of the state is not looked at."""
+        bits, hyper = state.bits != 0, state.hyper
+        S = state.parameters["S"]
+        _, evidence = features_given_amounts(state.data, bits * S, hyper)
         return evidence + self.log_slab(S[bits])
 
-    def representative(self, place: GibbsState, draws: Iterable[Parameters]) -> Parameters:
+    def representative(self, state: GibbsState, draws: Iterable[Parameters]) -> Parameters:
         """Mean amounts over the draws, and E[A | X_obs, W] at these.
 
         (s_k, a_k) and (−s_k, −a_k) are the same, so that a column is turned to the side of the
         first draw's before it is averaged. Its scale, which s_k and a_k trade, need not be: A is
         not averaged but fitted to the mean amounts.
         """
-        first, total, count = None, np.zeros(place.bits.shape), 0
+        first, total, count = None, np.zeros(state.bits.shape), 0
         for draw in draws:
             S = draw["S"]
             first = S if first is None else first
             total += S * np.where((S * first).sum(axis=0) < 0.0, -1.0, 1.0)
             count += 1
         S = total / count
-        return {"A": features_given_amounts(place.data, S, place.hyper)[0], "S": S}
+        return {"A": features_given_amounts(state.data, S, state.hyper)[0], "S": S}
 
     # Gibbs updates
 
@@ -219,64 +209,68 @@ class SparseFactor(Settings, GibbsUpdates, Masked, Expected):
         A = hyper["sigma_a"] * rng.standard_normal((k, data.d))
         return {"A": A, "S": self.sample_weights(rng, (data.n, k))}
 
-    def update_bits(self, rng: np.random.Generator, place: GibbsState, bits: Any) -> Any:
+    def update_bits(self, rng: np.random.Generator, state: GibbsState, bits: BitPrior) -> Turned:
         """(z, s) of every entry given A and what was observed: z with s integrated out, then s."""
         from thali.kernels.observed_rows import turn_observed_entries
         from thali.kernels.sparse_factor import turn_entries
 
-        S, A, sigma_x = place.parameters["S"], place.parameters["A"], place.hyper["sigma_x"]
-        S *= place.bits
-        if place.observed is None:
-            B, R, G = products(place.data.X, S, A)
-            turn_entries(rng, R, G, place.bits, S, bits, sigma_x, self._laplace)
-            return (B, G), bits.m
-        R, diagonals, G = observed_products(place, S, A)
+        S, A, sigma_x = state.parameters["S"], state.parameters["A"], state.hyper["sigma_x"]
+        S *= state.bits
+        if state.observed is None:
+            B, R, G = products(state.data.X, S, A)
+            turn_entries(rng, R, G, state.bits, S, bits, sigma_x, self._laplace)
+            return Turned(bits.m, (B, G))
+        R, diagonals, G = observed_products(state, S, A)
         turn_observed_entries(
-            rng, R, diagonals, G, A, place.observed, place.bits, S, bits, sigma_x, self._laplace
+            rng, R, diagonals, G, A, state.observed, state.bits, S, bits, sigma_x, self._laplace
         )
-        return None, bits.m
+        return Turned(bits.m)
 
     def update_own(
-        self, rng: np.random.Generator, place: GibbsState, tables: FeatureTables, work: Any
+        self, rng: np.random.Generator, state: GibbsState, tables: FeatureTables, turned: Turned
     ) -> None:
-        """Births and deaths with the own dishes' A integrated out; then their A, exactly."""
-        from thali.kernels.collapsed_rows import Law as KernelLaw
-        from thali.kernels.sparse_factor import left_by_shared, move_own_dishes
+        """Births and deaths with the own features' A integrated out; then their A, exactly."""
+        from thali.kernels.gaussian_row import Scales
+        from thali.kernels.row_potentials import other_features
+        from thali.kernels.sparse_factor import left_by_shared, move_own_features
 
-        data, hyper, Z = place.data, place.hyper, place.bits
-        law = KernelLaw(*tables, hyper["sigma_x"], hyper["sigma_a"], float(data.d))
-        S, A = place.parameters["S"], place.parameters["A"]
-        found, m = work
+        data, hyper, Z = state.data, state.hyper, state.bits
+        scales = Scales(hyper["sigma_x"], hyper["sigma_a"], float(data.d))
+        S, A = state.parameters["S"], state.parameters["A"]
+        m = turned.m
         shared = m > 1
-        if place.observed is None:
+        if state.observed is None:
             left = data.X - S[:, shared] @ A[shared]
-            B, G = found
+            B, G = turned.products
             rho = left_by_shared(B, G, data.squares, Z, S, m)
         else:
-            left = observed_residual(place, S[:, shared], A[shared])
+            left = observed_residual(state, S[:, shared], A[shared])
             rho = np.square(left).sum(axis=1)
-        counts, s = move_own_dishes(rng, rho, dimensions(place), Z, S, m, law, self._laplace)
-        place.bits, _ = with_own_dishes(Z, m, counts)
+        others = other_features(tables.row_potentials, Z, m)
+        counts, s = move_own_features(
+            rng, rho, dimensions(state), Z, S, m, others, tables, scales, self._laplace
+        )
+        state.bits, _ = with_own_features(Z, m, counts)
         rows = np.repeat(np.arange(data.n), counts)
         new = np.zeros((data.n, len(s)))
         new[rows, np.arange(len(s))] = s
-        own = own_features(rng, left, place.observed, rows, s, hyper)
-        place.parameters = {
+        own = own_features(rng, left, state.observed, rows, s, hyper)
+        state.parameters = {
             "A": np.concatenate([A[shared], own]),
             "S": np.concatenate([S[:, shared], new], axis=1),
         }
 
-    def update_parameters(self, rng: np.random.Generator, place: GibbsState, hold: bool) -> float:
+    def update_parameters(self, rng: np.random.Generator, state: GibbsState, hold: bool) -> float:
         """S given A; the scale between S and A; scales with A integrated out; A given S."""
         from thali.kernels.sparse_factor import redraw_weights
 
-        Z, A, hyper = place.bits, place.parameters["A"], place.hyper
-        S = place.parameters["S"] * Z
-        _, R, G = products(place.data.X, S, A)
+        Z, A, hyper = state.bits, state.parameters["A"], state.hyper
+        S = state.parameters["S"] * Z
+        _, R, G = products(state.data.X, S, A)
         redraw_weights(rng, R, G, Z, S, hyper["sigma_x"], self._laplace)
         S *= self._rescaling(rng, Z, S, A, hyper["sigma_a"])
-        evidence, A = scales_then_features(rng, self, place, S, hold)
-        place.parameters = {"A": A, "S": S}
+        evidence, A = scales_then_features(rng, self, state, S, hold)
+        state.parameters = {"A": A, "S": S}
         return evidence + self.log_slab(S[Z != 0])
 
     def _rescaling(

@@ -3,10 +3,10 @@
 An engine names the capabilities it needs; a prior declares those it has by inheriting them.
 Every exchangeable feature prior here has the form
 
-    log P([Z]) = Σ_k λ_{m_k} − Σ_h log K_h! + const,
+    log P([Z]) = Σ_k λ_{m_k} + Σ_n θ_{F_n} − Σ_h log K_h! + const,
 
-so a Gibbs kernel needs only the differences λ_{m+1} − λ_m and the weight e^{λ_1} of a new
-feature.
+so a Gibbs kernel needs only the differences λ_{m+1} − λ_m, the weight e^{λ_1} of a new feature and,
+where row sums F_n count at all, θ. A prior with θ is not ``Sequential`` and has no frequencies.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Prior(ABC):
 
 
 class FeaturePrior(Prior):
-    """A distribution of binary matrices, left-ordered: log P([Z]) from m_k and K_h."""
+    """A distribution of binary matrices, left-ordered: log P([Z]) from m_k, K_h and F_n."""
 
     structure = FEATURES
 
@@ -67,7 +67,7 @@ class PredictsRow(FeaturePrior):
 
     @abstractmethod
     def tables(self, n: int) -> FeatureTables:
-        """Log odds by count, and the weight of new features, for a row among n."""
+        """Log odds by count, the weight of new features and θ, for a row among n."""
 
     def most_components(self, n: int) -> int:
         return self.tables(n).capacity

@@ -1,7 +1,8 @@
 """New rows given a fitted Z: the probabilities of their bits, and their predictive density.
 
 With A integrated out both come from sums over the row's bits and its own new features; for other
-likelihoods they are given the draw's parameters (``rows_given_features``).
+likelihoods they are given the draw's parameters (``rows_given_features``). A prior with row
+potentials θ says nothing of a row beyond the n that it describes, and is refused.
 
 Entries may be missing (NaN) in the new rows, which then count with what they show, and in the
 training data, where each column has the S and μ of the rows that were observed there. Either may be
@@ -31,7 +32,8 @@ from thali.results.trace import Recorded
 from thali.structures.features import FeatureTables
 
 if TYPE_CHECKING:
-    from thali.kernels.collapsed_rows import Law
+    from thali.kernels.gaussian_row import Scales
+    from thali.kernels.new_features import NewFeatures
 
 SCORE_DRAWS = 50  # draws averaged by ``score``, evenly spaced
 NO_DIMENSION = 1e-300  # of a row of which nothing was observed; a divisor, so not quite 0
@@ -47,12 +49,12 @@ class Scaled(Protocol):
 
 
 class Known(NamedTuple):
-    """What all new rows are given: log odds, r = (σ_x/σ_a)², unused features, and scales."""
+    """What all new rows are given: log odds, r = (σ_x/σ_a)², features of their own, and scales."""
 
     odds: np.ndarray
     r: float
-    free: int
-    scales: Law
+    own: NewFeatures
+    scales: Scales
 
 
 def probabilities(
@@ -83,8 +85,16 @@ def _predicted(fit: Fit, given: Recorded, hyper: Values, new: Data, densities: b
 
 
 def tables_of_new(model: Model, n: int) -> FeatureTables:
-    """The prior's tables of a new row beside n others."""
-    return cast(PredictsRow, model.prior).tables(n + 1)
+    """The prior's tables of a new row beside n others, or a sentence if it has none."""
+    tables = cast(PredictsRow, model.prior).tables(n + 1)
+    if tables.row_potentials is not None:
+        raise ValueError(
+            f"New rows cannot be predicted under {type(model.prior).__name__}: it gives weight to "
+            "the number of features of each row, and such a distribution of n rows is not that of "
+            "the first n of n + 1. Fit to the old rows and the new ones together; entries of the "
+            "new ones may be missing (NaN)."
+        )
+    return tables
 
 
 def rows(model: Model, data: Data, Z: np.ndarray, new: Data) -> tuple[np.ndarray, np.ndarray]:
@@ -93,15 +103,16 @@ def rows(model: Model, data: Data, Z: np.ndarray, new: Data) -> tuple[np.ndarray
     The prior of a new row among N+1 comes from the same tables as the sampler's; new features of
     the row's own are summed out.
     """
-    from thali.kernels.collapsed_rows import Law
+    from thali.kernels.gaussian_row import Scales
+    from thali.kernels.new_features import MOST_NEW, NewFeatures
 
     tables = tables_of_new(model, data.n)
     scaled = cast(Scaled, model.likelihood)
     sigma_x, sigma_a = scaled.sigma_x, scaled.sigma_a
     odds = np.ascontiguousarray(tables.log_odds[Z.sum(axis=0)])
     free = -1 if tables.capacity < 0 else tables.capacity - Z.shape[1]
-    scales = Law(tables.log_odds, tables.new_log_weight, tables.capacity, sigma_x, sigma_a, 0.0)
-    known = Known(odds, (sigma_x / sigma_a) ** 2, free, scales)
+    own = NewFeatures(tables.new_log_weight, free, 0, MOST_NEW)
+    known = Known(odds, (sigma_x / sigma_a) ** 2, own, Scales(sigma_x, sigma_a, 0.0))
     told = _given_complete if data.observed is None else _given_gaps
     marginals, logs = told(model, data, Z, new, known)
     seen = np.full(new.n, float(new.d)) if new.sparse else new.seen.sum(axis=1)
@@ -133,7 +144,7 @@ def _alike(
     """The bits' probabilities and log densities of rows that show the same columns."""
     from thali.kernels.row_posterior import row_posteriors
 
-    odds, r, free, scales = known
+    odds, r, own, scales = known
     B, G = np.ascontiguousarray(X @ mu.T), np.ascontiguousarray(mu @ mu.T)
     S = np.ascontiguousarray(S)
     local = scales._replace(dimensions=max(float(X.shape[1]), NO_DIMENSION))
@@ -141,7 +152,7 @@ def _alike(
 
     def fill(block: slice) -> None:
         row_posteriors(
-            B[block], squares[block], S, G, odds, r, free, local, found[block], densities[block]
+            B[block], squares[block], S, G, odds, r, own, local, found[block], densities[block]
         )
 
     _in_blocks(fill, len(B))
@@ -160,7 +171,7 @@ def _given_gaps(
             "X is a sparse matrix, but the model was fitted to data with missing entries, where "
             "each column of a new row counts by itself; make it dense first with X.toarray()."
         )
-    odds, r, free, scales = known
+    odds, r, own, scales = known
     real = Z.astype(float)
     of_column, start, missing = data.patterns
     S = inverses(np.ascontiguousarray(Z, np.uint8), real.T @ real, start, missing, r)
@@ -169,7 +180,7 @@ def _given_gaps(
 
     def fill(block: slice) -> None:
         masked_row_posteriors(
-            new.zeroed[block], seen[block], mu, S, of_column, odds, r, free, scales,
+            new.zeroed[block], seen[block], mu, S, of_column, odds, r, own, scales,
             marginals[block], logs[block],
         )  # fmt: skip
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 import warnings
+from typing import cast
 
 import numpy as np
 from scipy.integrate import quad
@@ -20,8 +21,9 @@ from scipy.sparse import csr_array
 from thali.data import Data, sparse
 from thali.hyperparameters import Value
 from thali.model import Model
+from thali.priors.base import PredictsRow
 from thali.starts.base import Start, start
-from thali.structures.features import FEATURES, counts_from_gram
+from thali.structures.features import FEATURES, counts_from_gram, with_row_sums
 
 LARGEST_RANK = 100
 ROUNDS = 50  # of least squares and flips; a handful suffices
@@ -249,7 +251,8 @@ def drop_rejected(model: Model, data: Data, Z: np.ndarray, hyper: dict[str, Valu
     from thali.kernels.evidence import log_evidence
 
     numbers = fitted_scales(model, data, Z, hyper)
-    prior = model.at(numbers).prior
+    prior = cast(PredictsRow, model.prior_at(numbers))
+    tables = prior.tables(data.n)
     C, T = sparse.gram(Z), products(Z, data.reduced)
     P, total = T @ T.T, float(data.squares.sum())
 
@@ -262,7 +265,8 @@ def drop_rejected(model: Model, data: Data, Z: np.ndarray, hyper: dict[str, Valu
         evidence = log_evidence(
             np.maximum(d, 0.0), np.ascontiguousarray(t), total, data.n, float(data.d), *scales
         )
-        return float(evidence) + prior.log_prob_counts(counts_from_gram(data.n, gram))
+        counts = with_row_sums(counts_from_gram(data.n, gram), tables, Z[:, keep])
+        return float(evidence) + prior.log_prob_counts(counts)
 
     keep = np.arange(Z.shape[1])
     best = log_joint(keep)

@@ -1,8 +1,12 @@
 """The latent structure: binary feature matrices up to the order of their columns.
 
 Two matrices with the same columns in another order describe the same features. Their
-equivalence class [Z] is what a prior gives a probability to; it is determined by the column sums
-m_k and the multiplicities K_h of equal columns (the histories h).
+equivalence class [Z] is what a prior gives a probability to. Every exchangeable prior here has
+
+    log P([Z]) = Σ_k λ_{m_k} + Σ_n θ_{F_n} − Σ_h log K_h! + const
+
+with m_k the column sums, F_n the row sums (θ = 0 in most priors) and K_h the multiplicities of
+equal columns (the histories h).
 """
 
 from __future__ import annotations
@@ -18,19 +22,25 @@ from thali.structures.base import PointEstimate, Structure
 from thali.structures.feature_changes import change_columns
 from thali.structures.feature_estimate import point_estimate
 
+NO_COUNTS = np.zeros(0, np.int64)
+
 
 class FeatureTables(NamedTuple):
     """All that a Gibbs kernel needs to know of a feature prior on n rows.
 
-    ``log_odds[m]`` is log P(z=1) − log P(z=0) when m ≥ 1 of the other n−1 rows have the dish.
-    j new dishes have weight exp(j·new_log_weight) / j! when ``capacity`` is −1, and
-    C(capacity − K, j) · exp(j·new_log_weight) when at most ``capacity`` dishes exist and the
-    other rows use K of them.
+    ``log_odds[m]`` = λ_{m+1} − λ_m is log P(z=1) − log P(z=0), but for θ, when m ≥ 1 of the other
+    n−1 rows have the feature. j new features have weight exp(j·new_log_weight) / j! when
+    ``capacity`` is −1, and C(capacity − K, j) · exp(j·new_log_weight) when at most ``capacity``
+    features exist and the other rows use K of them; new_log_weight = λ_1.
+    ``row_potentials`` are θ_0, θ_1, … by the number of features of a row, the last one for all
+    larger numbers too; None where θ = 0. A bit's log odds then have θ_{F+1} − θ_F besides, F the
+    other features of the row, and j new features of a row have e^{θ_{F+j} − θ_F}.
     """
 
     log_odds: np.ndarray
     new_log_weight: float
     capacity: int
+    row_potentials: np.ndarray | None = None
 
 
 def potentials(tables: FeatureTables) -> np.ndarray:
@@ -42,6 +52,20 @@ def potentials(tables: FeatureTables) -> np.ndarray:
     """
     first = tables.new_log_weight
     return np.concatenate([[0.0, first], first + np.cumsum(tables.log_odds[1:])])
+
+
+def row_log_prior(tables: FeatureTables, Z: object) -> float:
+    """Σ_n θ_{F_n}, the rows' part of log P([Z]) up to its constant.
+
+    >>> tables = FeatureTables(np.zeros(3), 0.0, -1, np.array([0.0, 0.0, -1.5]))
+    >>> row_log_prior(tables, [[1, 0, 0], [1, 1, 0], [1, 1, 1]])
+    -3.0
+    """
+    theta = tables.row_potentials
+    if theta is None:
+        return 0.0
+    sums = as_binary_matrix(Z).sum(axis=1)
+    return float(theta[np.minimum(sums, len(theta) - 1)].sum())
 
 
 class NextRow(NamedTuple):
@@ -58,11 +82,23 @@ class NextRow(NamedTuple):
 
 
 class FeatureCounts(NamedTuple):
-    """The sufficient statistics of [Z] for an exchangeable prior: n, m_k and K_h."""
+    """The sufficient statistics of [Z] for an exchangeable prior: n, m_k, K_h and F_n.
+
+    ``row_sums`` are counted for priors with row potentials alone (``with_row_sums``), and are empty
+    for all others, so that these do not pay for them.
+    """
 
     n: int
     column_sums: np.ndarray
     multiplicities: np.ndarray
+    row_sums: np.ndarray = NO_COUNTS
+
+
+def with_row_sums(counts: FeatureCounts, tables: FeatureTables, Z: np.ndarray) -> FeatureCounts:
+    """The counts with F_n, if the prior of these tables asks for them."""
+    if tables.row_potentials is None:
+        return counts
+    return counts._replace(row_sums=Z.sum(axis=1, dtype=np.int64))
 
 
 def as_binary_matrix(Z: object, *, n: int | None = None) -> np.ndarray:
@@ -115,12 +151,12 @@ def used_columns(Z: ArrayLike) -> np.ndarray:
 
 
 def feature_counts(Z: ArrayLike) -> FeatureCounts:
-    """Count column sums and equal columns of Z, empty columns left out."""
+    """Count column sums, equal columns and row sums of Z, empty columns left out."""
     used = used_columns(Z)
     _, multiplicities = np.unique(np.packbits(used, axis=0).T, axis=0, return_counts=True)
     if used.shape[1] == 0:
         multiplicities = np.zeros(0, np.int64)
-    return FeatureCounts(len(used), used.sum(axis=0), multiplicities)
+    return FeatureCounts(len(used), used.sum(axis=0), multiplicities, used.sum(axis=1))
 
 
 def gram(Z: np.ndarray) -> np.ndarray:
@@ -131,7 +167,10 @@ def gram(Z: np.ndarray) -> np.ndarray:
 
 
 def counts_from_gram(n: int, gram: np.ndarray) -> FeatureCounts:
-    """The same from ZᵀZ alone: columns k and l are equal just when (ZᵀZ)_kl = m_k = m_l."""
+    """The same but for row sums, from ZᵀZ alone.
+
+    Columns k and l are equal just when (ZᵀZ)_kl = m_k = m_l.
+    """
     sums = np.diagonal(gram)
     if len(sums) == 0:
         return FeatureCounts(n, sums, np.zeros(0, np.int64))

@@ -23,7 +23,7 @@ from thali.priors.base import Prior, Sequential
 from thali.structures.features import counts_from_gram
 
 if TYPE_CHECKING:
-    from thali.kernels.particle_rows import Particles, Proposals, RowLaws
+    from thali.kernels.particle_rows import Particles, Proposals, RowNumbers
     from thali.kernels.particle_scales import Seen
 
 Found = TypeVar("Found")
@@ -84,9 +84,9 @@ class State:
 
     # a row
 
-    def row_numbers(self) -> RowLaws:
+    def row_numbers(self) -> RowNumbers:
         """Each particle's numbers for the next row."""
-        from thali.kernels.particle_rows import RowLaws
+        from thali.kernels.particle_rows import RowNumbers
 
         hyper = dict(self.model.prior_values(self.hyper))
         row = cast(Sequential, self.model.prior).next_row(self.row + 1, hyper)
@@ -95,7 +95,7 @@ class State:
             for value in (row.offset, row.rest, row.new_log_weight)
         )
         sigmas, d = self.sigmas, float(self.data.d)
-        return RowLaws(offset, rest, new_log_weight, *sigmas, int(row.capacity), d)
+        return RowNumbers(offset, rest, new_log_weight, *sigmas, int(row.capacity), d)
 
     def make_room(self, proposals: Proposals) -> Proposals:
         """Arrays as wide as the proposals need, wider or (where far too wide) narrower."""

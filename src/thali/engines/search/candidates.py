@@ -234,7 +234,7 @@ class Problem(SearchProblem[Kept]):
         return Kept(zero_particles(1, 0, self.X.shape[1]), np.zeros(0, np.uint8))
 
     def followed(self, candidate: Candidate[Kept], base: Kept) -> Kept:
-        from thali.kernels.particle_rows import Proposals, RowLaws, extend
+        from thali.kernels.particle_rows import Proposals, RowNumbers, extend
 
         row, k, old = candidate.rows - 1, candidate.k, len(candidate.z)
         arrays = zero_particles(1, k, self.X.shape[1])
@@ -246,7 +246,7 @@ class Problem(SearchProblem[Kept]):
         b = np.zeros((1, k))
         b[0, :old] = base.arrays.S[0] @ (base.arrays.T[0] @ x)
         one = np.ones(1)
-        numbers = RowLaws(
+        numbers = RowNumbers(
             one, one, one, self.sigma_x * one, self.sigma_a * one, -1, float(self.dimensions)
         )
         proposals = Proposals(z, np.array([candidate.new]), b, np.zeros(1))
@@ -262,7 +262,7 @@ class Problem(SearchProblem[Kept]):
         prior = next_row(self.prior_bound, self.n, candidate.rows, arrays.m[0].astype(int))
         half_d = 0.5 * self.dimensions
         unit = half_d * np.log(2.0 * np.pi * self.sigma_x**2)
-        row = kernel.RowDistribution(
+        row = kernel.RowScore(
             **prior._replace(rest=float(prior.rest + candidate.evidence + future - unit))._asdict(),
             same=same,
             r=self.r,

@@ -1,6 +1,6 @@
 r"""Candidates of a search where parameters Y are kept, at their best for the rows so far.
 
-For likelihoods with ``CountedCauses``: X and Y are binary, and columns are independent given Z. The
+For likelihoods with ``CountedFeatures``: X and Y are binary, and columns independent given Z. The
 search is for the highest P(X, Y, [Z]) over Z and Y together (Rai and Daumé III 2011, section 8):
 
     score(Z⁰) = max_Y [log P(X⁰ | Z⁰, Y) + log P(Y)] + bound of log P([Z])
@@ -10,7 +10,7 @@ the Y of features to come add logarithms of probabilities. Of each feature log P
 T log max(p, 1−p), which is the part that is known before Y is. It is counted with the prior's
 weight of a feature (``PerFeature``), so that features not yet opened have it too.
 
-Lists of the best Y of each group of columns are in ``kernels/search_causes``. They hold all 2^K up
+Lists of the best Y of each group of columns are in ``kernels/search_kept``. They hold all 2^K up
 to some number, the best beyond, with a bound of the others: scores stay bounds, and an answer may
 or may not be seen to have the best Y.
 """
@@ -30,7 +30,7 @@ from thali.likelihoods.base import CountProbabilities
 from thali.structures.features import FeatureCounts, FeatureTables, NextRow
 
 if TYPE_CHECKING:
-    from thali.kernels.search_causes import Entries, Groups, Lists
+    from thali.kernels.search_kept import Entries, Groups, Lists
 
 LONGEST = 1024  # settings of Y in a list: all of them up to 10 features
 ROOM = 1 << 19  # settings in all lists of a candidate
@@ -90,7 +90,7 @@ class KeptProblem(SearchProblem[KeptLists]):
 
     @cached_property
     def entries(self) -> Entries:
-        from thali.kernels.search_causes import Entries
+        from thali.kernels.search_kept import Entries
 
         table, on, off = self.probabilities
         most = max(on, off)
@@ -99,7 +99,7 @@ class KeptProblem(SearchProblem[KeptLists]):
     @cached_property
     def histories(self) -> tuple[list[Groups], np.ndarray]:
         """The groups of columns after each row, and the group of each column in the end."""
-        from thali.kernels.search_causes import Groups
+        from thali.kernels.search_kept import Groups
 
         group, found = np.zeros(self.X.shape[1], np.int64), []
         for x in self.X:
@@ -122,14 +122,14 @@ class KeptProblem(SearchProblem[KeptLists]):
     # candidates
 
     def nothing(self) -> KeptLists:
-        from thali.kernels.search_causes import Lists
+        from thali.kernels.search_kept import Lists
 
         one = np.zeros((1, 1))
         lists = Lists(one, one.astype(np.int64), np.full(1, -np.inf))
         return KeptLists(np.zeros(0, np.int64), np.zeros(0, np.uint8), lists)
 
     def followed(self, candidate: Candidate[KeptLists], base: KeptLists) -> KeptLists:
-        from thali.kernels.search_causes import fits_of, follow
+        from thali.kernels.search_kept import fits_of, follow
 
         row, k, old, new = candidate.rows - 1, candidate.k, len(candidate.z), candidate.new
         most = fits_of(self.entries, old, new).most[new]
@@ -150,14 +150,14 @@ class KeptProblem(SearchProblem[KeptLists]):
     def scores(
         self, candidate: Candidate[KeptLists], future: float, floor: float, most_new: int
     ) -> RowScores:
-        from thali.kernels import search_causes as kernel
+        from thali.kernels import search_kept as kernel
 
         (m, same, lists), k = self.kept(candidate), candidate.k
         prior = next_row(self.prior_bound, self.n, candidate.rows, m)._asdict()
         prior |= {"rest": prior["rest"] + future}
         del prior["left"]
         most_new = min(MOST_NEW if most_new < 0 else most_new, MOST_NEW, MOST_FEATURES - k)
-        row = kernel.RowDistribution(**prior, same=same, most_new=most_new, floor=floor)
+        row = kernel.RowScore(**prior, same=same, most_new=most_new, floor=floor)
         groups = self.histories[0][candidate.rows]
         fits = kernel.fits_of(self.entries, k, most_new)
         return RowScores(

@@ -1,7 +1,7 @@
 r"""The search with binary parameters Y kept at their best, and the polish of its answer.
 
 A pass takes one feature after the other, turns its bits with its y at their best, and gives a row a
-feature of its own where that is better (``kernels/climb_causes``); then all of Y is set to its best
+feature of its own where that is better (``kernels/climb_kept``); then all of Y is set to its best
 given Z, where there are few features. The log joint depends on hyperparameters through the counts
 n_cx of entries with value x and c active features. Where there is no feature, only the hyperpriors
 of λ and p would speak of them: they stay.
@@ -20,7 +20,7 @@ from thali.engines.search.forms import Form
 from thali.engines.search.kept_candidates import MOST_FEATURES, MOST_NEW, KeptLists, KeptProblem
 from thali.engines.search.prior_bounds import SearchPrior
 from thali.hyperparameters import Hyperprior, Values
-from thali.likelihoods.base import CountedCauses, Parameters
+from thali.likelihoods.base import CountedFeatures, Parameters
 from thali.model import Model
 from thali.priors.base import PredictsRow
 from thali.structures.features import feature_counts, potentials
@@ -35,14 +35,14 @@ class KeptForm(Form[KeptLists]):
 
     def problem(self, order: np.ndarray, hyper: Values, bound: str) -> KeptProblem:
         fixed, X = self.model.at(hyper), np.ascontiguousarray(self.data.binary[order])
-        likelihood = cast(CountedCauses, fixed.likelihood)
+        likelihood = cast(CountedFeatures, fixed.likelihood)
         probabilities = likelihood.count_probabilities(MOST_FEATURES + MOST_NEW)
         return KeptProblem(X, cast(SearchPrior, fixed.prior), probabilities, bound)
 
     def parameters(self, Z: np.ndarray, hyper: Values) -> Parameters:
         """Y at its best given Z; with many features idle, until polishing makes them active."""
         idle = np.zeros((Z.shape[1], self.data.d), np.uint8)
-        likelihood = cast(CountedCauses, self.model.likelihood_at(hyper))
+        likelihood = cast(CountedFeatures, self.model.likelihood_at(hyper))
         return {"A": best_parameters(likelihood, self.data.binary, Z, idle)}
 
     def found(
@@ -55,7 +55,7 @@ class KeptForm(Form[KeptLists]):
     def log_joint(self, Z: np.ndarray, parameters: Parameters, hyper: Values) -> float:
         fixed, Y = self.model.at(hyper), parameters["A"]
         density = log_density_of(
-            cast(CountedCauses, fixed.likelihood), count_table(self.data.binary, Z, Y), Y
+            cast(CountedFeatures, fixed.likelihood), count_table(self.data.binary, Z, Y), Y
         )
         return float(fixed.prior.log_prob(Z)) + density
 
@@ -79,13 +79,13 @@ class KeptForm(Form[KeptLists]):
 
         def value(numbers: Values) -> float:
             fixed = self.model.at(numbers)
-            density = log_density_of(cast(CountedCauses, fixed.likelihood), entries, Y)
+            density = log_density_of(cast(CountedFeatures, fixed.likelihood), entries, Y)
             return density + float(fixed.prior.log_prob_counts(counts))
 
         return value
 
 
-def log_density_of(likelihood: CountedCauses, counts: np.ndarray, Y: np.ndarray) -> float:
+def log_density_of(likelihood: CountedFeatures, counts: np.ndarray, Y: np.ndarray) -> float:
     """log P(X, Y | Z) from n_cx and Y."""
     (table, on, off), active = likelihood.count_probabilities(len(Y)), float(Y.sum())
     return float((counts * table).sum() + active * on + (Y.size - active) * off)
@@ -99,27 +99,27 @@ def count_table(X: np.ndarray, Z: np.ndarray, Y: np.ndarray) -> np.ndarray:
 
 
 def best_parameters(
-    likelihood: CountedCauses, X: np.ndarray, Z: np.ndarray, otherwise: np.ndarray
+    likelihood: CountedFeatures, X: np.ndarray, Z: np.ndarray, otherwise: np.ndarray
 ) -> np.ndarray:
     """The best Y given Z where there are few features, else ``otherwise``."""
-    from thali.kernels.climb_causes import best_causes
+    from thali.kernels.climb_kept import best_states
 
     if Z.shape[1] > FEW:
         return otherwise
     table, on, off = likelihood.count_probabilities(Z.shape[1])
-    return np.asarray(best_causes(X, np.ascontiguousarray(Z, np.uint8), table, on, off))
+    return np.asarray(best_states(X, np.ascontiguousarray(Z, np.uint8), table, on, off))
 
 
 def climb(model: Model, data: Data, Z: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """One pass, hyperparameters being numbers."""
-    from thali.kernels.climb_causes import climb as climb_causes
+    from thali.kernels.climb_kept import climb as climb_kept
 
-    likelihood = cast(CountedCauses, model.likelihood)
+    likelihood = cast(CountedFeatures, model.likelihood)
     tables = cast(PredictsRow, model.prior).tables(data.n)
     Z, Y = np.array(Z, np.uint8, order="C"), Y.copy()
     table, on, off = likelihood.count_probabilities(Z.shape[1] + 1)
     potential = potentials(tables)
-    climb_causes(data.binary, Z, Y, table, on, off, potential, tables.capacity)
+    climb_kept(data.binary, Z, Y, table, on, off, potential, tables.capacity)
     used = Z.any(axis=0)
     Z, Y = own_features(
         model, data, np.ascontiguousarray(Z[:, used]), np.ascontiguousarray(Y[used])
@@ -131,8 +131,9 @@ def own_features(
     model: Model, data: Data, Z: np.ndarray, Y: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Give each row a feature of its own where that is better; rows do not touch each other's."""
-    likelihood = cast(CountedCauses, model.likelihood)
-    X, (_, weight, capacity) = data.binary, cast(PredictsRow, model.prior).tables(data.n)
+    likelihood = cast(CountedFeatures, model.likelihood)
+    X, tables = data.binary, cast(PredictsRow, model.prior).tables(data.n)
+    weight, capacity = tables.new_log_weight, tables.capacity
     table, on, off = likelihood.count_probabilities(Z.shape[1] + 1)
     C = np.rint(Z.astype(float) @ Y.astype(float)).astype(np.int64)
     active = on - off + table[C + 1, X] - table[C, X]

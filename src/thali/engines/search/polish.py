@@ -76,22 +76,15 @@ class Integrated(Form[Kept]):
 
 def climb(rng: np.random.Generator, model: Model, data: Data, Z: np.ndarray) -> np.ndarray:
     """One pass of changes of one bit, hyperparameters being numbers."""
-    from thali.kernels.collapsed_rows import Law as KernelLaw
     from thali.kernels.collapsed_rows import sweep
+    from thali.kernels.gaussian_row import Scales
     from thali.kernels.maintained_rows import rows_of
 
     likelihood = cast(HasScales, model.likelihood)
     tables = cast(PredictsRow, model.prior).tables(data.n)
-    law = KernelLaw(
-        tables.log_odds,
-        tables.new_log_weight,
-        tables.capacity,
-        likelihood.sigma_x,
-        likelihood.sigma_a,
-        float(data.d),
-    )
-    k = Z.shape[1]
+    scales = Scales(likelihood.sigma_x, likelihood.sigma_a, float(data.d))
+    rows, k = rows_of(Z, data.reduced), Z.shape[1]
     rows, report = sweep(
-        rng, data.reduced, data.squares, rows_of(Z, data.reduced), k, law, max(256, 8 * k), True
+        rng, data.reduced, data.squares, rows, k, tables, scales, max(256, 8 * k), True
     )
     return np.asarray(rows.Z[:, : int(report.n_components)], bool)

@@ -40,8 +40,8 @@ def _exchange(row, z, slack, j, upper, least):
             continue
         pairs = row.pairs[i]
         left = row.others + (j - 1 if row.own[i] else j)  # features in use without i
-        lost = slack[i] + row.crowd[row.others + j] - row.crowd[left]
-        new = row.crowd[left + 1] - row.crowd[left]
+        lost = slack[i] + row.by_count[row.others + j] - row.by_count[left]
+        new = row.by_count[left + 1] - row.by_count[left]
         best, at = lost + least, -1
         for l in range(k):  # noqa: E741
             gain = upper[l] + pairs[l]

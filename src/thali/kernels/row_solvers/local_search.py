@@ -56,7 +56,7 @@ def complement_worth(row, z, slack, j):
             own += 1
         if not z[i]:
             value += row.weights[i] - 0.5 * (row.total[i] - row.weights[i] + slack[i])
-    return value + row.crowd[row.others + own - j] - row.crowd[row.others]
+    return value + row.by_count[row.others + own - j] - row.by_count[row.others]
 
 
 @njit(cache=True, nogil=True)

@@ -1,9 +1,9 @@
 r"""A row's objective as a set function of its features, with looks in O(1) and flips in O(K).
 
-    F(z) = Σ_k weights_k z_k − Σ_{k<l} pairs_kl z_k z_l + crowd[others + j] − crowd[others]
+    F(z) = Σ_k weights_k z_k − Σ_{k<l} pairs_kl z_k z_l + by_count[others + j] − by_count[others]
 
 j is how many features z has that no other row has (``own``), ``others`` how many the other rows
-have. F is submodular if no pair costs less than nothing and crowd is concave.
+have. F is submodular if no pair costs less than nothing and by_count is concave.
 
 Along with z goes its slack, slack_k = weights_k − Σ_l pairs_kl z_l (pairs has a zero diagonal):
 what feature k adds, or would add, to the rest.
@@ -24,7 +24,7 @@ class Row(NamedTuple):
     pairs: np.ndarray
     total: np.ndarray
     own: np.ndarray
-    crowd: np.ndarray
+    by_count: np.ndarray
     others: int
 
 
@@ -49,7 +49,7 @@ def begin(row, z, slack):
 def added(row, slack, j, i):
     """What feature i adds to a set without it that has j own features."""
     if row.own[i]:
-        return slack[i] + row.crowd[row.others + j + 1] - row.crowd[row.others + j]
+        return slack[i] + row.by_count[row.others + j + 1] - row.by_count[row.others + j]
     return slack[i]
 
 
@@ -57,7 +57,7 @@ def added(row, slack, j, i):
 def removed(row, slack, j, i):
     """What taking feature i away adds, from a set that has it and j own features."""
     if row.own[i]:
-        return row.crowd[row.others + j - 1] - row.crowd[row.others + j] - slack[i]
+        return row.by_count[row.others + j - 1] - row.by_count[row.others + j] - slack[i]
     return -slack[i]
 
 
@@ -79,7 +79,7 @@ def flip(row, z, slack, j, i):
 @njit(cache=True, nogil=True)
 def worth(row, z, slack, j):
     """F(z): half of each pair is missing from the slack of either."""
-    value = row.crowd[row.others + j] - row.crowd[row.others]
+    value = row.by_count[row.others + j] - row.by_count[row.others]
     for i in range(len(z)):
         if z[i]:
             value += 0.5 * (row.weights[i] + slack[i])

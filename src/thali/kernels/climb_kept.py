@@ -1,12 +1,12 @@
 r"""Changes of Z and binary parameters Y that raise P(X, Y, [Z]), where x depends on z·y alone.
 
-Given all other causes, those of cause f are independent, and y_ft is at its best where
+Given all other rows of Y, the entries of row f are independent, and y_ft is at its best where
 
     s_t = log P(y=1)/P(y=0) + Σ_{i: z_if = 1} [log P(x_it | c_it + 1) − log P(x_it | c_it)] > 0,
 
 c counting the others. So a bit z_if is judged with all y_f at their best before and after:
 Σ_t max(0, s_t) changes as node i enters or leaves the sum, and the prior with the count and the
-equal columns. ``best_causes`` is the best Y given Z, by looking at all 2^K settings of a column.
+equal columns. ``best_states`` is the best Y given Z, by looking at all 2^K settings of a column.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from thali.kernels.search_causes import count_bits
+from thali.kernels.search_kept import count_bits
 
 
 @njit(cache=True, nogil=True)
@@ -35,25 +35,27 @@ def equal_to(Z, f, i):
 
 
 @njit(cache=True, nogil=True)
-def prior_change(Z, m, f, i, potential, per_dish, free):
-    """What log P([Z]), and ``per_dish`` for each dish, change by as z_if turns; a dish that nobody
-    has is none. ``free`` dishes may be opened, −1 for any number."""
+def prior_change(Z, m, f, i, potential, each, free):
+    """What log P([Z]), and ``each`` for every feature, change by as z_if turns.
+
+    A feature that no row has is none. ``free`` more may be opened, −1 for any number.
+    """
     after = m - 1 if Z[i, f] else m + 1
     change = potential[after] - potential[m]
     if m > 0:
         change += np.log(equal_to(Z, f, -1) + 1.0)
     else:
-        change += per_dish + (np.log(float(free)) if free >= 0 else 0.0)
+        change += each + (np.log(float(free)) if free >= 0 else 0.0)
     if after > 0:
         change -= np.log(equal_to(Z, f, i) + 1.0)
     else:
-        change -= per_dish + (np.log(free + 1.0) if free >= 0 else 0.0)
+        change -= each + (np.log(free + 1.0) if free >= 0 else 0.0)
     return change
 
 
 @njit(cache=True, nogil=True)
 def climb(X, Z, Y, table, on, off, potential, capacity):
-    """One pass over all causes, each with its bits and y; Z and Y change in place.
+    """One pass over all features, each with its bits and y; Z and Y change in place.
 
     A column may be left empty, and is filled again only if that is better. Returns what was gained.
     """
@@ -93,7 +95,7 @@ def climb(X, Z, Y, table, on, off, potential, capacity):
                 gain = table[C[i, j] + 1, X[i, j]] - table[C[i, j], X[i, j]]
                 value += max(0.0, s[j] + sign * gain)
             if sums[f] == 1 and Z[i, f]:
-                value = 0.0  # there is no cause any more
+                value = 0.0  # there is no feature any more
             free = -1
             if capacity >= 0:
                 free = capacity - (sums > 0).sum()
@@ -117,7 +119,7 @@ def climb(X, Z, Y, table, on, off, potential, capacity):
 
 
 @njit(cache=True, nogil=True)
-def best_causes(X, Z, table, on, off):
+def best_states(X, Z, table, on, off):
     """The Y (K×T) of highest P(X, Y | Z), all 2^K settings of each column looked at."""
     n, k = Z.shape
     rows = np.zeros(n, np.int64)

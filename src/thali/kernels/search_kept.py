@@ -3,12 +3,12 @@ r"""The rows that may follow a candidate of a search where binary parameters Y a
     P(x_it | z_i, y_t) depends on c = z_i·y_t alone,   y_kt ~ Bernoulli(p)
 
 Columns t are independent given Z, and those with one history of x so far are alike. For each such
-group a candidate has a list of settings y of its K dishes, the best first, with
+group a candidate has a list of settings y of its K features, the best first, with
 
     V(y) = Σ_{i so far} log P(x_i | z_i·y) + log P(y),
 
 all 2^K of them while there is room; ``dropped`` is the highest value of those that were left out.
-The next row z, which opens j dishes (a of them active), makes the best of a group
+The next row z, which opens j features (a of them active), makes the best of a group
 
     max_y [V(y) + h_j(x, z·y)],   h_j(x, c) = max_a [log P(a of j) + log P(x | c + a)],
 
@@ -36,19 +36,19 @@ from thali.kernels.search_rows import (
 )
 
 
-class RowDistribution(NamedTuple):
+class RowScore(NamedTuple):
     """What a row adds to a candidate's score, but for its density."""
 
-    take: np.ndarray  # (K,) of taking each dish
+    take: np.ndarray  # (K,) of taking each feature
     same: np.ndarray  # (K,) uint8: column i has been equal to column i − 1 so far
     rest: float  # of everything else, no tie counted
-    new: float  # of each new dish
-    future: np.ndarray  # of dishes that later rows open: by how many are free, or one number
-    free: int  # dishes that may still be opened, −1 for any number
+    new: float  # of each new feature
+    future: np.ndarray  # of features that later rows open: by how many are free, or one number
+    free: int  # features that may still be opened, −1 for any number
     most_new: int
     floor: float  # scores below it are of no use
     ties_left: int  # rows that may still part equal columns
-    slack_take: np.ndarray  # as of ``search_rows.RowDistribution``
+    slack_take: np.ndarray  # as of ``search_rows.RowScore``
     slack_stay: np.ndarray
     slack_new: float
 
@@ -70,7 +70,7 @@ class Groups(NamedTuple):
 
 
 class Entries(NamedTuple):
-    """log P(x | c) by c and x, and log P(y) of an active and an idle cause, the higher being 0."""
+    """log P(x | c) by c and x, and log P(y) of an active feature and an idle one, the higher 0."""
 
     table: np.ndarray
     on: float
@@ -78,7 +78,7 @@ class Entries(NamedTuple):
 
 
 class Fits(NamedTuple):
-    """h_j(x, c) of every number of new dishes, after them its bound over all j, and max over c."""
+    """h_j(x, c) of every number of new features, then its bound over all j, and max over c."""
 
     h: np.ndarray  # (J + 2, 2, K + 1)
     most: np.ndarray  # (J + 2, 2)
@@ -96,7 +96,7 @@ def count_bits(a):
 
 @njit(cache=True, nogil=True)
 def fits_of(entries, k, most_new):
-    """h_j for j = 0 … most_new, and what no h_j is above: more active causes never help x = 0."""
+    """h_j for j = 0 … most_new, and what no h_j is above: more active features never help x = 0."""
     h = np.zeros((most_new + 2, 2, k + 1))
     for x in range(2):
         for c in range(k + 1):
@@ -134,7 +134,7 @@ def best_fit(z, lists, groups, h, most):
 
 @njit(cache=True, nogil=True)
 def fits_of_rows(z, new, lists, groups, fits):
-    """``best_fit`` of several rows, each with its number of new dishes."""
+    """``best_fit`` of several rows, each with its number of new features."""
     found = np.zeros(z.shape[0])
     for a in range(z.shape[0]):
         found[a] = best_fit(z[a], lists, groups, fits.h[new[a]], fits.most[new[a]])
@@ -143,7 +143,7 @@ def fits_of_rows(z, new, lists, groups, fits):
 
 @njit(cache=True, nogil=True)
 def scores_by_new(base, z, lists, groups, fits, row, low, behind, scores):
-    """Fill scores[j] for j = 0, 1, … new dishes, while they may reach ``low`` and be no more than
+    """Fill scores[j] for j = 0, 1, … new features, while they may reach ``low`` and be no more than
     ``behind`` the best; returns how many there are, and a bound of the scores of all further."""
     prior = base
     best = -np.inf
@@ -170,7 +170,7 @@ def scores_by_new(base, z, lists, groups, fits, row, low, behind, scores):
 
 @njit(cache=True, nogil=True)
 def keep_all_new(found, size, base, z, bits, lists, groups, fits, row, scores):
-    """Keep z with every number of new dishes that is of use; how many rows there are, and a bound
+    """Keep z with every number of new features that is of use; how many rows there are, and a bound
     of the scores that were let go."""
     low = found.score[0] if size == found.score.shape[0] else -np.inf
     low = max(low, row.floor)
@@ -202,7 +202,7 @@ def in_order(bits, same):
 
 @njit(cache=True, nogil=True)
 def base_of(bits, row, tied):
-    """The score of a row but for its new dishes and its fit."""
+    """The score of a row but for its new features and its fit."""
     k = bits.shape[0]
     base = row.rest
     for i in range(k):
@@ -214,8 +214,8 @@ def base_of(bits, row, tied):
 
 @njit(cache=True, nogil=True)
 def every_row(k, lists, groups, fits, row, found, whole):
-    """Keep the best of all 2^K rows and their new dishes; returns their number, and a bound of the
-    scores of all others. With ``whole``, −1 where there is too little room for all above the floor.
+    """Keep the best of all 2^K rows and their new features; returns their number, and a bound of
+    the scores of all others. With ``whole``, −1 where there is no room for all above the floor.
     """
     bits = np.zeros(k, np.uint8)
     scores = np.zeros(row.most_new + 1)
@@ -236,7 +236,7 @@ def every_row(k, lists, groups, fits, row, found, whole):
 
 @njit(cache=True, nogil=True)
 def value_of(z, bits, lists, groups, fits, row, tied, scores):
-    """The score of a row at its best number of new dishes."""
+    """The score of a row at its best number of new features."""
     write_bits(z, bits)
     base = base_of(bits, row, tied)
     count, _ = scores_by_new(base, z, lists, groups, fits, row, -np.inf, 0.0, scores)
@@ -302,7 +302,7 @@ def within_row(k, lists, groups, fits, row, found, width):
 
 @njit(cache=True, nogil=True)
 def follow(lists, groups, z, k, new, entries, most, room):
-    """The lists once the row z is in, with ``new`` dishes more: the best ``room`` settings."""
+    """The lists once the row z is in, with ``new`` features more: the best ``room`` settings."""
     size = lists.value.shape[1] << new
     kept = min(size, room)
     count = groups.parent.shape[0]

@@ -1,0 +1,159 @@
+"""Row potentials θ: tables, counts, the law of new features, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from row_weighted import THETA, RowWeighted
+from scipy.special import gammaln, logsumexp
+
+import thali
+from thali.data import Data
+from thali.kernels.gaussian_row import gaussian_row_at
+from thali.kernels.new_features import MOST_NEW, NewFeatures, draw, likeliest, log_sum
+from thali.kernels.row_potentials import most_ahead, row_step, sum_of_rows
+from thali.model import Model
+from thali.run.choices import check_engine
+from thali.starts import Start
+from thali.structures.features import FeatureTables, feature_counts, row_log_prior, with_row_sums
+
+# rising, falling, and with a reward far out that a tail cut off too soon would miss
+SHAPES = [(0.0, 0.0, -3.0), (0.0, 2.0, 1.0, 4.0), (0.0, -1.0, -2.0, -4.0, 0.0, 0.0, 30.0), ()]
+
+
+def table_of(theta):
+    return np.array(theta) if theta else None
+
+
+def sums_of(Z, theta):
+    """Σ_n θ_{F_n} by the definition."""
+    if not theta:
+        return 0.0
+    return sum(theta[min(int(F), len(theta) - 1)] for F in np.asarray(Z).sum(axis=1))
+
+
+@pytest.mark.parametrize("theta", SHAPES)
+def test_the_rows_part_of_the_log_prior(theta, rng):
+    Z = (rng.random((9, 7)) < 0.5).astype(np.uint8)
+    tables = FeatureTables(np.zeros(9), 0.0, -1, table_of(theta))
+    assert row_log_prior(tables, Z) == pytest.approx(sums_of(Z, theta))
+    assert sum_of_rows(table_of(theta), Z, 7) == pytest.approx(sums_of(Z, theta))
+    assert sum_of_rows(table_of(theta), Z, 4) == pytest.approx(sums_of(Z[:, :4], theta))
+
+
+@pytest.mark.parametrize("theta", SHAPES[:3])
+def test_steps_and_bounds_of_the_table(theta):
+    def at(F):
+        return theta[min(F, len(theta) - 1)]
+
+    for F in range(12):
+        assert row_step(np.array(theta), F) == at(F + 1) - at(F)
+        assert most_ahead(np.array(theta), F) == max(at(i) for i in range(F, 40)) - at(F)
+
+
+def test_row_sums_are_counted_only_where_they_are_asked_for(rng):
+    Z = rng.random((6, 3)) < 0.5
+    plain = feature_counts(Z)._replace(row_sums=np.zeros(0, np.int64))
+    assert with_row_sums(plain, thali.IBP(1.0).tables(6), Z) is plain
+    found = with_row_sums(plain, RowWeighted().tables(6), Z).row_sums
+    assert np.array_equal(found, Z.sum(axis=1))
+    assert np.array_equal(feature_counts(Z).row_sums, found)
+
+
+def log_weights(theta, others, free, log_weight, row, most=400):
+    """log w_j f(j) for j = 0, 1, … by the definition."""
+    j = np.arange((most if free < 0 else free) + 1)
+    value = j * log_weight - gammaln(j + 1.0)
+    if free >= 0:
+        value += gammaln(free + 1.0) - gammaln(free - j + 1.0)
+    if theta:
+        table = np.array(theta)
+        last = len(theta) - 1
+        value += table[np.minimum(others + j, last)] - table[min(others, last)]
+    V = row.V + j / row.r
+    return value - row.half_d * np.log(V) - row.precision * row.rho / V
+
+
+@pytest.mark.parametrize("free", [-1, 5])
+@pytest.mark.parametrize("theta", SHAPES)
+def test_new_features_have_their_exact_law(theta, free, rng):
+    for others in (0, 2, 9):
+        for log_weight in (-4.0, 0.3):
+            row, table = gaussian_row_at(7.0, 1.2, 0.6, 2.5, 0.8), table_of(theta)
+            new = NewFeatures(log_weight, free, others, MOST_NEW)
+            exact = log_weights(theta, others, free, log_weight, row)
+            assert log_sum(new, table, row) == pytest.approx(logsumexp(exact), abs=1e-12)
+            assert likeliest(new, table, row) == exact.argmax()
+            cumulative = np.exp(np.logaddexp.accumulate(exact) - logsumexp(exact))
+            for _ in range(50):
+                before = rng.bit_generator.state
+                u = rng.random()
+                rng.bit_generator.state = before
+                assert draw(rng, new, table, row) == np.searchsorted(cumulative, u, side="right")
+
+
+def data_of(likelihood, n=5, d=3):
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(n, d))
+    return (X > 0).astype(float) if isinstance(likelihood, thali.NoisyOr) else X
+
+
+ENGINES = (thali.CollapsedGibbs(), thali.UncollapsedGibbs())
+
+
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda e: type(e).__name__)
+def test_the_log_joint_has_the_rows_part(engine, rng):
+    model = Model(RowWeighted(), thali.LinearGaussian(0.5, 1.0))
+    data = Data.of(data_of(model.likelihood))
+    start = Start("given", rng.random((5, 2)) < 0.7, model.start(data))
+    state = engine.begin(rng, model, data, start)
+    for _ in range(5):
+        info = engine.step(rng, model, data, state)
+        assert info.log_joint == pytest.approx(model.log_joint(data.X, state.latent))
+        plain = Model(thali.IBP(1.5), model.likelihood).log_joint(data.X, state.latent)
+        assert info.log_joint - plain == pytest.approx(sums_of(state.latent, THETA))
+
+
+def fitted(engine):
+    return thali.LatentFeatures(
+        RowWeighted(), thali.LinearGaussian(0.5, 1.0), engine, random_state=0, progress=False
+    ).fit(data_of(None))
+
+
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda e: type(e).__name__)
+def test_a_fit_answers_but_for_new_rows(engine):
+    model = fitted(engine.replace(sweeps=20, chains=1, init="ica"))
+    assert len(model.Z_) == 5
+    assert np.isfinite(model.log_joint_)
+    for ask in (model.score, model.predict_proba):
+        with pytest.raises(ValueError, match="New rows cannot be predicted under RowWeighted"):
+            ask(np.zeros((2, 3)))
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [thali.Variational(), thali.ParticleFilter(), thali.BeamSearch()],
+    ids=lambda e: type(e).__name__,
+)
+def test_engines_that_cannot_honour_row_potentials_refuse(engine):
+    model = Model(RowWeighted(), thali.LinearGaussian(0.5, 1.0))
+    with pytest.raises(ValueError, match="Engines that can: CollapsedGibbs, UncollapsedGibbs"):
+        check_engine(engine, model)
+
+
+def test_an_engine_that_reads_the_odds_alone_refuses():
+    model = thali.LatentFeatures(
+        RowWeighted(),
+        thali.NonnegativeLinearGaussian(0.5, 1.0),
+        thali.MaximizationExpectation(init="empty"),
+        progress=False,
+    )
+    with pytest.raises(ValueError, match="MaximizationExpectation cannot run RowWeighted, which"):
+        model.fit(data_of(None))
+
+
+def test_only_the_slice_step_needs_frequencies():
+    model = Model(RowWeighted(), thali.LinearGaussian(0.5, 1.0))
+    check_engine(thali.UncollapsedGibbs(), model)
+    with pytest.raises(ValueError, match="HasFrequencies for new_features='slice', which RowW"):
+        check_engine(thali.UncollapsedGibbs(new_features="slice"), model)
