@@ -116,7 +116,7 @@ SINGLETONS_AS_BITS: list[Change] = [
         ),
     ),
 ]
-AT_MOST_ONE_NEW: list[Change] = [("free, others, MOST_NEW)", "free, others, 0)")]
+AT_MOST_ONE_NEW: list[Change] = [("free, F - own, MOST_NEW)", "free, F - own, 0)")]
 NEVER_REFRESHED: list[Change] = [
     (  # once, where a chain begins: S of a fresh state is all zeros
         "    refresh(rows, k, r)\n    cap = rows",
