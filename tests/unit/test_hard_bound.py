@@ -54,23 +54,20 @@ def test_the_left_ordered_bound_is_never_lower_and_equal_columns_lower_it(rng):
 def objective_of_row(given, n):
     """The library's F of all rows in place of row n, in the oracle's order."""
     kernel, row = kernels()
-    knowns, Z = given.knowns(), given.rows.nu
+    known, Z = given.globals(), given.rows.nu
     k = Z.shape[1]
     seen = ~np.isnan(given.X[n])
-    q = np.ascontiguousarray(knowns.law.grams()[seen].sum(axis=0))
+    q = np.ascontiguousarray(given.features.grams()[seen].sum(axis=0))
     x = np.where(seen, given.X[n], 0.0)
-    tables = knowns.tables
-    prior = kernel.RowPrior(
-        tables.log_odds,
-        tables.new_log_weight + knowns.gains,
-        knowns.prior.crowd(k, tables.capacity),
-    )
+    prior = kernel.RowPrior(known.log_odds, known.own, known.crowd)
     pairs, total = np.empty((k, k)), np.empty(k)
     precision = given.hyper["sigma_x"] ** -2
     kernel.pair_costs(q, precision, pairs, total)
     likely, weights, own = np.empty(k), np.empty(k), np.empty(k, bool)
     m = Z.sum(axis=0).astype(np.int64)
-    others = kernel.weigh(x @ knowns.law.phi.T, q, precision, prior, m, Z[n], likely, weights, own)
+    others = kernel.weigh(
+        x @ given.features.phi.T, q, precision, prior, m, Z[n], likely, weights, own
+    )
     it = row.Row(weights, pairs, total, own, prior.by_count, others)
     found, slack = [], np.empty(k)
     for z in oracle.sets(k):

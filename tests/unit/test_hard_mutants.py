@@ -161,7 +161,9 @@ def by_falls(rng, patch):
 
 def by_put_back(rng, patch):
     try:
-        test_hard_bound.test_a_block_that_would_lower_the_bound_is_put_back(0.1, False, rng)
+        with patch.context() as own:
+            check = test_hard_bound.test_a_block_that_would_lower_the_bound_is_put_back
+            check(0.1, False, rng, own)
     except AssertionError:
         return True
     return False

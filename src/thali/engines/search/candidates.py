@@ -134,6 +134,8 @@ class SearchProblem(ABC, Generic[KeptT]):
     def restored(self, Z: np.ndarray, score: float, evidence: float) -> Candidate[KeptT]:
         """The candidate with these rows, its columns in the order in which they were opened."""
         at, kept = self.root(), self.nothing()
+        if len(Z) == 0:
+            return at
         opened = np.where(Z.any(axis=0), Z.argmax(axis=0), len(Z))
         for n, row in enumerate(Z):
             old, k = int((opened < n).sum()), int((opened <= n).sum())
