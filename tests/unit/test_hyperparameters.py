@@ -1,11 +1,14 @@
-"""The laws of hyperparameters and the two steps that sample a positive scale."""
+"""Hyperpriors, and the steps that sample a positive scale."""
+
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pytest
 from scipy import stats
 
 import thali
-from thali.hyperparameters import metropolis_step, slice_step
+from thali.hyperparameters import Hyperprior, metropolis_step, slice_step
 
 
 def chain(step, rng, log_density, width, n):
@@ -98,3 +101,55 @@ def test_the_papers_step_is_an_option_and_agrees_with_slice_sampling(seed):
 def test_wrong_settings_are_named(make, words):
     with pytest.raises((ValueError, TypeError), match=words):
         make()
+
+
+@dataclass(frozen=True)
+class Arc(Hyperprior):
+    """Beta(2, 2) under another name: a hyperprior of somebody else."""
+
+    probability: ClassVar[bool] = True
+
+    def center(self):
+        return 0.5
+
+    def sample(self, rng):
+        return float(rng.beta(2.0, 2.0))
+
+    def log_density(self, value):
+        return float(np.log(6.0 * value * (1.0 - value))) if 0.0 < value < 1.0 else -np.inf
+
+
+def test_somebody_elses_hyperprior_is_sampled_like_ours(rng):
+    """p | Σ y, and ε and λ given the counts, in a noisy-or."""
+    counts = np.array([[30, 2], [3, 9], [1, 6]])
+    found = []
+    for own in (Arc(), thali.Beta(2.0, 2.0)):
+        likelihood = thali.NoisyOr(epsilon=own, lam=own, p=own)
+        hyper, seen = {"epsilon": 0.5, "lam": 0.5, "p": 0.5}, []
+        for _ in range(3000):
+            assert likelihood._update_rates(rng, counts, 7, 20, hyper)
+            seen.append([hyper["epsilon"], hyper["lam"], hyper["p"]])
+        found.append(np.mean(seen[100:], axis=0))
+    assert np.allclose(found[0], found[1], atol=0.02)
+    assert abs(found[0][2] - 9 / 24) < 0.02
+
+
+@dataclass(frozen=True)
+class Flat(Hyperprior):
+    """Uniform on (0, 10)."""
+
+    def center(self):
+        return 5.0
+
+    def sample(self, rng):
+        return float(10.0 * rng.random())
+
+    def log_density(self, value):
+        return -float(np.log(10.0)) if 0.0 < value < 10.0 else -np.inf
+
+
+def test_a_filter_says_which_hyperpriors_of_scales_it_knows():
+    likelihood = thali.LinearGaussian(sigma_x=Flat(), sigma_a=1.0)
+    model = thali.LatentFeatures(likelihood=likelihood, engine=thali.ParticleFilter(5))
+    with pytest.raises(ValueError, match="infers scales under Gamma or InverseGamma, not Flat"):
+        model.fit(np.eye(4))

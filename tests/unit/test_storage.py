@@ -145,3 +145,12 @@ def test_a_failed_write_leaves_the_old_file_and_no_rubbish(model, tmp_path, monk
     assert [p.name for p in tmp_path.iterdir()] == ["m.thali"]
     with pytest.raises(FileNotFoundError, match="does not exist"):
         model.save(tmp_path / "nowhere" / "m.thali")
+
+
+def test_an_array_among_settings_comes_back_as_it_was(tmp_path):
+    for value in (np.array([[2.5, -3.5]]), np.array([True, False]), np.arange(3)):
+        storage.write(tmp_path / "a.thali", "model", {}, {"value": saving.to_json(value)})
+        _, meta = storage.read(tmp_path / "a.thali", "model")
+        back = saving.from_json(meta["value"])
+        assert back.dtype == value.dtype
+        assert np.array_equal(back, value)

@@ -313,5 +313,9 @@ def scale_prior(hyperprior: Hyperprior | None) -> ScalePrior:
         return kernel.ScalePrior(
             kernel.INVERSE_GAMMA, float(hyperprior.shape), float(hyperprior.scale)
         )
-    assert isinstance(hyperprior, Gamma)  # scales have no other
+    if not isinstance(hyperprior, Gamma):
+        raise ValueError(
+            f"ParticleFilter infers scales under Gamma or InverseGamma, not {hyperprior}; fix the "
+            "scale at a number, or use CollapsedGibbs, which samples under any hyperprior."
+        )
     return kernel.ScalePrior(kernel.GAMMA, float(hyperprior.shape), float(hyperprior.rate))

@@ -7,7 +7,6 @@ of theirs.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
@@ -21,7 +20,7 @@ from thali.registry import ESTIMATORS, known_classes
 from thali.results.fit import fit_from_arrays
 from thali.storage import Json
 
-PLAIN: dict[str, type | Callable[..., object]] = {"array": np.array, "list": list, "tuple": tuple}
+PLAIN: dict[str, type] = {"list": list, "tuple": tuple}
 SPARSE = ("data", "indices", "indptr", "shape")  # the parts of a csr_array
 
 
@@ -92,15 +91,12 @@ def to_json(value: object) -> Json:
         return {"class": type(value).__name__} | {k: to_json(own) for k, own in fields.items()}
     if isinstance(value, np.bool_ | np.integer | np.floating):
         return cast(bool | int | float, value.item())
-    if isinstance(value, np.ndarray) and value.ndim == 2:
-        return {"class": "matrix", "rows": value.astype(int).tolist()}
-    if isinstance(value, np.ndarray | tuple | list):
-        kind = "array" if isinstance(value, np.ndarray) else type(value).__name__
-        return {"class": kind, "values": [to_json(each) for each in value]}
-    if isinstance(value, str | int | float | bool) or value is None:
+    if isinstance(value, tuple | list):
+        return {"class": type(value).__name__, "values": [to_json(each) for each in value]}
+    if isinstance(value, str | int | float | bool | np.ndarray) or value is None:
         return value
-    if hasattr(value, "Z_"):  # another fitted model, of which a start needs only Z
-        return to_json(np.asarray(value.Z_))
+    if isinstance(value, LatentModel):  # fitted: of it a start needs only the answer
+        return np.asarray(getattr(value, value.fit_.model.structure.answer))
     if isinstance(value, np.random.Generator | np.random.RandomState):
         return None  # cannot be written; the seed that was drawn from it is saved
     raise TypeError(
@@ -114,8 +110,6 @@ def from_json(value: Json) -> Any:
     if not isinstance(value, dict):
         return value
     name = str(value["class"])
-    if name == "matrix":
-        return np.array(value["rows"], bool)
     if name in PLAIN:
         return PLAIN[name]([from_json(each) for each in cast(list[Json], value["values"])])
     known = known_classes()

@@ -358,7 +358,12 @@ class CountProbabilities(NamedTuple):
 
 class CountedFeatures(Conditional, SearchRows):
     """X and the one parameter "A" (K×D) are of 0 and 1, the entries of A independent and alike, and
-    P(x_nd = 1 | z_n, a_d) depends on the number z_n·a_d alone, with which it rises."""
+    P(x_nd = 1 | z_n, a_d) depends on the number z_n·a_d alone, with which it rises.
+
+    ``of_features`` names the hyperparameters of which data without features say nothing.
+    """
+
+    of_features: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def count_probabilities(self, most: int) -> CountProbabilities:

@@ -104,6 +104,7 @@ class NoisyOr(Settings, GibbsUpdates, EstimatesEvidence, CountedFeatures, Masked
 
     axes: ClassVar[dict[str, int]] = {"A": 0}
     initial_updates: ClassVar[int] = 5
+    of_features: ClassVar[tuple[str, ...]] = ("lam", "p")
     starts: ClassVar[tuple[str, ...]] = ("race", "patterns", "empty", "prior")
     words: ClassVar[Words] = Words(
         "Each feature is a hidden cause that acts on the rows that have it; shown is the "
@@ -240,16 +241,24 @@ class NoisyOr(Settings, GibbsUpdates, EstimatesEvidence, CountedFeatures, Masked
         hyper: Values,
     ) -> bool:
         """p given Σ y, then ε and λ given n_cx; whether one of the two is inferred."""
-        if isinstance(self.p, Beta):
-            hyper["p"] = Beta(self.p.a + on, self.p.b + size - on).sample(rng)
+        of_p = self.p
+        if isinstance(of_p, Beta):
+            hyper["p"] = Beta(of_p.a + on, of_p.b + size - on).sample(rng)
+        elif isinstance(of_p, Hyperprior):
+            hyper["p"] = slice_step_of_probability(
+                rng,
+                hyper["p"],
+                lambda p: of_p.log_density(p) + log_prior_of_states(on, size, p),
+                width=1.0,
+            )
         changed = False
         for name in ("epsilon", "lam"):
             prior = getattr(self, name)
-            if not isinstance(prior, Beta):
+            if not isinstance(prior, Hyperprior):
                 continue
             changed = True
 
-            def target(value: float, name: str = name, prior: Beta = prior) -> float:
+            def target(value: float, name: str = name, prior: Hyperprior = prior) -> float:
                 at = {**hyper, name: value}
                 value_of = log_likelihood_of_counts(counts, at["epsilon"], at["lam"])
                 return prior.log_density(value) + value_of

@@ -18,7 +18,7 @@ import numpy as np
 from thali.data import Data
 from thali.engines.maximum import best_number
 from thali.engines.search.candidates import Candidate, KeptT, SearchProblem
-from thali.hyperparameters import Beta, Hyperprior, Values
+from thali.hyperparameters import Hyperprior, Values
 from thali.likelihoods.base import Parameters
 from thali.model import Model
 
@@ -113,8 +113,7 @@ class Form(ABC, Generic[KeptT]):
                 def alone(at: float, name: str = name) -> float:
                     return value({**hyper, name: at})
 
-                probability = isinstance(hyperprior, Beta)
-                hyper[name] = best_number(alone, hyper[name], WIDE, 1e-7, probability)
+                hyper[name] = best_number(alone, hyper[name], WIDE, 1e-7, hyperprior.probability)
             now = value(hyper)
             if now - before < 1e-8 * (1.0 + abs(now)):
                 break

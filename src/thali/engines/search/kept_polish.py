@@ -67,7 +67,8 @@ class KeptForm(Form[KeptLists]):
 
     def hyperpriors(self, Z: np.ndarray) -> Mapping[str, Hyperprior]:
         found, own = self.model.hyperpriors, self.model.labels["likelihood"]
-        idle = () if Z.shape[1] else (own["lam"], own["p"])
+        likelihood = cast(CountedFeatures, self.model.likelihood)
+        idle = () if Z.shape[1] else [own[name] for name in likelihood.of_features]
         return {name: each for name, each in found.items() if name not in idle}
 
     def log_joint_by_hyper(
