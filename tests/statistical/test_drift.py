@@ -103,6 +103,7 @@ def test_maintained_arrays_equal_recomputed_ones(name, sweeps, seed):
         assert chain.drift < TOLERANCE
 
 
+@pytest.mark.slow
 def test_without_refreshing_the_check_fails(monkeypatch, seed):
     install_kernel(monkeypatch, mutate(KERNEL, NEVER_REFRESHED))
     monkeypatch.setattr(collapsed_gibbs, "SUMS_AFRESH", 10**9)

@@ -55,6 +55,7 @@ CASES = {
         oracles.PriorSpec("ibp", ALPHA), 2, 3, "metropolis", 0, (4.0, 0.008), (4.0, 0.012)
     ),
 }
+QUICK = ("ibp", "ibp with moves")
 
 
 def statistics(Z, alpha, sigma_x, sigma_a, X):
@@ -144,7 +145,9 @@ def geweke_p_values(seed, case, draws, prior=None, engine=None):
     return {name: p_value_of_difference(forward[name], chain[name]) for name in forward}
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(c, marks=() if c in QUICK else pytest.mark.slow) for c in CASES]
+)
 def test_engine_and_forward_simulation_agree(name, seed):
     judge("geweke", geweke_p_values(seed, CASES[name], DRAWS))
 

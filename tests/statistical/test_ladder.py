@@ -481,6 +481,7 @@ def test_a_mutant_of_each_engine_is_caught(engine, monkeypatch, seed):
     assert alarms(check_enumeration(WAYS[engine][way], story, "ibp", seed, size))
 
 
+@pytest.mark.slow
 def test_a_slice_without_its_weight_is_caught(monkeypatch, seed):
     """The factor 1/π* of the slice level left out."""
     old = "value += np.log(smallest) - np.log(min(smallest, pi))"
@@ -490,6 +491,7 @@ def test_a_slice_without_its_weight_is_caught(monkeypatch, seed):
     assert alarms(check_enumeration(way, story, "ibp", seed, size=3000))
 
 
+@pytest.mark.slow
 def test_gaps_filled_with_means_are_caught(monkeypatch, seed):
     """E[x | Z, A] in place of a draw of x."""
     from thali.likelihoods.entries import NormalEntries

@@ -26,7 +26,9 @@ def ibp_mutant(changes, alpha):
     return mutate("thali.priors.ibp", changes).IBP(alpha=law)
 
 
-@pytest.mark.parametrize("name", ["SINGLETONS_AS_BITS", "AT_MOST_ONE_NEW"])
+@pytest.mark.parametrize(
+    "name", ["SINGLETONS_AS_BITS", pytest.param("AT_MOST_ONE_NEW", marks=pytest.mark.slow)]
+)
 def test_enumeration_and_geweke_catch_a_broken_kernel(name, monkeypatch, seed):
     install_kernel(monkeypatch, mutate(KERNEL, getattr(mutants, name)))
     assert alarms(test_enumeration.check(TIGHT, seed, sweeps=2000))
@@ -39,6 +41,7 @@ def test_enumeration_catches_odds_off_by_one(seed):
     assert alarms(test_enumeration.check(FOUR_ROWS, seed, sweeps=2000, prior=prior))
 
 
+@pytest.mark.slow
 def test_geweke_catches_odds_off_by_one(seed):
     prior = ibp_mutant(mutants.ODDS_OFF_BY_ONE, test_geweke.ALPHA)
     assert alarms(test_geweke.geweke_p_values(seed, JOINT, test_geweke.DRAWS, prior=prior))

@@ -76,12 +76,14 @@ def smallest_p_value(kernel, prior, sweeps, seed):
 
 
 @pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.slow
 def test_a_million_sweeps_agree_with_enumeration(prior, seed):
     from thali.kernels import collapsed_rows
 
     assert smallest_p_value(collapsed_rows, PRIORS[prior], 1_000_000, seed) > 1e-5
 
 
+@pytest.mark.slow
 def test_new_dishes_at_the_end_are_caught(seed):
     mutant = mutate(KERNEL, APPENDED_AT_THE_END)
     assert smallest_p_value(mutant, PRIORS["finite"], 1_000_000, seed) < 1e-5

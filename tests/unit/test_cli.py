@@ -486,6 +486,7 @@ def test_ctrl_c_keeps_what_was_computed(plates):
     assert model.n_components_ > 0
 
 
+@pytest.mark.slow
 def test_a_killed_run_resumed_ends_as_one_never_killed(plates):
     """The seed is drawn by the first run; the resumed one takes it from the checkpoint."""
     settings = ["--sweeps", 10_000, "--chains", 2, "--thin", 100]
