@@ -187,10 +187,10 @@ def rows_of_model(rng: np.random.Generator, n: int, d: int, k: int):
     pairs = A @ A.T
     own = np.diag(pairs) + d / (m + 1.0)  # E[a²]: variance about 1/(m + r)
     np.fill_diagonal(pairs, 0.0)
-    crowd = -gammaln(np.arange(2 * k + 2.0))
+    by_count = -gammaln(np.arange(2 * k + 2.0))
     for x in X:
         weights = A @ x - 0.5 * own + np.log(m / (n - m))
-        yield row.Row(weights, pairs, pairs.sum(axis=1), np.zeros(k, bool), crowd, k)
+        yield row.Row(weights, pairs, pairs.sum(axis=1), np.zeros(k, bool), by_count, k)
 
 
 def end(rng: np.random.Generator, it: row.Row, solver: int) -> float:
@@ -212,7 +212,7 @@ def rows(quick: bool) -> None:
         for _ in range(2 if quick else 10):
             for it in rows_of_model(rng, 200, 50, k):
                 values.append([end(rng, it, solver) for solver in range(len(SOLVERS))])
-                low = row.Row(-it.weights, -it.pairs, -it.total, it.own, -it.crowd, it.others)
+                low = row.Row(-it.weights, -it.pairs, -it.total, it.own, -it.by_count, it.others)
                 z, room = np.zeros(k, bool), [np.empty(k) for _ in range(3)]
                 trial = np.empty(k, bool)
                 combined.solve(rng, low, combined.EXACT, z, room[0], trial, *room[1:])

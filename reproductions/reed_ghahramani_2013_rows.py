@@ -41,10 +41,10 @@ def rows_of_model(rng: np.random.Generator, n: int, d: int, k: int) -> Iterator[
     pairs = A @ A.T
     own = np.diag(pairs) + d / (m + 1.0)
     np.fill_diagonal(pairs, 0.0)
-    total, crowd = pairs.sum(axis=1), -gammaln(np.arange(2 * k + 2.0))
+    total, by_count = pairs.sum(axis=1), -gammaln(np.arange(2 * k + 2.0))
     alone = np.zeros(k, bool)
     for weights in X @ A.T - 0.5 * own + np.log(m / (n - m)):
-        yield row.Row(weights, pairs, total, alone, crowd, k)
+        yield row.Row(weights, pairs, total, alone, by_count, k)
 
 
 def worth(it: row.Row, z: np.ndarray) -> float:
@@ -63,7 +63,7 @@ def solved(rng: np.random.Generator, it: row.Row, solver: str) -> np.ndarray:
 
 def shares(rng: np.random.Generator, it: row.Row) -> list[float]:
     """(F − min F) / (max F − min F) of each solver, and of a set at random."""
-    turned = row.Row(-it.weights, -it.pairs, -it.total, it.own, -it.crowd, it.others)
+    turned = row.Row(-it.weights, -it.pairs, -it.total, it.own, -it.by_count, it.others)
     low, high = worth(it, solved(rng, turned, "exact")), worth(it, solved(rng, it, "exact"))
     ends = [solved(rng, it, solver) for solver in SHOWN]
     ends.append(rng.random(len(it.weights)) < 0.5)

@@ -96,18 +96,18 @@ def sets(k: int) -> Floats:
     return np.array(list(product((0, 1), repeat=k)), float)
 
 
-def values(weights, pairs, own, crowd, others) -> Floats:
+def values(weights, pairs, own, by_count, others) -> Floats:
     """F of all rows, in the order of ``sets``."""
     S = sets(len(weights))
     j = (S @ own).astype(int)
     upper = np.triu(pairs, 1)
-    return S @ weights - np.einsum("sk,kl,sl->s", S, upper, S) + crowd[others + j] - crowd[others]
+    return S @ weights - np.einsum("sk,kl,sl->s", S, upper, S) + by_count[others + j] - by_count[others]
 
 
-def law_of_double_greedy(weights, pairs, own, crowd, others) -> Floats:
+def law_of_double_greedy(weights, pairs, own, by_count, others) -> Floats:
     """The chance of each row, in the order of ``sets``, by following both sides of every coin."""
     k = len(weights)
-    F = values(weights, pairs, own, crowd, others)
+    F = values(weights, pairs, own, by_count, others)
     place = 2 ** np.arange(k - 1, -1, -1)
     chance = np.zeros(2**k)
 

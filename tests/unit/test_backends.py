@@ -111,7 +111,7 @@ def hard(X, Z, given, m):
         prior = np.where(others > 0, given.log_odds[np.maximum(others, 1)], given.own)
         weights = precision * (given.features.phi @ x) - 0.5 * np.diagonal(P) + prior
         many = (others > 0).sum() + sets @ (others == 0)
-        worth = sets @ weights - pairs + given.crowd[many]
+        worth = sets @ weights - pairs + given.in_use[many]
         now = worth[(sets == z).all(axis=1)][0]
         if worth.max() > now + 1e-11 * (1.0 + abs(now)):
             m += sets[worth.argmax()] - z

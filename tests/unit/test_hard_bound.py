@@ -59,7 +59,7 @@ def objective_of_row(given, n):
     seen = ~np.isnan(given.X[n])
     q = np.ascontiguousarray(given.features.grams()[seen].sum(axis=0))
     x = np.where(seen, given.X[n], 0.0)
-    prior = kernel.RowPrior(known.log_odds, known.own, known.crowd)
+    prior = kernel.RowPrior(known.log_odds, known.own, known.in_use)
     pairs, total = np.empty((k, k)), np.empty(k)
     precision = given.hyper["sigma_x"] ** -2
     kernel.pair_costs(q, precision, pairs, total)

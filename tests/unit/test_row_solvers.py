@@ -45,9 +45,9 @@ def random_row(rng, k):
     own, others = rng.random(k) < 0.3, int(rng.integers(0, 4))
     if kind == 1:
         own[:] = False
-    crowd = -gammaln(np.arange(others + k + 1) + 1.0)
+    by_count = -gammaln(np.arange(others + k + 1) + 1.0)
     _, row, _ = library()
-    return row.Row(weights, pairs, pairs.sum(axis=1), own, crowd, others)
+    return row.Row(weights, pairs, pairs.sum(axis=1), own, by_count, others)
 
 
 def every_value(it):

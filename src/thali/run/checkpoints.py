@@ -139,7 +139,7 @@ def tell_of_fresh_start(checkpoint: Path, resume: bool) -> None:
         )
     else:
         return
-    warnings.warn(said, UserWarning, stacklevel=6)
+    warnings.warn(said, UserWarning, stacklevel=5)
 
 
 def _digest(array: np.ndarray) -> str:
