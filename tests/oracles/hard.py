@@ -101,7 +101,12 @@ def values(weights, pairs, own, by_count, others) -> Floats:
     S = sets(len(weights))
     j = (S @ own).astype(int)
     upper = np.triu(pairs, 1)
-    return S @ weights - np.einsum("sk,kl,sl->s", S, upper, S) + by_count[others + j] - by_count[others]
+    return (
+        S @ weights
+        - np.einsum("sk,kl,sl->s", S, upper, S)
+        + by_count[others + j]
+        - by_count[others]
+    )
 
 
 def law_of_double_greedy(weights, pairs, own, by_count, others) -> Floats:

@@ -97,7 +97,8 @@ SINGLETONS_AS_BITS: list[Change] = [
         "            if m == 0.0:\n                m = 1.0\n",
     ),
     (
-        "new = likeliest(weights, theta, row) if climb else draw(rng, weights, theta, row)",
+        "if climb:\n            new = likeliest(weights, theta, row, None)\n"
+        "        else:\n            new = draw(rng, weights, theta, row, None)\n",
         block(
             """
             stay = 0
@@ -110,7 +111,7 @@ SINGLETONS_AS_BITS: list[Change] = [
             left = free - stay if free >= 0 else -1
             weights = NewFeatures(tables.new_log_weight, left, -1, MOST_NEW)
             row = gaussian_row_at(rho, 1.0 + q, r, half_d, precision)
-            new = stay + draw(rng, weights, theta, row)
+            new = stay + draw(rng, weights, theta, row, None)
             """,
             8,
         ),

@@ -82,14 +82,16 @@ def test_new_features_have_their_exact_law(theta, free, rng):
             row, table = gaussian_row_at(7.0, 1.2, 0.6, 2.5, 0.8), table_of(theta)
             new = NewFeatures(log_weight, free, others, MOST_NEW)
             exact = log_weights(theta, others, free, log_weight, row)
-            assert log_sum(new, table, row) == pytest.approx(logsumexp(exact), abs=1e-12)
-            assert likeliest(new, table, row) == exact.argmax()
+            assert log_sum(new, table, row, None) == pytest.approx(logsumexp(exact), abs=1e-12)
+            assert likeliest(new, table, row, None) == exact.argmax()
             cumulative = np.exp(np.logaddexp.accumulate(exact) - logsumexp(exact))
             for _ in range(50):
                 before = rng.bit_generator.state
                 u = rng.random()
                 rng.bit_generator.state = before
-                assert draw(rng, new, table, row) == np.searchsorted(cumulative, u, side="right")
+                assert draw(rng, new, table, row, None) == np.searchsorted(
+                    cumulative, u, side="right"
+                )
 
 
 def data_of(likelihood, n=5, d=3):

@@ -258,7 +258,7 @@ def sweep(rng, X, squares, rows, k, tables, scales, refresh_every, climb):
             if changes:
                 flips += 1
                 stays = False
-                F += 1 - 2 * z[i]
+                F += -1 if z[i] else 1
                 flip(rows, n, x, k, i)
                 for j in range(k):
                     s[j] += sign * (rows.S[i, j] + c0 * u[i] * u[j])
@@ -274,7 +274,10 @@ def sweep(rng, X, squares, rows, k, tables, scales, refresh_every, climb):
         V_shared = max(1.0 + q - own / r, 1.0)  # it is, but for rounding
         weights = NewFeatures(tables.new_log_weight, free, F - own, MOST_NEW)
         row = gaussian_row_at(rho, V_shared, r, half_d, precision)
-        new = likeliest(weights, theta, row) if climb else draw(rng, weights, theta, row)
+        if climb:
+            new = likeliest(weights, theta, row, None)
+        else:
+            new = draw(rng, weights, theta, row, None)
         if stays and new == own:  # nothing changed, and S and G were never touched
             for i in range(k):
                 rows.m[i] += z[i]

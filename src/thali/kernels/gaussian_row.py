@@ -59,17 +59,15 @@ def gaussian_row_at(rho, V, r, half_d, precision):
     return GaussianRow(rho, V, r, half_d, precision, rho * precision / half_d, 0.0)
 
 
-@njit(cache=True, nogil=True)
-def density_with(row, j):
+def density_with(factor, entries, j):
     """log N(x; zμ, σ_x²(V + j/r) I) up to a constant."""
-    return log_row_density(row.rho, row.V + j / row.r, row.half_d, row.precision)
+    return log_row_density(factor.rho, factor.V + j / factor.r, factor.half_d, factor.precision)
 
 
-@njit(cache=True, nogil=True)
-def highest_with(row, j):
+def highest_with(factor, entries, j):
     """The largest of it over j and more new features, or a little more."""
-    V = max(row.V + j / row.r, row.best_V)
-    return log_row_density(row.rho, V, row.half_d, row.precision)
+    V = max(factor.V + j / factor.r, factor.best_V)
+    return log_row_density(factor.rho, V, factor.half_d, factor.precision)
 
 
 factor_of(GaussianRow, density_with, highest_with)

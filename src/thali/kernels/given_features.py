@@ -126,7 +126,7 @@ def count_own_features(rng, rho, has, others, dimensions, used, tables, scales):
         F = others[n] if theta is not None else 0
         seen = Scales(scales.sigma_x, scales.sigma_a, dimensions[n])
         weights = NewFeatures(tables.new_log_weight, free, F, MOST_NEW)
-        own[n] = draw(rng, weights, theta, gaussian_row(rho[n], 1.0, r2, seen))
+        own[n] = draw(rng, weights, theta, gaussian_row(rho[n], 1.0, r2, seen), None)
         used += own[n] - has[n]
     return own
 

@@ -23,121 +23,118 @@ NEGLIGIBLE = 50.0  # nats below the best so far, where 2^10 terms together are b
 
 
 class Walk(NamedTuple):
-    """A row of bits and what follows from it: e = x − zμ, ρ and V of each group, s = S z."""
+    """A row of bits and what follows from it: e = x − zμ, s = S z, and three numbers of each group:
+    ρ, V, and how many entries the row shows."""
 
     z: np.ndarray  # (K,)
     e: np.ndarray  # (D,)
-    rho: np.ndarray  # (P,)
-    V: np.ndarray  # (P,)
+    groups: np.ndarray  # (3, P)
     s: np.ndarray  # (P, K)
 
 
 class GroupedRow(NamedTuple):
-    """The factor of new features where each group of columns has its V."""
+    """The factor of new features where each group of columns has its V; the groups go beside it."""
 
-    rho: np.ndarray  # (P,)
-    V: np.ndarray  # (P,)
-    dims: np.ndarray  # (P,) entries that the row shows
     r: float
     precision: float  # 1/2σ_x²
     fall: float  # 0: the bound of the density does not fall with j
 
 
 @njit(cache=True, nogil=True)
-def log_density(rho, V, extra, dims, precision, at_peak):
+def log_density(groups, extra, precision, at_peak):
     """Σ_g log N of the groups at V + extra; ``at_peak``, at the best V from there on."""
     total = 0.0
-    for g in range(len(dims)):
-        if dims[g] > 0.0:
-            v = V[g] + extra
+    for g in range(groups.shape[1]):
+        rho, dims = groups[0, g], groups[2, g]
+        if dims > 0.0:
+            v = groups[1, g] + extra
             if at_peak:
-                v = max(v, 2.0 * precision * rho[g] / dims[g])
-            total -= 0.5 * dims[g] * np.log(v) + precision * rho[g] / v
+                v = max(v, 2.0 * precision * rho / dims)
+            total -= 0.5 * dims * np.log(v) + precision * rho / v
     return total
 
 
-@njit(cache=True, nogil=True)
-def density_with(row, j):
+def density_with(factor, entries, j):
     """Σ_g log N of the groups with j new features."""
-    return log_density(row.rho, row.V, j / row.r, row.dims, row.precision, False)
+    return log_density(entries, j / factor.r, factor.precision, False)
 
 
-@njit(cache=True, nogil=True)
-def highest_with(row, j):
+def highest_with(factor, entries, j):
     """The largest of it over j and more new features, or a little more."""
-    return log_density(row.rho, row.V, j / row.r, row.dims, row.precision, True)
+    return log_density(entries, j / factor.r, factor.precision, True)
 
 
 factor_of(GroupedRow, density_with, highest_with)
 
 
 @njit(cache=True, nogil=True)
-def log_mass(rho, V, dims, r, new, scales, floor):
+def log_mass(groups, r, new, scales, floor):
     """log Σ_j w_j ∏ N over the numbers j of the row's own features; −inf if surely below floor."""
-    row = GroupedRow(rho, V, dims, r, 0.5 / (scales.sigma_x * scales.sigma_x), 0.0)
+    row = GroupedRow(r, 0.5 / (scales.sigma_x * scales.sigma_x), 0.0)
     weight = np.exp(new.log_weight)
     all_weights = weight if new.free < 0 else new.free * np.log1p(weight)
-    if highest_with(row, 0) + all_weights < floor:
+    if log_density(groups, 0.0, row.precision, True) + all_weights < floor:
         return -np.inf
-    return log_sum(new, None, row)
+    return log_sum(new, None, row, groups)
 
 
 @njit(cache=True, nogil=True)
-def try_flip(walk, i, mu, S, group, rho, V):
-    """ρ and V of each group if bit i were flipped."""
+def try_flip(walk, i, mu, S, group, groups):
+    """Fill ρ and V of each group as they were if bit i were flipped."""
     sign = -1.0 if walk.z[i] else 1.0
-    for g in range(len(V)):
-        V[g] = walk.V[g] + 2.0 * sign * walk.s[g, i] + S[g, i, i]
-        rho[g] = 0.0
+    for g in range(groups.shape[1]):
+        groups[0, g] = 0.0
+        groups[1, g] = walk.groups[1, g] + 2.0 * sign * walk.s[g, i] + S[g, i, i]
     for c in range(len(group)):
         if group[c] >= 0:
             left = walk.e[c] - sign * mu[i, c]
-            rho[group[c]] += left * left
+            groups[0, group[c]] += left * left
     return sign
 
 
 @njit(cache=True, nogil=True)
 def do_flip(walk, i, mu, S, group):
     """Flip bit i."""
-    sign = try_flip(walk, i, mu, S, group, walk.rho, walk.V)
+    sign = try_flip(walk, i, mu, S, group, walk.groups)
     for c in range(len(group)):
         walk.e[c] -= sign * mu[i, c]
-    for g in range(len(walk.V)):
+    for g in range(len(walk.s)):
         for j in range(len(walk.z)):
             walk.s[g, j] += sign * S[g, i, j]
     walk.z[i] = not walk.z[i]
 
 
 @njit(cache=True, nogil=True)
-def set_out(x, k, group, n_groups):
+def set_out(x, k, group, dims):
     """The walk at z = 0."""
     e = np.zeros(len(x))
-    rho = np.zeros(n_groups)
+    groups = np.zeros((3, len(dims)))
+    groups[1] = 1.0
+    groups[2] = dims
     for c in range(len(x)):
         if group[c] >= 0:
             e[c] = x[c]
-            rho[group[c]] += x[c] * x[c]
-    return Walk(np.zeros(k, np.bool_), e, rho, np.ones(n_groups), np.zeros((n_groups, k)))
+            groups[0, group[c]] += x[c] * x[c]
+    return Walk(np.zeros(k, np.bool_), e, groups, np.zeros((len(dims), k)))
 
 
 @njit(cache=True, nogil=True)
-def find_mode(walk, mu, S, group, dims, odds, r, new, scales):
+def find_mode(walk, mu, S, group, odds, r, new, scales):
     """Flip the best bit until none pays; returns the log weight there."""
     k = len(walk.z)
-    rho = np.zeros(len(dims))
-    V = np.zeros(len(dims))
+    groups = walk.groups.copy()
     o = 0.0
     for i in range(k):
         if walk.z[i]:
             o += odds[i]
-    at = o + log_mass(walk.rho, walk.V, dims, r, new, scales, -np.inf)
+    at = o + log_mass(walk.groups, r, new, scales, -np.inf)
     for _ in range(4 * k + 4):
         best = at + 1e-10
         which = -1
         for i in range(k):
-            sign = try_flip(walk, i, mu, S, group, rho, V)
+            sign = try_flip(walk, i, mu, S, group, groups)
             value = o + sign * odds[i]
-            value += log_mass(rho, V, dims, r, new, scales, best - value)
+            value += log_mass(groups, r, new, scales, best - value)
             if value > best:
                 best = value
                 which = i
@@ -153,10 +150,10 @@ def find_mode(walk, mu, S, group, dims, odds, r, new, scales):
 def one_row(x, mu, S, group, dims, odds, r, new, scales, marginal):
     """Fill ``marginal`` with P(z_k = 1 | x) and return log Σ of the weights."""
     k = len(odds)
-    walk = set_out(x, k, group, len(dims))
-    top = find_mode(walk, mu, S, group, dims, odds, r, new, scales)
+    walk = set_out(x, k, group, dims)
+    top = find_mode(walk, mu, S, group, odds, r, new, scales)
     # a second try from the bits that their own projection suggests
-    other = set_out(x, k, group, len(dims))
+    other = set_out(x, k, group, dims)
     for i in range(k):
         along = 0.0
         size = 0.0
@@ -166,17 +163,16 @@ def one_row(x, mu, S, group, dims, odds, r, new, scales, marginal):
                 size += mu[i, c] * mu[i, c]
         if along > 0.5 * size:
             do_flip(other, i, mu, S, group)
-    at = find_mode(other, mu, S, group, dims, odds, r, new, scales)
+    at = find_mode(other, mu, S, group, odds, r, new, scales)
     if at > top:
         top = at
         walk = other
-    rho = np.zeros(len(dims))
-    V = np.zeros(len(dims))
+    groups = walk.groups.copy()
     doubt = np.zeros(k)
     o = 0.0
     for i in range(k):
-        sign = try_flip(walk, i, mu, S, group, rho, V)
-        doubt[i] = top - sign * odds[i] - log_mass(rho, V, dims, r, new, scales, -np.inf)
+        sign = try_flip(walk, i, mu, S, group, groups)
+        doubt[i] = top - sign * odds[i] - log_mass(groups, r, new, scales, -np.inf)
         marginal[i] = 0.0
         if walk.z[i]:
             o += odds[i]
@@ -191,7 +187,7 @@ def one_row(x, mu, S, group, dims, odds, r, new, scales, marginal):
         i = free_bits[low]
         o += -odds[i] if walk.z[i] else odds[i]
         do_flip(walk, i, mu, S, group)
-        value = o + log_mass(walk.rho, walk.V, dims, r, new, scales, top - NEGLIGIBLE - o)
+        value = o + log_mass(walk.groups, r, new, scales, top - NEGLIGIBLE - o)
         if value > top:
             shrink = np.exp(top - value)
             total *= shrink

@@ -137,7 +137,7 @@ def draw_bits(rng, rows, n, x, x2, k, b, G, s, h, tables, scales):
             log_ratio += sign * row_step(theta, F - z[i])
         if rng.random() * (1.0 + np.exp(-log_ratio)) < 1.0:
             flips += 1
-            F += 1 - 2 * z[i]
+            F += -1 if z[i] else 1
             flip(rows, n, x, k, i)
             for j in range(k):
                 s[j] += sign * rows.S[i, j]
@@ -225,7 +225,7 @@ def masked_sweep(rng, X, mask, rows, k, tables, scales, refresh_every):
         others = count_on(z, k) - own if theta is not None else 0
         weights = NewFeatures(tables.new_log_weight, free, others, MOST_NEW)
         row = gaussian_row(rho, max(1.0 + q - own / r, 1.0), r, part)
-        new = draw(rng, weights, theta, row)
+        new = draw(rng, weights, theta, row, None)
         if new > MOST_NEW:
             return rows, Report(k, flips, refreshes, drift, n)
         flips += abs(new - own)

@@ -6,11 +6,13 @@ F being the number of the row's other features, and the weight of j is w_j f(j),
 do to the density of the row, their parameters integrated out. θ is None in most priors. A model
 says what f is by a NamedTuple of its numbers, its *factor*, and by overloads for that type of
 
-    log_factor(factor, j)    log f(j)
-    log_peak(factor, j)      a bound: log f(j + i) ≤ log_peak(factor, j) + i·factor.fall
+    log_factor(factor, entries, j)    log f(j)
+    log_peak(factor, entries, j)      a bound: log f(j + i) ≤ log_peak(factor, entries, j) + i·fall
 
-where factor.fall ≤ 0. So beyond any j the weight left out is at most w_{j+1} e^{log_peak} times a
-geometric series (and e^{max θ}), and summing stops when that is below rounding.
+where factor.fall ≤ 0 and ``entries`` is an array that f needs besides, or None: within the tuple it
+would be counted as a reference at every use, which takes longer than the use. So beyond any j the
+weight left out is at most w_{j+1} e^{log_peak} times a geometric series (and e^{max θ}), and the
+sum stops when that is below rounding.
 """
 
 from __future__ import annotations
@@ -36,27 +38,30 @@ class NewFeatures(NamedTuple):
     most: int  # sums go no further than the number after this one
 
 
-def log_factor(factor: Any, j: Any) -> Any:
+def log_factor(factor: Any, entries: Any, j: Any) -> Any:
     """log f(j); inside compiled code only, by overloads."""
     raise NotImplementedError
 
 
-def log_peak(factor: Any, j: Any) -> Any:
+def log_peak(factor: Any, entries: Any, j: Any) -> Any:
     """A bound of log f from j on; inside compiled code only, by overloads."""
     raise NotImplementedError
 
 
 def factor_of(kind: type, value: Any, peak: Any) -> None:
-    """Let compiled code use ``value`` and ``peak`` as log_factor and log_peak of this type."""
+    """Let compiled code have ``value`` and ``peak`` as log_factor and log_peak of this type.
+
+    They are plain functions of (factor, entries, j), put into the loops that call them.
+    """
     for generic, specific in ((log_factor, value), (log_peak, peak)):
         _register(generic, kind, specific)
 
 
 def _register(generic: Any, kind: type, specific: Any) -> None:
-    @overload(generic)
-    def choose(factor, j):
+    @overload(generic, inline="always")
+    def choose(factor, entries, j):
         if isinstance(factor, types.BaseNamedTuple) and factor.instance_class is kind:
-            return lambda factor, j: specific(factor, j)
+            return specific
         return None
 
 
@@ -70,10 +75,10 @@ def log_step(new, theta, j):
     return step
 
 
-@njit(cache=True, nogil=True)
-def sum_up(new, theta, factor, u):
+@njit(cache=True, nogil=True, inline="always")
+def sum_up(new, theta, factor, entries, u):
     """Σ_j w_j f(j) as e^top · total, and the last j in it; 0 where a draw by u is surely 0."""
-    top = log_factor(factor, 0)
+    top = log_factor(factor, entries, 0)
     total = 1.0
     log_w = 0.0
     weight = np.exp(new.log_weight + factor.fall)
@@ -84,7 +89,7 @@ def sum_up(new, theta, factor, u):
         room = 1.0 if new.free < 0 else float(new.free - j)
         ratio = weight * room / (j + 2.0)
         if ratio < 1.0:
-            highest = log_w + log_peak(factor, j + 1)
+            highest = log_w + log_peak(factor, entries, j + 1)
             if theta is not None:
                 highest += most_ahead(theta, new.others + j + 1)
             tail = np.exp(highest - top) / (1.0 - ratio)
@@ -92,7 +97,7 @@ def sum_up(new, theta, factor, u):
                 break
             if tail < LOST_MASS * total:
                 break
-        term = log_w + log_factor(factor, j + 1)
+        term = log_w + log_factor(factor, entries, j + 1)
         if term > top:
             total = total * np.exp(top - term) + 1.0
             top = term
@@ -102,55 +107,55 @@ def sum_up(new, theta, factor, u):
     return top, total, j
 
 
-@njit(cache=True, nogil=True)
-def invert(u, top, total, largest, new, theta, factor):
+@njit(cache=True, nogil=True, inline="always")
+def invert(u, top, total, largest, new, theta, factor, entries):
     """The j at which the sum passes u of the whole."""
     remaining = u * total
     log_w = 0.0
     for j in range(largest + 1):
         if j > 0:
             log_w += log_step(new, theta, j - 1)
-        remaining -= np.exp(log_w + log_factor(factor, j) - top)
+        remaining -= np.exp(log_w + log_factor(factor, entries, j) - top)
         if remaining < 0.0:
             return j
     return largest
 
 
 @njit(cache=True, nogil=True)
-def draw(rng, new, theta, factor):
+def draw(rng, new, theta, factor, entries):
     """j from w_j f(j) over its sum; more than ``new.most`` where there is no summing on."""
     u = rng.random()
-    top, total, largest = sum_up(new, theta, factor, u)
+    top, total, largest = sum_up(new, theta, factor, entries, u)
     if largest == 0:
         return 0
-    return invert(u, top, total, largest, new, theta, factor)
+    return invert(u, top, total, largest, new, theta, factor, entries)
 
 
 @njit(cache=True, nogil=True)
-def log_sum(new, theta, factor):
+def log_sum(new, theta, factor, entries):
     """log Σ_j w_j f(j)."""
-    top, total, _ = sum_up(new, theta, factor, np.inf)
+    top, total, _ = sum_up(new, theta, factor, entries, np.inf)
     return top + np.log(total)
 
 
 @njit(cache=True, nogil=True)
-def likeliest(new, theta, factor):
+def likeliest(new, theta, factor, entries):
     """The j with the largest w_j f(j), f having a bound that does not fall (factor.fall = 0)."""
-    best = log_factor(factor, 0)
+    best = log_factor(factor, entries, 0)
     which = 0
     log_w = 0.0
     j = 0
     while j <= new.most and j != new.free:
         step = log_step(new, theta, j)
         log_w += step
-        highest = log_w + log_peak(factor, j + 1)
+        highest = log_w + log_peak(factor, entries, j + 1)
         if theta is not None:
             step -= row_step(theta, new.others + j)
             highest += most_ahead(theta, new.others + j + 1)
         j += 1
         if step < 0.0 and highest <= best:  # but for θ, steps fall with j
             break
-        term = log_w + log_factor(factor, j)
+        term = log_w + log_factor(factor, entries, j)
         if term > best:
             best = term
             which = j

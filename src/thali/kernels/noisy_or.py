@@ -12,7 +12,8 @@ An entry that was not observed has a code 2(K+1) + 2 c_it, where the table is ze
 what such entries might be.
 
 A step of a chain is two calls, ``sweep_bits_and_own`` and ``sweep_states``: on small data a call
-that takes a generator costs more than its look-ups. Codes are made afresh where they are needed,
+that takes a generator costs more than its look-ups, and so does one that takes the prior's tables
+as a tuple: of these it takes λ_1, the room and θ. Codes are made afresh where they are needed,
 which costs a small part of these.
 
 j features that only node i has, their y ~ Bernoulli(p) summed out, multiply (1−λ)^c by (1−λp)^j, as
@@ -46,10 +47,9 @@ class Rates(NamedTuple):
 
 
 class RowTally(NamedTuple):
-    """The factor of new features: how many entries are 0, and how many are 1 by active features."""
+    """The factor of new features; how many entries are 1, by active features, goes beside it."""
 
-    off: int
-    on: np.ndarray  # (shared + 1,) int64
+    off: int  # how many are 0
     rates: Rates
     fall: float  # off · log(1−λp): what one more does to the zeros alone
 
@@ -281,29 +281,27 @@ def log_row(off, on, rates, j):
     return value
 
 
-@njit(cache=True, nogil=True)
-def row_with(row, j):
+def row_with(factor, entries, j):
     """log P(x_i | j features of its own) of a ``RowTally``."""
-    return log_row(row.off, row.on, row.rates, j)
+    return log_row(factor.off, entries, factor.rates, j)
 
 
-@njit(cache=True, nogil=True)
-def most_with(row, j):
+def most_with(factor, entries, j):
     """Every P(x = 1) is at most one, so it is at most (1−λp)^{j·off}."""
-    return float(j) * row.off * row.rates.log_idle
+    return float(j) * factor.off * factor.rates.log_idle
 
 
 factor_of(RowTally, row_with, most_with)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def draw_own_number(rng, off, on, new, theta, rates):
     """Draw j, the number of features that only this node has, their y summed out."""
-    return draw(rng, new, theta, RowTally(off, on, rates, off * rates.log_idle))
+    return draw(rng, new, theta, RowTally(off, rates, off * rates.log_idle), on)
 
 
 @njit(cache=True, nogil=True)
-def count_own_features(rng, E, has, Z, tables, rates):
+def count_own_features(rng, E, has, Z, new_log_weight, capacity, theta, rates):
     """Draw for each node the number of features of its own, their y summed out: (N,).
 
     E has the codes of the shared features alone, and Z their bits; ``has`` is how many of its own
@@ -311,7 +309,6 @@ def count_own_features(rng, E, has, Z, tables, rates):
     finite prior's room.
     """
     shared = Z.shape[1]
-    theta = tables.row_potentials
     own = np.zeros(E.shape[0], np.int64)
     used = shared + has.sum()
     counts = np.empty((4, 4 * (shared + 1)), np.int64)
@@ -325,9 +322,9 @@ def count_own_features(rng, E, has, Z, tables, rates):
             for c in range(shared + 1):
                 off += counts[a, 2 * c]
                 on[c] += counts[a, 2 * c + 1]
-        free = -1 if tables.capacity < 0 else tables.capacity - (used - has[i])
+        free = -1 if capacity < 0 else capacity - (used - has[i])
         F = count_on(Z[i], shared) if theta is not None else 0
-        new = NewFeatures(tables.new_log_weight, free, F, ANY_NUMBER)
+        new = NewFeatures(new_log_weight, free, F, ANY_NUMBER)
         own[i] = draw_own_number(rng, off, on, new, theta, rates)
         used += own[i] - has[i]
     return own
@@ -367,7 +364,7 @@ def draw_own_states(rng, E, own, shared, rates):
 
 
 @njit(cache=True, nogil=True)
-def renew_own_features(rng, X, seen, Z, Y, m, tables, rates):
+def renew_own_features(rng, X, seen, Z, Y, m, new_log_weight, capacity, theta, rates):
     """Draw anew the features that one node alone has: Z and Y, shared features first."""
     n, t = X.shape
     old = np.flatnonzero(m > 1)
@@ -383,7 +380,7 @@ def renew_own_features(rng, X, seen, Z, Y, m, tables, rates):
             if m[f] == 1:
                 has[i] += Z[i, f]
     E = codes(X, seen, Zs, Ys)
-    own = count_own_features(rng, E, has, Zs, tables, rates)
+    own = count_own_features(rng, E, has, Zs, new_log_weight, capacity, theta, rates)
     new = draw_own_states(rng, E, own, shared, rates)
     Z = np.zeros((n, shared + new.shape[0]), np.uint8)
     Z[:, :shared] = Zs
@@ -395,7 +392,8 @@ def renew_own_features(rng, X, seen, Z, Y, m, tables, rates):
 
 
 @njit(cache=True, nogil=True)
-def sweep_bits_and_own(rng, X, seen, Z, Y, rates, prior, tables):
+def sweep_bits_and_own(rng, X, seen, Z, Y, rates, prior, new_log_weight, capacity):
     """``sweep_bits``, then ``renew_own_features``: half the calls of a step on small data."""
     sweep_bits(rng, X, seen, Z, Y, rates, prior)
-    return renew_own_features(rng, X, seen, Z, Y, prior.m, tables, rates)
+    m, theta = prior.m, prior.theta
+    return renew_own_features(rng, X, seen, Z, Y, m, new_log_weight, capacity, theta, rates)

@@ -242,8 +242,8 @@ def prior_new_features(u, row):
 def conditional_new_features(u, rho, V, row):
     """j from P(j) N(x; zμ, σ_x²(V + j/r) I), and the log of its sum over all j."""
     factor = gaussian_row_at(rho, V, row.r, row.half_d, row.precision)
-    top, total, largest = sum_up(row.new, None, factor, np.inf)
-    new = invert(u, top, total, largest, row.new, None, factor)
+    top, total, largest = sum_up(row.new, None, factor, None, np.inf)
+    new = invert(u, top, total, largest, row.new, None, factor, None)
     return new, log_no_new_feature(row) + top + np.log(total)
 
 

@@ -23,7 +23,7 @@ ENUMERATED = 10
 def log_weight(z_odds, q, c, g, x2, r, new, scales):
     """log [P(z) Σ_j w_j N(x | z, j)] up to constants; z_odds = Σ_k z_k log odds_k."""
     rho = max(x2 - 2.0 * c + g, 0.0)
-    return z_odds + log_sum(new, None, gaussian_row(rho, 1.0 + q, r, scales))
+    return z_odds + log_sum(new, None, gaussian_row(rho, 1.0 + q, r, scales), None)
 
 
 @njit(cache=True, nogil=True)

@@ -205,8 +205,9 @@ class NoisyOr(Settings, GibbsUpdates, EstimatesEvidence, CountedFeatures, Masked
         from thali.kernels.noisy_or import renew_own_features
 
         X, seen, Y = state.data.binary, seen_in(state), state.parameters["A"]
+        _, weight, capacity, theta = tables
         state.bits, state.parameters["A"] = renew_own_features(
-            rng, X, seen, state.bits, Y, turned.m, tables, rates_of(state.hyper)
+            rng, X, seen, state.bits, Y, turned.m, weight, capacity, theta, rates_of(state.hyper)
         )
 
     def update_matrix(
@@ -215,8 +216,9 @@ class NoisyOr(Settings, GibbsUpdates, EstimatesEvidence, CountedFeatures, Masked
         from thali.kernels.noisy_or import sweep_bits_and_own
 
         X, seen, Y = state.data.binary, seen_in(state), state.parameters["A"]
+        weight, capacity = tables.new_log_weight, tables.capacity
         state.bits, state.parameters["A"] = sweep_bits_and_own(
-            rng, X, seen, state.bits, Y, rates_of(state.hyper), bits, tables
+            rng, X, seen, state.bits, Y, rates_of(state.hyper), bits, weight, capacity
         )
 
     def update_parameters(self, rng: np.random.Generator, state: GibbsState, hold: bool) -> float:
