@@ -67,3 +67,13 @@ class RowWeighted(PredictsRow):
         spec = oracles.PriorSpec(self.kind, self.weight, n_components=self.n_components)
         log_p, alpha = spec.log_classes(counts, n)
         return log_p + rows, alpha
+
+
+@dataclass(frozen=True)
+class WeightedIBP(thali.IBP):
+    """The IBP with weights of row sums added, and all capabilities that it inherits."""
+
+    theta: tuple[float, ...] = THETA
+
+    def tables(self, n):
+        return super().tables(n)._replace(row_potentials=np.array(self.theta))

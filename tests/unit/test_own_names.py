@@ -96,6 +96,26 @@ def test_two_parts_may_use_one_name(name):
     assert np.array_equal(Z, same)
 
 
+@dataclass(frozen=True)
+class Noisy(thali.IBP):
+    """The Indian buffet process with a ``sigma_x`` of its own, which changes nothing."""
+
+    sigma_x: float = hyperparameter(7.0, symbol="s", words="nothing")
+
+    def start(self):
+        return {**super().start(), "sigma_x": float(self.sigma_x)}
+
+
+@pytest.mark.parametrize("init", ["ica", "columns", "race"])
+def test_a_prior_may_have_the_name_of_a_scale(init):
+    engine = ENGINES["collapsed"].replace(init=init)
+    plain, Z, _ = answers(thali.IBP(), thali.LinearGaussian(), engine)
+    found, same, others = answers(Noisy(), thali.LinearGaussian(), engine)
+    own = [i for i, other in enumerate(others) if other != "prior.sigma_x"]
+    assert np.array_equal(found[:, own], plain)
+    assert np.array_equal(Z, same)
+
+
 @pytest.mark.parametrize("name", ["collapsed", "hard"])
 def test_a_prior_need_not_have_an_alpha(name):
     plain, Z, names = answers(thali.IBP(), thali.LinearGaussian(), ENGINES[name])

@@ -1,10 +1,10 @@
-"""Row potentials θ: tables, counts, the law of new features, and what is refused."""
+"""Row potentials θ: tables, counts, the number of new features, and what is refused."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from row_weighted import THETA, RowWeighted
+from row_weighted import THETA, RowWeighted, WeightedIBP
 from scipy.special import gammaln, logsumexp
 
 import thali
@@ -134,24 +134,31 @@ def test_a_fit_answers_but_for_new_rows(engine):
 
 @pytest.mark.parametrize(
     "engine",
-    [thali.Variational(), thali.ParticleFilter(), thali.BeamSearch()],
+    [
+        thali.Variational(),
+        thali.ParticleFilter(),
+        thali.BeamSearch(),
+        thali.MaximizationExpectation(),
+        thali.UncollapsedGibbs(new_features="slice"),
+    ],
     ids=lambda e: type(e).__name__,
 )
-def test_engines_that_cannot_honour_row_potentials_refuse(engine):
-    model = Model(RowWeighted(), thali.LinearGaussian(0.5, 1.0))
-    with pytest.raises(ValueError, match="Engines that can: CollapsedGibbs, UncollapsedGibbs"):
+@pytest.mark.parametrize("kind", [RowWeighted, WeightedIBP])
+def test_engines_that_cannot_heed_row_potentials_refuse(engine, kind):
+    model = Model(kind(), thali.LinearGaussian(0.5, 1.0))
+    with pytest.raises(ValueError, match=r"Engines that can: CollapsedGibbs, UncollapsedGibbs\."):
         check_engine(engine, model)
 
 
-def test_an_engine_that_reads_the_odds_alone_refuses():
-    model = thali.LatentFeatures(
-        RowWeighted(),
-        thali.NonnegativeLinearGaussian(0.5, 1.0),
-        thali.MaximizationExpectation(init="empty"),
-        progress=False,
-    )
-    with pytest.raises(ValueError, match="MaximizationExpectation cannot run RowWeighted, which"):
-        model.fit(data_of(None))
+@pytest.mark.parametrize(
+    "theta",
+    [(0.0, -np.inf), (0.0, np.nan), (), np.zeros((2, 2))],
+    ids=["-inf", "nan", "none", "2d"],
+)
+def test_row_potentials_that_are_no_table_are_refused(theta):
+    model = Model(WeightedIBP(theta=theta), thali.LinearGaussian(0.5, 1.0))
+    with pytest.raises(ValueError, match="row potentials must be an array of finite numbers"):
+        check_engine(thali.CollapsedGibbs(), model)
 
 
 def test_only_the_slice_step_needs_frequencies():

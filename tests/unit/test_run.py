@@ -334,3 +334,15 @@ def test_weights_of_some_draws_sum_to_one():
             assert sum(draw.weight for draw in model.draws(most)) == pytest.approx(1.0)
         assert len(list(model.draws(7))) == 7
         assert not list(model.draws(0))
+
+
+def test_writing_to_a_draw_does_not_change_the_fit():
+    X = np.abs(np.random.default_rng(0).normal(size=(12, 4)))
+    engine = thali.UncollapsedGibbs(sweeps=10, chains=1, init="columns")
+    model = thali.LatentFeatures("ibp", "nonnegative_linear_gaussian", engine, random_state=0)
+    before = model.fit(X).score(X)
+    for draw in model.draws():
+        draw.A[:] = 0.0
+        for value in draw.parameters.values():
+            value[:] = 0.0
+    assert model.score(X) == before

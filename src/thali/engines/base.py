@@ -24,6 +24,7 @@ from thali.data import Data
 from thali.hyperparameters import Hyperprior, Values
 from thali.likelihoods.base import Masked, TakesSparse
 from thali.model import Model
+from thali.priors.base import weighs_rows
 from thali.settings import Label, hyperparameters_of
 from thali.starts import Start, anneal
 
@@ -71,6 +72,7 @@ class Engine(Protocol[StateT]):
     measure_label: ClassVar[Label] = Label("log joint", "how well it fits")  # and its name
     auto_rank: ClassVar[int | None] = None  # "auto" takes the able engine of lowest rank, if any
     races: ClassVar[bool] = True  # whether starts can be raced by short runs of it
+    weighs_rows: ClassVar[bool] = False  # whether it heeds a prior's row potentials
 
     if TYPE_CHECKING:  # ``Settings`` has these; a property would be taken for a field's default
 
@@ -82,6 +84,11 @@ class Engine(Protocol[StateT]):
         def replace(self, **changes: object) -> Self: ...
 
     # steps
+
+    @property
+    def heeds_row_potentials(self) -> bool:
+        """Whether it heeds row potentials with the settings that it has."""
+        return self.weighs_rows
 
     @property
     def settings_need(self) -> dict[str, tuple[type, ...]]:
@@ -238,6 +245,12 @@ def missing_capabilities(engine: AnyEngine | EngineType, model: Model) -> list[s
         for need in needs
         if not isinstance(part, need)
     ]
+    heeds = engine.weighs_rows if isinstance(engine, type) else engine.heeds_row_potentials
+    if weighs_rows(model.prior) and not heeds:
+        lacks.append(
+            "a prior that does not weigh the number of features of a row, as "
+            f"{type(model.prior).__name__} does"
+        )
     if not isinstance(engine, type):
         lacks += [
             f"{need.__name__} for {setting}, which {type(model.prior).__name__} does not have"

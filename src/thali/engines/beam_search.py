@@ -28,7 +28,7 @@ from thali.engines.search.heuristics import NAMES as HEURISTICS
 from thali.engines.search.heuristics import heuristic
 from thali.engines.search.kept_polish import KeptForm
 from thali.engines.search.polish import Integrated
-from thali.hyperparameters import Values
+from thali.hyperparameters import Values, as_scalars
 from thali.likelihoods.base import CountedFeatures, SearchRows
 from thali.model import Model
 from thali.priors.base import PredictsRow, Sequential
@@ -294,7 +294,7 @@ class BeamSearch(Settings, Search[State]):
         if state.polishing is not None:
             self._take(form, state, state.polishing)
         best = state.best
-        scalars = np.array([[*seen(form, best), *best.hyper.values()]])
+        scalars = np.array([[*seen(form, best), *as_scalars(best.hyper).values()]])
         kept = [best.parameters] if best.parameters else []
         return Population(np.ones(1), scalars, [np.packbits(best.Z, axis=0)], float("nan"), kept)
 

@@ -113,6 +113,7 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
     anneal: int = setting(0, help="Steps under falling noise before the first", minimum=0)
 
     needs_prior: ClassVar[tuple[type, ...]] = (PredictsRow,)
+    weighs_rows: ClassVar[bool] = True
     needs_likelihood: ClassVar[tuple[type, ...]] = (Collapsed, GaussianRows)
     masked: ClassVar[bool] = True
     auto_rank: ClassVar[int | None] = 1

@@ -130,14 +130,7 @@ class MaximizationExpectation(Optimizer[PointState]):
 
     def most(self, model: Model, hyper: Values, n: int) -> int:
         """How many features there can be."""
-        tables = cast(PredictsRow, model.prior_at(hyper)).tables(n)
-        if tables.row_potentials is not None:
-            raise ValueError(
-                f"MaximizationExpectation cannot run {type(model.prior).__name__}, which gives "
-                "weight to the number of features of each row: it weighs a feature by its number "
-                "of rows alone. Engines that can: CollapsedGibbs, UncollapsedGibbs."
-            )
-        capacity = tables.capacity
+        capacity = cast(PredictsRow, model.prior_at(hyper)).tables(n).capacity
         most = n if self.truncation == "auto" else int(self.truncation)
         return min(most, capacity if capacity >= 0 else n, EXACT if self.solver == "exact" else n)
 

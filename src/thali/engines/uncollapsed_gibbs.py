@@ -108,9 +108,14 @@ class UncollapsedGibbs(ChainSettings, Sampler[State]):
     )
 
     needs_prior: ClassVar[tuple[type, ...]] = (PredictsRow,)
+    weighs_rows: ClassVar[bool] = True
     needs_likelihood: ClassVar[tuple[type, ...]] = (GibbsUpdates,)
     masked: ClassVar[bool] = True
     auto_rank: ClassVar[int | None] = 2
+
+    @property
+    def heeds_row_potentials(self) -> bool:
+        return self.new_features != "slice"  # which draws bits given frequencies alone
 
     @property
     def settings_need(self) -> dict[str, tuple[type, ...]]:

@@ -109,3 +109,24 @@ class Truncates(FeaturePrior):
     @abstractmethod
     def frequencies(self, k: int, alpha: float, bound: str) -> Frequencies:
         """The prior of k frequencies; ``bound`` is "multinomial" or "taylor"."""
+
+
+def weighs_rows(prior: Prior) -> bool:
+    """Whether a prior weighs the number of features of a row; θ that is no table is refused.
+
+    >>> from thali import IBP
+    >>> weighs_rows(IBP())
+    False
+    """
+    if not isinstance(prior, PredictsRow):
+        return False
+    theta = prior.at(**prior.start()).tables(2).row_potentials
+    if theta is None:
+        return False
+    table = isinstance(theta, np.ndarray) and theta.ndim == 1 and theta.dtype == float
+    if not table or not len(theta) or not np.isfinite(theta).all():
+        raise ValueError(
+            f"{type(prior).__name__}: row potentials must be an array of finite numbers θ_0, θ_1, "
+            f"…, not {theta!r}; -1e6 stands for a number of features that no row has."
+        )
+    return True

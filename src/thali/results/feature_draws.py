@@ -61,6 +61,7 @@ def feature_draw(fit: Fit, index: int, recorded: Recorded, weight: float) -> Dra
         rng = np.random.default_rng(np.random.SeedSequence((fit.seed, index)))
         likelihood = cast(Collapsed, fit.model.likelihood_at(hyper))
         kept = {"A": likelihood.draw_features(rng, fit.data, Z)}
+    kept = {name: np.array(value) for name, value in kept.items()}  # the fit's own stay as they are
     alpha, sigma_x, sigma_a = (hyper.get(name, np.nan) for name in ("alpha", "sigma_x", "sigma_a"))
     axes = getattr(fit.model.likelihood, "axes", {})
     others = {k: np.moveaxis(v, 0, axes[k]) for k, v in kept.items() if k != "A"}

@@ -251,6 +251,7 @@ def drop_rejected(model: Model, data: Data, Z: np.ndarray, hyper: dict[str, Valu
     from thali.kernels.evidence import log_evidence
 
     numbers = fitted_scales(model, data, Z, hyper)
+    own = model.likelihood_values(numbers)
     prior = cast(PredictsRow, model.prior_at(numbers))
     tables = prior.tables(data.n)
     C, T = sparse.gram(Z), products(Z, data.reduced)
@@ -261,7 +262,7 @@ def drop_rejected(model: Model, data: Data, Z: np.ndarray, hyper: dict[str, Valu
         gram = C[np.ix_(keep, keep)]
         d, U = np.linalg.eigh(gram)
         t = np.einsum("ki,kl,li->i", U, P[np.ix_(keep, keep)], U, optimize=True)
-        scales = numbers["sigma_x"], numbers["sigma_a"]
+        scales = own["sigma_x"], own["sigma_a"]
         evidence = log_evidence(
             np.maximum(d, 0.0), np.ascontiguousarray(t), total, data.n, float(data.d), *scales
         )

@@ -18,7 +18,7 @@ from thali.data import Data
 from thali.engines.ascent.moves import add_feature, drop_features, join_features
 from thali.engines.ascent.state import AscentState, iterate
 from thali.engines.base import BoundOptimizer, Info, Population
-from thali.hyperparameters import Values
+from thali.hyperparameters import Values, as_scalars
 from thali.likelihoods.base import Expected
 from thali.likelihoods.feature_posteriors import FeaturePosterior
 from thali.machine import cores
@@ -138,7 +138,7 @@ class Optimizer(Settings, BoundOptimizer[StateT]):
                 kept["S"] = np.ascontiguousarray(amounts[:, used].T)
             Z.append(Z[0] if point and Z else np.packbits(bits[:, used], axis=0))
             parameters.append(kept)
-            scalars.append((float(len(used)), float("nan"), *state.hyper.values()))
+            scalars.append((float(len(used)), float("nan"), *as_scalars(state.hyper).values()))
         weights = np.full(count, 1.0 / count)
         return Population(weights, np.array(scalars), Z, float("nan"), parameters)
 
