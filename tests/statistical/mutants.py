@@ -98,7 +98,7 @@ SINGLETONS_AS_BITS: list[Change] = [
     ),
     (
         "if climb:\n            new = likeliest(weights, theta, row, None)\n"
-        "        else:\n            new = draw(rng, weights, theta, row, None)\n",
+        "        else:\n            new = draw(rng, weights, theta, row, None)",
         block(
             """
             stay = 0
