@@ -105,6 +105,9 @@ class Noisy(thali.IBP):
     def start(self):
         return {**super().start(), "sigma_x": float(self.sigma_x)}
 
+    def sample(self, rng, n):
+        return thali.IBP(self.alpha).sample(rng, n)
+
 
 @pytest.mark.parametrize("init", ["ica", "columns", "race"])
 def test_a_prior_may_have_the_name_of_a_scale(init):
