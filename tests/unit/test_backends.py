@@ -142,7 +142,7 @@ def test_a_backend_of_ones_own_leads_to_the_same_bound(step, monkeypatch):
         return thali.LatentFeatures(engine=engine, random_state=1, progress=False).fit(X)
 
     model, plain = fitted(), Plain()
-    monkeypatch.setattr(type(engine), "backend", lambda self, alone: plain)
+    monkeypatch.setattr(type(engine), "backend", lambda self: plain)
     other = fitted()
     assert {step, "tally", "residual_scores"} <= set(plain.calls)
     assert model.n_components_ >= 3
@@ -161,7 +161,7 @@ def test_so_do_pieces_of_data(monkeypatch):
 
     X, model, plain = rows_of(3, 10), streamed(), Plain()
     scores = model.score(X), model.predict_proba(X)
-    monkeypatch.setattr(type(engine), "backend", lambda self, alone: plain)
+    monkeypatch.setattr(type(engine), "backend", lambda self: plain)
     other = streamed()
     assert other.score(X) == pytest.approx(scores[0], rel=1e-8)
     assert np.allclose(other.predict_proba(X), scores[1], atol=1e-6)

@@ -21,7 +21,6 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from thali.backends.block import Block
-from thali.backends.local import Local
 from thali.backends.rows import Rows
 from thali.data import Data
 from thali.engines.ascent.optimizer import (
@@ -40,7 +39,7 @@ from thali.hyperparameters import Values
 from thali.likelihoods.base import Expected
 from thali.likelihoods.feature_posteriors import FeaturePosterior, GaussianFeatures
 from thali.likelihoods.gaussian_scales import LEAST
-from thali.machine import cores, refuse_beyond_memory
+from thali.machine import refuse_beyond_memory
 from thali.model import Model
 from thali.priors.base import Truncates
 from thali.registry import ENGINES
@@ -264,7 +263,7 @@ class Variational(Optimizer[State], AbsorbsRows):
         arrays |= {f"{FEATURES}{k}": v for k, v in arrays.items() if k in ("phi", "V", "mu", "s")}
         at_rest = dict(zip(PROGRESS, (0, 0, -np.inf, 0, False), strict=True))
         state = self.from_arrays(model, data, arrays, at_rest | {"hyper": hyper})
-        state.backend = Local(cores())  # nothing else runs
+        state.backend = self.replace(n_init=1).backend()  # nothing else runs
         if "stream_n" in params:
             return Stream.from_arrays(state, arrays)
         iterate(state)
