@@ -11,8 +11,6 @@ A hyperparameter is a number (fixed) or a hyperprior (inferred):
 log density of the parameter itself.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """This machine: its cores, its memory, and a refusal with words where an array would not fit."""
 
-from __future__ import annotations
-
 import os
 
 

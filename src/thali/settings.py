@@ -5,8 +5,6 @@ A prior, a likelihood or an engine is a value: it never changes after it is made
 Two are equal when their fields are, arrays by what they hold.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import re

@@ -4,8 +4,6 @@ Written to a temporary file in the same folder and then moved, so that a reader 
 old file or the new one, never half of either.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

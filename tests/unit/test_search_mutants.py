@@ -78,7 +78,7 @@ MUTANTS = {  # what is wrong -> where, old, new, and which check must notice
     ),
     "new dishes without their variance": (
         KERNELS + "search_rows",
-        "        at = V + j / row.r\n        score =",
+        "        at = V + j / r\n        score =",
         "        at = V\n        score =",
         "rows",
     ),

@@ -8,8 +8,6 @@ backend may cut a block into pieces and work on them in threads, on a device or 
 A new one is one file: a class with the methods of ``Backend``. The first is ``local.py``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, Self
 

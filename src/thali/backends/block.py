@@ -9,8 +9,6 @@ O(K) for an entry that it has. No kernel is given X: kernels see products, which
 that they are compiled once whatever X is.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple, Self
 
 import numpy as np

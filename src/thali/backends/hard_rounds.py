@@ -6,8 +6,6 @@ other, if the bound does not fall, and left as they were if it would. Which piec
 not depend on the number of workers, so neither does the result.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from operator import add

@@ -4,8 +4,6 @@ A row's q is ν_nk = q(z_nk = 1), and where rows have amounts the moments of q(s
 Rows are large, N×K, but know nothing of X.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Self

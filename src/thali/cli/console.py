@@ -1,7 +1,5 @@
 """What a person reads in a terminal: the data, the answer, its diagnostics and its features."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -11,8 +11,6 @@
 The files are written into a folder of their own and moved into place when all are complete.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import math

@@ -7,8 +7,6 @@ an earlier family has, or the command itself, gets the family in front: ``--engi
 The last functions read the words of the command's own options.
 """
 
-from __future__ import annotations
-
 import csv
 import inspect
 import math

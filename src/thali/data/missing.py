@@ -8,8 +8,6 @@ so all that differs from column to column is Z_oᵀZ_o, and columns with the sam
 it. Given the parameters as well, missing entries are independent (``likelihoods/entries.py``).
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -9,8 +9,6 @@ r"""Sparse X, whose absent entries are zeros: what is computed of it without mak
 ``X`` is a ``scipy.sparse.csr_array`` of float64 throughout (``thali.data.checks.as_sparse``).
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy import linalg
 from scipy.sparse import coo_array, csr_array, issparse

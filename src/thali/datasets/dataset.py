@@ -1,7 +1,5 @@
 """A data set and the truth behind it: X = Z A + E, E_nd ~ N(0, sigma_x²)."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

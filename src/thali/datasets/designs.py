@@ -3,8 +3,6 @@
 `noisy_nonnegative` is the synthetic design of Reed and Ghahramani (2013), section 5.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from thali.datasets.dataset import Dataset, RandomState, superpose

@@ -4,8 +4,6 @@ The 6×6 images are those of Griffiths and Ghahramani (2005), used again by Anan
 the 4×4 blocks follow Rai and Daumé (2011, section 6.2); the bars follow Földiák (1990).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from thali.datasets.dataset import Dataset, RandomState, superpose

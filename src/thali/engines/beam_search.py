@@ -11,8 +11,6 @@ no candidate was dropped that might have been better, it is the posterior's mode
 says so.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 

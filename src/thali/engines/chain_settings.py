@@ -1,7 +1,5 @@
 """What every engine of chains can be told: how long, how many, what is kept, where to begin."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Self
 

@@ -12,8 +12,6 @@ What is maximized has the probability of Z with its columns in one order. What i
 (``thali/engines/ascent/counts.py``).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, cast
 

@@ -1,7 +1,5 @@
 """The best value of one number, the others held: of a positive one, or of a probability."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -31,8 +31,6 @@ Columns are put in a random order before every step: bits are visited in that or
 depend on the columns' age. Given the parameters the rows cost O(NK(K + D)) through two products.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, cast
 

@@ -12,8 +12,6 @@ raced as for samplers, and features that the bound does not want are dropped, jo
 nothing else moves (``thali/engines/ascent/moves.py``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, cast

@@ -4,8 +4,6 @@ Only registered classes are ever made from a file, so that opening a stranger's 
 of theirs.
 """
 
-from __future__ import annotations
-
 import os
 from typing import Any, cast
 

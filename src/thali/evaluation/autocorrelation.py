@@ -5,8 +5,6 @@
 as Welling and others (2012, figure 5) show it for the number of features.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 

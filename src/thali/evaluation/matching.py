@@ -4,8 +4,6 @@ Features carry no names, so an answer is compared with the truth after the best 
 of A by Σ |corr(a*_i, a_j)| → max, of Z by the Hamming distance Σ_n |z*_ni − z_nj| → min.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -10,8 +10,6 @@ uniform on (0, π*), π* the smallest frequency in use (or 1), a bit that decide
 is in use at all is weighted by 1/π* besides.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

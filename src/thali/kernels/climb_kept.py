@@ -9,8 +9,6 @@ c counting the others. So a bit z_if is judged with all y_f at their best before
 equal columns. ``best_states`` is the best Y given Z, by looking at all 2^K settings of a column.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numba import njit
 

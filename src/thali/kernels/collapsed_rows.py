@@ -29,8 +29,6 @@ in S by up to V², so Σ V² is held below ``LOST_DIGITS``, and a row with V bey
 it, columns are nearly equal) does not leave by rank one at all.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -21,8 +21,6 @@ and one of K + 1 columns dies, so that only the 1/(K + 1) of π is left of all m
 Every attempt needs C = ZᵀZ and T = ZᵀX of the changed columns, then K³/6 + K²D/2 multiply-adds.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

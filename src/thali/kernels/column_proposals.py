@@ -4,8 +4,6 @@ Each function either draws and returns the log probability of what it drew, or, 
 returns that of what it is given. Both read the same state, so the two agree to the last digit.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numba import njit
 

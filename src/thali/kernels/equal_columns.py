@@ -1,7 +1,5 @@
 """Column sums m_k and the multiplicities K_h of equal columns of a binary matrix."""
 
-from __future__ import annotations
-
 import numpy as np
 from numba import njit
 

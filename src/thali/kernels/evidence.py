@@ -4,8 +4,6 @@ With ZᵀZ = U diag(d) Uᵀ and t_i = ‖(UᵀZᵀX)_i‖²: |ZᵀZ + rI| = ∏(
 tr(XᵀZ M ZᵀX) = Σ t_i/(d_i + r), so that after one decomposition each evaluation costs O(K).
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numba import njit
 

@@ -3,8 +3,6 @@ r"""Mean-field updates of nonnegative features: each entry a normal distribution
 a_kd ~ TN((T_kd − Σ_{j≠k} C_kj E[a_jd]) / (C_kk + r),  σ_x²/(C_kk + r))
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

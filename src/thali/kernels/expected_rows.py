@@ -11,8 +11,6 @@ by side for the Laplace slab, both in closed form. An entry that stays costs O(1
 O(K), and no step touches D. Rows with gaps have a Q of their own, of the columns they show.
 """
 
-from __future__ import annotations
-
 import math
 
 from numba import njit

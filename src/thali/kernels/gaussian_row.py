@@ -6,8 +6,6 @@ which rises in V up to V* = ρ/Dσ_x² and then falls: from j on it is at most w
 of V + j/r and V*.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

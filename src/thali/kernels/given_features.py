@@ -7,8 +7,6 @@ With B = X Aᵀ, G = A Aᵀ and R = B − Z G, turning bit k of row n changes �
 and R by −s G_k: a bit that stays costs O(1), one that turns O(K), and no step touches D.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numba import njit
 

@@ -8,8 +8,6 @@ where prior_k is the log odds of a feature that m₋ₙ other rows have, and of 
 its weight when new plus what its q(A) costs; j counts the latter.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -4,8 +4,6 @@ m = Zᵀ1,   C = ZᵀZ,   T = ZᵀX            changed by ``flip``, exactly or n
 S = (C + rI)⁻¹,   G = μμᵀ with μ = S T    changed by ``rank_one``, made afresh by ``refresh``
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -11,8 +11,6 @@ Columns that miss the same rows share L: P patterns cost P·K³/3 and each colum
 Z_oᵀZ_o is ZᵀZ less the missing rows, exactly, since these are whole numbers.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numba import njit
 

@@ -9,8 +9,6 @@ single flips, and the 2^w rows over the w = min(K, 10) least certain features ar
 Gray-code order: exact for K ≤ 10, a lower bound beyond. A candidate costs O(D).
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -13,8 +13,6 @@ G = μμᵀ by taking the missing columns away, or from μ_o where fewer columns
 A row costs K·(K + 1)·min(D_o, D − D_o) more than one without missing entries.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numba import njit
 

@@ -15,8 +15,6 @@ weight left out is at most w_{j+1} e^{log_peak} times a geometric series (and e^
 sum stops when that is below rounding.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

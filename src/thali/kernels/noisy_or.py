@@ -21,8 +21,6 @@ each of them does nothing (1−p) or is active and fails to act p(1−λ); the n
 exactly (``count_own_features``) and their y given x one after the other (``draw_own_states``).
 """
 
-from __future__ import annotations
-
 from math import log1p
 from typing import NamedTuple
 

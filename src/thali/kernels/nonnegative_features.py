@@ -19,8 +19,6 @@ positions, a death takes one of j+1 features: p(a) and its proposal cancel, and
 and the death that undoes it with min(1, 1/ρ).
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

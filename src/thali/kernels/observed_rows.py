@@ -13,8 +13,6 @@ A birth or a death of a nonnegative own feature looks at the observed columns al
 feature is drawn from its prior in the others.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numba import njit
 

@@ -21,8 +21,6 @@ All randomness comes in as uniform numbers, K + 1 a particle, so that a particle
 neither on its neighbors nor on threads. Nothing is shared between particles.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

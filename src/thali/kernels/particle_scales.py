@@ -4,8 +4,6 @@ Both read a particle's C = ZᵀZ and T = ZᵀX only, through the eigenvalues of 
 that a value of σ costs O(K). A changed σ changes r, and S and G are made afresh.
 """
 
-from __future__ import annotations
-
 from math import lgamma
 from typing import NamedTuple
 

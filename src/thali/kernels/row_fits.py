@@ -4,8 +4,6 @@ With P = XAᵀ and Q = AAᵀ a flip of bit k changes the residual by δ(δQ_kk +
 row's K bits touch no D at all.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numba import njit
 

@@ -8,8 +8,6 @@ count as independent of them and of each other, each with its odds at the mode: 
 so, as in a row of which nothing was observed, and close where the data leave little doubt.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numba import njit
 

@@ -7,8 +7,6 @@ None is a type of its own to the compiler, so that ``theta is not None`` is deci
 compiled: one for a prior without θ has no trace of θ left in it.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numba import njit
 

@@ -17,8 +17,6 @@ comes to at most dropped + max_c h_j(x, c), which is counted wherever it is high
 found: a score is never below the best over all Y.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -34,23 +32,6 @@ from thali.kernels.search_rows import (
     next_new,
     parted_ties,
 )
-
-
-class RowScore(NamedTuple):
-    """What a row adds to a candidate's score, but for its density."""
-
-    take: np.ndarray  # (K,) of taking each feature
-    same: np.ndarray  # (K,) uint8: column i has been equal to column i − 1 so far
-    rest: float  # of everything else, no tie counted
-    new: float  # of each new feature
-    future: np.ndarray  # of features that later rows open: by how many are free, or one number
-    free: int  # features that may still be opened, −1 for any number
-    most_new: int
-    floor: float  # scores below it are of no use
-    ties_left: int  # rows that may still part equal columns
-    slack_take: np.ndarray  # as of ``search_rows.RowScore``
-    slack_stay: np.ndarray
-    slack_new: float
 
 
 class Lists(NamedTuple):

@@ -16,8 +16,6 @@ looked at, so that every class of matrices is reached once.
                   the best: O(K²) a row that is kept, O(K) one that is looked at
 """
 
-from __future__ import annotations
-
 from math import lgamma
 from typing import NamedTuple
 
@@ -30,8 +28,17 @@ CLOSE = 1e-9  # relative: scores that may be of the same row
 TAIL = 25.0  # of log score, below the best number of new features, where further ones are left out
 
 
+class Noise(NamedTuple):
+    """The scales of a Gaussian row: r = (σ_x/σ_a)², D/2 and 1/2σ_x²."""
+
+    r: float
+    half_d: float
+    precision: float
+
+
 class RowScore(NamedTuple):
-    """What a row adds to a candidate's score, but for its density."""
+    """What a row adds to a candidate's score, but for its density; ``noise`` is None where that is
+    not Gaussian."""
 
     take: np.ndarray  # (K,) of taking each feature
     same: np.ndarray  # (K,) uint8: column i has been equal to column i − 1 so far
@@ -39,16 +46,13 @@ class RowScore(NamedTuple):
     new: float  # of each new feature
     future: np.ndarray  # of features that later rows open: by how many are free, or one number
     free: int  # features that may still be opened, −1 for any number
-    left: int  # rows after this one
-    r: float
-    half_d: float
-    precision: float  # 1/2σ_x²
     most_new: int
     floor: float  # scores below it are of no use
-    ties_left: int  # rows that may still part equal columns: ``left``, or 0
+    ties_left: int  # rows that may still part equal columns: all that are left, or 0
     slack_take: np.ndarray  # (K,) of each feature if it is taken: see ``parting``
     slack_stay: np.ndarray  # (K,) and if not
     slack_new: float
+    noise: Noise | None = None
 
 
 class Found(NamedTuple):
@@ -132,21 +136,20 @@ def next_new(row, j):
 @njit(cache=True, nogil=True)
 def best_new(base, rho, V, row):
     """The highest score over the number of new features."""
-    best_V = rho * row.precision / row.half_d
+    r, half_d, precision = row.noise
+    best_V = rho * precision / half_d
     prior = base
     best = -np.inf
     j = 0
     while True:
-        at = V + j / row.r
-        best = max(
-            best, prior + later(row, j) + log_row_density(rho, at, row.half_d, row.precision)
-        )
+        at = V + j / r
+        best = max(best, prior + later(row, j) + log_row_density(rho, at, half_d, precision))
         if j == row.free or j >= row.most_new:
             return best
         gain = next_new(row, j)
         prior += gain
         if gain <= 0.0:
-            peak = log_row_density(rho, max(at + 1.0 / row.r, best_V), row.half_d, row.precision)
+            peak = log_row_density(rho, max(at + 1.0 / r, best_V), half_d, precision)
             if prior + later(row, j + 1) + peak <= best:
                 return best
         j += 1
@@ -209,14 +212,15 @@ def keep_all_new(found, size, base, rho, V, row, z):
     Returns how many rows there are, and a bound of the scores that were let go. Where there is no
     floor, numbers far behind the best one are left out.
     """
-    best_V = rho * row.precision / row.half_d
+    r, half_d, precision = row.noise
+    best_V = rho * precision / half_d
     prior = base
     best = -np.inf
     lost = -np.inf
     j = 0
     while True:
-        at = V + j / row.r
-        score = prior + later(row, j) + log_row_density(rho, at, row.half_d, row.precision)
+        at = V + j / r
+        score = prior + later(row, j) + log_row_density(rho, at, half_d, precision)
         best = max(best, score)
         if score >= row.floor:
             size, gone = keep(found, size, score, z, j)
@@ -227,7 +231,7 @@ def keep_all_new(found, size, base, rho, V, row, z):
             return size, lost
         gain = next_new(row, j)
         prior += gain
-        peak = log_row_density(rho, max(at + 1.0 / row.r, best_V), row.half_d, row.precision)
+        peak = log_row_density(rho, max(at + 1.0 / r, best_V), half_d, precision)
         tail = prior + later(row, j + 1) + peak  # of all further numbers, once gains are losses
         if j >= row.most_new:
             return size, max(lost, tail if gain <= 0.0 else np.inf)

@@ -15,8 +15,6 @@ e ~ N(0, (σ_x² + σ_a² V) I), V = Σ s², so the row's target is w_j ∏ p(s_
 and changes of s propose from q(s) ∝ (mass of s's bin) · N(e; V + mid²): close to the exact one.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -19,8 +19,6 @@ t < 0 by Robert (1995): exponential of rate λ = (s + √(s²+4))/2, taken with 
 exp(−½(a − 1/λ)²), at least 0.76. The exponential draw is the answer itself, so no tail is too far.
 """
 
-from __future__ import annotations
-
 import math
 
 from numba import njit

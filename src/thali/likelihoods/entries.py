@@ -4,8 +4,6 @@ Each has a mean and a variance for every entry, draws, densities, and quantiles 
 itself over draws of the posterior.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -16,8 +16,6 @@ best one given the others, a normal distribution cut off below zero,
 one feature after the other.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Protocol, Self
 

@@ -6,8 +6,6 @@ eigenvalues of ZᵀZ. Given A: σ² with an inverse-gamma prior is conjugate,
     σ² | s, n ~ InverseGamma(shape + n/2, scale + s/2),  s the sum of n squares.
 """
 
-from __future__ import annotations
-
 from typing import Self
 
 import numpy as np

@@ -5,8 +5,6 @@ With o the observed rows of column d and M_d = (Z_oᵀZ_o + rI)⁻¹:
     a_d | x_o, Z ~ N(M_d Z_oᵀx_o, σ_x² M_d),    log p(x_o | Z) as in ``kernels/masked_columns.py``
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from thali.data import Data

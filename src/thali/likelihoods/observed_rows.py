@@ -4,8 +4,6 @@ What a row's bits and own features are drawn from, given A and its observed entr
 (``kernels/observed_rows.py``); W is Z, or the amounts Z ⊙ S.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from thali.hyperparameters import Values

@@ -3,8 +3,6 @@
 Imported only when a picture is drawn, since it imports matplotlib.
 """
 
-from __future__ import annotations
-
 from io import BytesIO
 
 from matplotlib.figure import Figure

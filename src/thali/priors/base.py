@@ -9,8 +9,6 @@ so a Gibbs kernel needs only the differences λ_{m+1} − λ_m, the weight e^{λ
 where row sums F_n count at all, θ. A prior with θ is not ``Sequential`` and has no frequencies.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Self
 

@@ -8,8 +8,6 @@ Only columns in use are stored: given the others, a row takes each of the unused
 with room for K of them. As K → ∞ it becomes the IBP.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -6,8 +6,6 @@ intensity thinned by (1−π)^n; only finitely many lie above any s > 0 (Teh, G�
 2007 break them as sticks instead, for β = 1).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Self

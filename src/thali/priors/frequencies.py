@@ -11,8 +11,6 @@ Finite (``Frequencies``): π_k ~ Beta(α/K, 1), q(π_k) = Beta(τ_k1, τ_k2), al
 Infinite (``stick_frequencies.py``): π_k = ∏_{m≤k} v_m, v_m ~ Beta(α, 1), and q is one of v.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Self
 

@@ -6,8 +6,6 @@ Row n has feature k with probability m_{−n,k}/N and Poisson(α/N) new ones, gi
 α ~ Gamma(a, b) is conjugate: α | Z ~ Gamma(a + K₊, b + H_N).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import lgamma, log
 

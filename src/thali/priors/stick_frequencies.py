@@ -23,8 +23,6 @@ J = 0 is the bound above; where that is the higher of the two (always for k = 1,
 it is taken. No τ is best in closed form; they are found by L-BFGS on log τ.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Self
 

@@ -14,8 +14,6 @@ the right one being equation 6 of the paper. A quarter of the distance in total 
 the distributions of the data with and without the cut is at most that chance.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 
 import numpy as np

@@ -6,8 +6,6 @@ Row n has feature k with probability m_{−n,k}/(β+N−1) and Poisson(αβ/(β+
 β = 1 is the one-parameter process; a large β shares features less.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """HTML made of escaped pieces: what is not `Markup` already is text, and text is always escaped."""
 
-from __future__ import annotations
-
 import html
 import math
 from collections.abc import Iterable, Sequence

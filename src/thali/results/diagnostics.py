@@ -1,7 +1,5 @@
 """Convergence of chains, as ArviZ computes it: R-hat and effective sample sizes of scalars."""
 
-from __future__ import annotations
-
 import warnings
 from types import ModuleType
 

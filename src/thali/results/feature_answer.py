@@ -4,8 +4,6 @@ Where A can be integrated out the parameters are E[A | X, Z] and the log joint i
 Where not, they stand for Gibbs updates of the parameters given Z, and the log joint has them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import singledispatch
 from typing import NamedTuple, cast

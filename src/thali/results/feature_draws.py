@@ -1,7 +1,5 @@
 """The draws of a fit in features, one by one, each with its features A and its weight."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple, cast
 

@@ -8,8 +8,6 @@ and scales; where parameters are kept it is that given Z and the parameters. Of 
 and quantiles are those of the mixture too. Nothing is drawn: the same fit gives the same numbers.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import cast
 

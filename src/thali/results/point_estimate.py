@@ -1,7 +1,5 @@
 """The point estimate of a fit: the value with the least expected loss, by its structure."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -12,8 +12,6 @@ A row has features among those that are kept; new ones of its own are left out. 
 same in whatever company it comes: each row is sampled by itself, from the same random numbers.
 """
 
-from __future__ import annotations
-
 from typing import cast
 
 import numpy as np

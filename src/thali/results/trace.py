@@ -4,8 +4,6 @@ Scalars (number of components, log joint, hyperparameters) are kept of every ste
 latent values only of the draws that are kept, packed as their structure packs them.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

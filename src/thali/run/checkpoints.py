@@ -4,8 +4,6 @@ A chain is its own generator, state and record, so that a snapshot of each, when
 is all that a run needs. A fingerprint tells whether a file belongs to the run that asks for it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import warnings

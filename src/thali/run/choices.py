@@ -1,7 +1,5 @@
 """Which engine runs a model: one that was given or named, or "auto"; and whether it can."""
 
-from __future__ import annotations
-
 from math import inf
 
 from scipy.sparse import csr_array

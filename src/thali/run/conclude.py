@@ -1,7 +1,5 @@
 """How a run ends: what is kept of its chains, for each kind of engine."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import singledispatch
 from typing import Any, cast

@@ -6,8 +6,6 @@ Ctrl-C and a time budget stop at the end of a step and keep what was computed; a
 every chain at some step of its own, and resuming goes on from there.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 import time

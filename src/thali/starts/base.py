@@ -4,8 +4,6 @@
 def ica_start(rng, model, data): …
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import update_wrapper

@@ -4,8 +4,6 @@ For data that are nearly binary or clustered column by column (votes, attributes
 features themselves; the race lets it compete, and the sampler then joins what belongs together.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from thali.data import Data, sparse

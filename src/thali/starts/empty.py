@@ -1,7 +1,5 @@
 """The empty start: no feature at all, and the noise scale held while the first are born."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from thali.data import Data

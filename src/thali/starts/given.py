@@ -1,7 +1,5 @@
 """A given start: a value of the latent structure, or another fitted model's answer."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -7,8 +7,6 @@ that needs no intercept; then least squares for A and single flips of bits, in t
 changes; columns that the log joint rejects are dropped.
 """
 
-from __future__ import annotations
-
 import threading
 import warnings
 from typing import cast

@@ -11,8 +11,6 @@ and v is worth Σ_t max(0, Δ_t(v)) before what the prior asks for it. The best 
 fitted (v_i = 1 where its active columns say so), and so on while the log joint rises.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from thali.data import Data

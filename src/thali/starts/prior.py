@@ -1,7 +1,5 @@
 """The prior start: Z drawn from its prior."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from thali.data import Data

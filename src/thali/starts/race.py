@@ -8,8 +8,6 @@ from the best points found, each from another contender where several are good. 
 before burn-in: it chooses where chains begin, not how they move.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 

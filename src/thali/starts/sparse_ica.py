@@ -6,8 +6,6 @@ column; an entry is on where |y| is more than ``STANDS_OUT`` of that. The rank i
 singular values' threshold (``ica``) and Minka's (2000) choice for a linear-Gaussian model.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from thali.data import Data

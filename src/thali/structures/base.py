@@ -5,8 +5,6 @@ binary matrix, a vector of labels) without looking inside: they ask the structur
 to bring it to its canonical form, to count it, to estimate one from many, to change it a little.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar

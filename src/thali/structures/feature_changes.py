@@ -1,7 +1,5 @@
 """Random changes of one or two columns of Z, for a search to try."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

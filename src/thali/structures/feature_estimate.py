@@ -8,8 +8,6 @@ of the matched draws, which lowers the mean distance under that matching, and re
 The shares of the matched draws are the probabilities of the bits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

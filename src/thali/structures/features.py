@@ -9,8 +9,6 @@ with m_k the column sums, F_n the row sums (θ = 0 in most priors) and K_h the m
 equal columns (the histories h).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 

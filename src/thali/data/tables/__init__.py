@@ -4,8 +4,6 @@ X is N×D, float64, C-ordered; a missing entry is NaN. What cannot be read stops
 sentence: what, where, what to do.
 """
 
-from __future__ import annotations
-
 import difflib
 import os
 from collections import Counter

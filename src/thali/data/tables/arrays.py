@@ -1,7 +1,5 @@
 """NPY, NPZ and Parquet: numbers saved by NumPy, SciPy or pandas, read without pickle."""
 
-from __future__ import annotations
-
 import difflib
 import zipfile
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ Python's csv module splits the lines: the parser of pandas fills a short line up
 a half-written file must not pass. ``float`` reads the numbers: older versions of pandas round them.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import itertools

@@ -9,8 +9,6 @@ the bound and their log density together, of σ for scales; that density is then
 reported, a bound of log P(X, hyperparameters).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

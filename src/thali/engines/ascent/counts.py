@@ -9,8 +9,6 @@ adds their logarithm, and the sum has the left-ordered P([Z]). That is what is r
 lower.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Self

@@ -9,8 +9,6 @@ r"""Changes of whole features that coordinate ascent cannot make, each kept only
 The latter two are tried on a copy for a few iterations.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

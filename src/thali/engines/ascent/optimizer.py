@@ -4,8 +4,6 @@ An iteration is a local step over blocks of rows, the statistics it leaves, and 
 these; where that gains no more, features are dropped, joined or born (``moves.py``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import islice
 from typing import Any, ClassVar, TypeVar, cast

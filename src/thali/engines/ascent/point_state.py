@@ -11,8 +11,6 @@ A row's objective is submodular, and the solvers' guarantees hold, if no two fea
 not, and the solvers are then good tries without a promise.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

@@ -6,8 +6,6 @@ the bound but its frequency's part: a q that is allowed, and near the best, whos
 above zero where a feature drawn from the prior would hardly hurt.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace

@@ -12,8 +12,6 @@ A feature that a piece calls for is added to it, if the bound of that piece gain
 given those of the others, and no row of earlier pieces has it.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Self

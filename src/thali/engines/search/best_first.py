@@ -1,7 +1,5 @@
 """Best-first search with a queue that may be bounded (Rai and Daumé III 2011, figure 1)."""
 
-from __future__ import annotations
-
 import heapq
 from bisect import insort
 from typing import Any, Generic

@@ -267,9 +267,7 @@ class Problem(SearchProblem[Kept]):
         row = kernel.RowScore(
             **prior._replace(rest=float(prior.rest + candidate.evidence + future - unit))._asdict(),
             same=same,
-            r=self.r,
-            half_d=half_d,
-            precision=0.5 / self.sigma_x**2,
+            noise=kernel.Noise(self.r, half_d, 0.5 / self.sigma_x**2),
             most_new=PLENTY if most_new < 0 else most_new,
             floor=floor,
         )

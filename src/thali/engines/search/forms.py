@@ -6,8 +6,6 @@ changes of bits, then hyperparameters that have hyperpriors go to where the log 
 densities is highest, one after the other until they stay.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -17,8 +17,6 @@ r"""What the rows that a search has not come to may add to a candidate's score.
 of Rai and Daumé III (2011). All but the last two say the same of every candidate of so many rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -151,13 +151,13 @@ class KeptProblem(SearchProblem[KeptLists]):
         self, candidate: Candidate[KeptLists], future: float, floor: float, most_new: int
     ) -> RowScores:
         from thali.kernels import search_kept as kernel
+        from thali.kernels.search_rows import RowScore
 
         (m, same, lists), k = self.kept(candidate), candidate.k
         prior = next_row(self.prior_bound, self.n, candidate.rows, m)._asdict()
         prior |= {"rest": prior["rest"] + future}
-        del prior["left"]
         most_new = min(MOST_NEW if most_new < 0 else most_new, MOST_NEW, MOST_FEATURES - k)
-        row = kernel.RowScore(**prior, same=same, most_new=most_new, floor=floor)
+        row = RowScore(**prior, same=same, most_new=most_new, floor=floor)
         groups = self.histories[0][candidate.rows]
         fits = kernel.fits_of(self.entries, k, most_new)
         return RowScores(

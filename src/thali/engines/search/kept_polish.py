@@ -7,8 +7,6 @@ n_cx of entries with value x and c active features. Where there is no feature, o
 of λ and p would speak of them: they stay.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import cast
 

@@ -1,7 +1,5 @@
 """The order in which a search goes through the rows; the model does not care, the search does."""
 
-from __future__ import annotations
-
 import numpy as np
 
 NAMES = ("given", "random", "farthest_first")

@@ -4,8 +4,6 @@ A pass goes over all rows, and sets each bit, and each row's number of features 
 likeliest value given all the rest.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Protocol, cast
 

@@ -13,8 +13,6 @@ it. ``Paper`` is that of Rai and Daumé III (2011, section 4), corrected: looser
 bound: the prior of the rows so far, as if there were no others (greedy search, section 6.7).
 """
 
-from __future__ import annotations
-
 from functools import cached_property, lru_cache
 from typing import NamedTuple, Protocol
 
@@ -187,7 +185,6 @@ class RowTerms(NamedTuple):
     new: float  # of each new feature
     future: np.ndarray  # of features that later rows open: by how many are free, or one number
     free: int  # features that may still be opened, −1 for any number
-    left: int  # rows after this one
     ties_left: int  # rows that may still part equal columns
     slack_take: np.ndarray  # (K,) of each feature if it is taken: ``kernels/search_rows.parting``
     slack_stay: np.ndarray  # (K,) and if not
@@ -207,7 +204,6 @@ def next_row(bound: PriorBound, n: int, rows: int, m: np.ndarray) -> RowTerms:
         float(worth[1]),
         bound.future(left, free),
         free,
-        left,
         left if bound.ties_part else 0,
         slack[m + 1],
         slack[m],

@@ -4,8 +4,6 @@
 finds; it takes the better one.
 """
 
-from __future__ import annotations
-
 from numba import njit
 
 from thali.kernels.row_solvers.double_greedy import double_greedy, randomized_double_greedy

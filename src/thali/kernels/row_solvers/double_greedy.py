@@ -6,8 +6,6 @@ the minimum of a submodular F the answer has at least a third of the maximum; ha
 if a feature is put in with probability a⁺/(a⁺ + b⁺), at random.
 """
 
-from __future__ import annotations
-
 from numba import njit
 
 from thali.kernels.row_solvers.row import added, begin, removed

@@ -1,7 +1,5 @@
 """Exact, by looking at all 2^K sets in the order of a Gray code, each one flip from the last."""
 
-from __future__ import annotations
-
 from numba import njit
 
 from thali.kernels.row_solvers.row import added, begin, flip, removed

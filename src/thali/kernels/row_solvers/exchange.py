@@ -5,8 +5,6 @@ lead; only an exchange corrects that. The end is still a local maximum of single
 with its complement it has at least a third of the best (``local_search.py``).
 """
 
-from __future__ import annotations
-
 from numba import njit
 
 from thali.kernels.row_solvers.local_search import LEAST, climb

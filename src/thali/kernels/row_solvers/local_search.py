@@ -8,8 +8,6 @@ has at least a third of the maximum, counted from the minimum of F.
 The complement costs O(K): Σ_{k<l∉S} pairs_kl = ½ Σ_{k∉S} (total_k − weights_k + slack_k).
 """
 
-from __future__ import annotations
-
 from numba import njit
 
 from thali.kernels.row_solvers.row import added, begin, flip, removed, worth

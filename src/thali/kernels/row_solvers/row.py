@@ -9,8 +9,6 @@ Along with z goes its slack, slack_k = weights_k − Σ_l pairs_kl z_l (pairs ha
 what feature k adds, or would add, to the rest.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
