@@ -19,12 +19,14 @@ from thali.hyperparameters import (
     Hyperprior,
     Values,
     check_hyperparameters,
+    draw_numbers,
     first_numbers,
+    fixed_numbers,
     slice_step,
 )
-from thali.priors.base import FeaturePrior
-from thali.settings import Settings, check_settings, hyperparameters_of
-from thali.structures.features import FeatureCounts, left_order
+from thali.priors.base import FeaturePrior, HasFrequencies, PredictsRow, Sequential
+from thali.settings import Settings, check_settings, hyperparameters_of, whole_number
+from thali.structures.features import FeatureCounts, FeatureTables, NextRow, left_order
 
 
 class PositiveNumbers(Settings):
@@ -39,6 +41,46 @@ class PositiveNumbers(Settings):
 
     def start(self) -> dict[str, float]:
         return first_numbers(self)
+
+
+class Buffet(PositiveNumbers, PredictsRow, HasFrequencies, Sequential):
+    """What the processes of one and of two parameters share; β = 1 where there is no beta."""
+
+    alpha: float | Hyperprior
+
+    def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
+        n = whole_number(f"{type(self).__name__}.sample", "n", n, 1)
+        return draw_buffet(rng, n, *self._alpha_beta(draw_numbers(rng, self)))
+
+    def tables(self, n: int) -> FeatureTables:
+        alpha, beta = self._alpha_beta(fixed_numbers(self))
+        m = np.arange(n, dtype=float)
+        with np.errstate(divide="ignore"):
+            log_odds = np.log(m) - np.log(beta + n - 1.0 - m)
+        return FeatureTables(log_odds, float(np.log(alpha * beta / (beta + n - 1.0))), -1)
+
+    def next_row(self, n: int, hyper: Values) -> NextRow:
+        beta = hyper.get("beta", 1.0)
+        rest = beta + n - 1.0
+        return NextRow(0.0, rest, np.log(hyper["alpha"] * beta / rest), -1)
+
+    def used_frequencies(self, rng: np.random.Generator, n: int, m: np.ndarray) -> np.ndarray:
+        return rng.beta(m, n - m + self._alpha_beta(fixed_numbers(self))[1])
+
+    def unused_frequencies(
+        self, rng: np.random.Generator, n: int, used: int, above: float
+    ) -> np.ndarray:
+        alpha, beta = self._alpha_beta(fixed_numbers(self))
+        return unused_sticks(rng, n, alpha * beta, beta, above)
+
+    def resample(self, rng: np.random.Generator, hyper: Values, counts: FeatureCounts) -> None:
+        if isinstance(self.alpha, Hyperprior):
+            k, rate = len(counts.column_sums), harmonic(counts.n, hyper.get("beta", 1.0))
+            hyper["alpha"] = resample_mass(rng, self.alpha, hyper["alpha"], k, rate)
+
+    def _alpha_beta(self, numbers: list[float]) -> tuple[float, float]:
+        named = dict(zip(hyperparameters_of(self), numbers, strict=True))
+        return named["alpha"], named.get("beta", 1.0)
 
 
 def draw_rows(

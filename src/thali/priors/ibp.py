@@ -9,30 +9,22 @@ Row n has feature k with probability m_{−n,k}/N and Poisson(α/N) new ones, gi
 from dataclasses import dataclass
 from math import lgamma, log
 
-import numpy as np
 from scipy.special import gammaln
 
-from thali.hyperparameters import Gamma, Hyperprior, Values, draw_numbers, fixed_numbers
-from thali.priors.base import HasFrequencies, PredictsRow, Sequential, Truncates
-from thali.priors.buffet import (
-    PositiveNumbers,
-    draw_buffet,
-    harmonic,
-    log_orders,
-    resample_mass,
-    unused_sticks,
-)
+from thali.hyperparameters import Gamma, Hyperprior, fixed_numbers
+from thali.priors.base import Truncates
+from thali.priors.buffet import Buffet, harmonic, log_orders
 from thali.priors.frequencies import Frequencies
 from thali.priors.stick_frequencies import Sticks, TaylorSticks
 from thali.priors.truncation import least_truncation, truncation_bound, truncation_error
 from thali.registry import PRIORS
-from thali.settings import hyperparameter, whole_number
-from thali.structures.features import FeatureCounts, FeatureTables, NextRow
+from thali.settings import hyperparameter
+from thali.structures.features import FeatureCounts
 
 
 @PRIORS.register("ibp")
 @dataclass(frozen=True)
-class IBP(PositiveNumbers, PredictsRow, HasFrequencies, Sequential, Truncates):
+class IBP(Buffet, Truncates):
     """The Indian buffet process: any number of features, most of them rare.
 
     Parameters
@@ -43,8 +35,7 @@ class IBP(PositiveNumbers, PredictsRow, HasFrequencies, Sequential, Truncates):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> Z = IBP(alpha=2.0).sample(np.random.default_rng(0), 5)
+    >>>     >>> Z = IBP(alpha=2.0).sample(np.random.default_rng(0), 5)
     >>> Z.shape[0]
     5
     >>> round(IBP(alpha=2.0).log_prob(np.ones((1, 1))), 4)  # Poisson(2) at 1
@@ -54,11 +45,6 @@ class IBP(PositiveNumbers, PredictsRow, HasFrequencies, Sequential, Truncates):
     alpha: float | Hyperprior = hyperparameter(
         Gamma(1.0, 1.0), symbol="α", words="how many features to expect"
     )
-
-    def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
-        n = whole_number("IBP.sample", "n", n, 1)
-        (alpha,) = draw_numbers(rng, self)
-        return draw_buffet(rng, n, alpha, 1.0)
 
     def truncation(self, n: int, error: float) -> int:
         """The smallest K for which ``tight_truncation_bound`` promises at most ``error``."""
@@ -84,22 +70,6 @@ class IBP(PositiveNumbers, PredictsRow, HasFrequencies, Sequential, Truncates):
     def frequencies(self, k: int, alpha: float, bound: str) -> Frequencies:
         return (TaylorSticks if bound == "taylor" else Sticks).prior(alpha, k)
 
-    def tables(self, n: int) -> FeatureTables:
-        m = np.arange(n, dtype=float)
-        with np.errstate(divide="ignore"):
-            return FeatureTables(np.log(m) - np.log(n - m), float(np.log(self._mass() / n)), -1)
-
-    def next_row(self, n: int, hyper: Values) -> NextRow:
-        return NextRow(0.0, float(n), np.log(hyper["alpha"] / n), -1)
-
-    def used_frequencies(self, rng: np.random.Generator, n: int, m: np.ndarray) -> np.ndarray:
-        return rng.beta(m, n - m + 1.0)
-
-    def unused_frequencies(
-        self, rng: np.random.Generator, n: int, used: int, above: float
-    ) -> np.ndarray:
-        return unused_sticks(rng, n, self._mass(), 1.0, above)
-
     def log_prob_counts(self, counts: FeatureCounts) -> float:
         alpha = self._mass()
         n, m = counts.n, counts.column_sums
@@ -109,11 +79,6 @@ class IBP(PositiveNumbers, PredictsRow, HasFrequencies, Sequential, Truncates):
             - alpha * harmonic(n, 1.0)
             + (gammaln(n - m + 1.0) + gammaln(m)).sum()
         )
-
-    def resample(self, rng: np.random.Generator, hyper: Values, counts: FeatureCounts) -> None:
-        if isinstance(self.alpha, Hyperprior):
-            k, rate = len(counts.column_sums), harmonic(counts.n, 1.0)
-            hyper["alpha"] = resample_mass(rng, self.alpha, hyper["alpha"], k, rate)
 
     def _mass(self) -> float:
         return fixed_numbers(self)[0]

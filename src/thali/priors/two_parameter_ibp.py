@@ -11,24 +11,16 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import gammaln
 
-from thali.hyperparameters import Gamma, Hyperprior, Values, draw_numbers, fixed_numbers
-from thali.priors.base import HasFrequencies, PredictsRow, Sequential
-from thali.priors.buffet import (
-    PositiveNumbers,
-    draw_buffet,
-    harmonic,
-    resample_by_slice,
-    resample_mass,
-    unused_sticks,
-)
+from thali.hyperparameters import Gamma, Hyperprior, Values, fixed_numbers
+from thali.priors.buffet import Buffet, harmonic, resample_by_slice
 from thali.registry import PRIORS
-from thali.settings import hyperparameter, whole_number
-from thali.structures.features import FeatureCounts, FeatureTables, NextRow
+from thali.settings import hyperparameter
+from thali.structures.features import FeatureCounts
 
 
 @PRIORS.register("two_parameter_ibp")
 @dataclass(frozen=True)
-class TwoParameterIBP(PositiveNumbers, PredictsRow, HasFrequencies, Sequential):
+class TwoParameterIBP(Buffet):
     """The Indian buffet process with a second parameter, which says how features are shared.
 
     Parameters
@@ -57,31 +49,6 @@ class TwoParameterIBP(PositiveNumbers, PredictsRow, HasFrequencies, Sequential):
         1.0, symbol="β", words="how little features are shared"
     )
 
-    def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
-        n = whole_number("TwoParameterIBP.sample", "n", n, 1)
-        alpha, beta = draw_numbers(rng, self)
-        return draw_buffet(rng, n, alpha, beta)
-
-    def tables(self, n: int) -> FeatureTables:
-        alpha, beta = fixed_numbers(self)
-        m = np.arange(n, dtype=float)
-        with np.errstate(divide="ignore"):
-            log_odds = np.log(m) - np.log(beta + n - 1.0 - m)
-        return FeatureTables(log_odds, float(np.log(alpha * beta / (beta + n - 1.0))), -1)
-
-    def next_row(self, n: int, hyper: Values) -> NextRow:
-        rest = hyper["beta"] + n - 1.0
-        return NextRow(0.0, rest, np.log(hyper["alpha"] * hyper["beta"] / rest), -1)
-
-    def used_frequencies(self, rng: np.random.Generator, n: int, m: np.ndarray) -> np.ndarray:
-        return rng.beta(m, n - m + fixed_numbers(self)[1])
-
-    def unused_frequencies(
-        self, rng: np.random.Generator, n: int, used: int, above: float
-    ) -> np.ndarray:
-        alpha, beta = fixed_numbers(self)
-        return unused_sticks(rng, n, alpha * beta, beta, above)
-
     def log_prob_counts(self, counts: FeatureCounts) -> float:
         alpha, beta = fixed_numbers(self)
         n, m = counts.n, counts.column_sums
@@ -94,7 +61,5 @@ class TwoParameterIBP(PositiveNumbers, PredictsRow, HasFrequencies, Sequential):
         )
 
     def resample(self, rng: np.random.Generator, hyper: Values, counts: FeatureCounts) -> None:
-        if isinstance(self.alpha, Hyperprior):
-            k, rate = len(counts.column_sums), harmonic(counts.n, hyper["beta"])
-            hyper["alpha"] = resample_mass(rng, self.alpha, hyper["alpha"], k, rate)
+        super().resample(rng, hyper, counts)
         resample_by_slice(rng, self, "beta", hyper, counts)
