@@ -144,6 +144,14 @@ def log_marginal(X: NDArray, Z: NDArray, sigma_x: float, sigma_a: float) -> floa
     return float(sum(law.logpdf(column) for column in np.asarray(X).T))
 
 
+def log_density_of_row(
+    x: NDArray, z: NDArray, new: int, S: NDArray, mu: NDArray, sigma_x: float, sigma_a: float
+) -> float:
+    """log p(x | z, j new features) given S = (ZᵀZ + rI)⁻¹ and μ = S ZᵀX of the other rows."""
+    variance = sigma_x**2 * (1.0 + z @ S @ z) + new * sigma_a**2
+    return float(stats.norm.logpdf(x, z @ mu, np.sqrt(variance)).sum())
+
+
 def posterior_of_features(
     X: NDArray, Z: NDArray, sigma_x: float, sigma_a: float
 ) -> tuple[Floats, Floats]:

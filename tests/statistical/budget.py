@@ -42,7 +42,7 @@ TESTS = {  # family -> how many tests judge p-values in it; each family asserts 
     "sparse_draws": 2,
     "observed_rows": 13,
     "truncation": 2,
-    "variational_draws": 9,
+    "variational_draws": 7,
     "row_solvers": 1,
     "row_potentials": 27,
 }

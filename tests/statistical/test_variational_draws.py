@@ -25,14 +25,12 @@ def test_draws_of_features_have_their_moments(likelihood, gaps, rng):
 
 
 @pytest.mark.parametrize("prior", ["ibp", "beta_bernoulli"])
-def test_draws_of_frequencies_have_their_moments(prior, rng):
+def test_frequencies_have_their_means(prior, rng):
     """π_k = ∏_{m≤k} v_m of the sticks, v_k itself of the finite prior."""
     law = problem(rng, "gaussian", prior, k=3).frequencies
     each = law.tau[:, 0] / law.tau.sum(axis=1)
     mean = np.array([each[: k + 1].prod() for k in range(3)]) if prior == "ibp" else each
     assert law.mean() == pytest.approx(mean)
-    draws = np.array([law.draw(rng) for _ in range(DRAWS)])
-    judge("variational_draws", {f"π_{k}": p_value_of_mean(draws[:, k], mean[k]) for k in range(3)})
 
 
 @pytest.mark.parametrize("gaps", [False, True])
@@ -54,4 +52,4 @@ def test_draws_of_amounts_have_their_moments(slab, gaps, rng):
 
 
 def test_the_budget_knows_these_tests():
-    assert TESTS["variational_draws"] == len(CASES) + 6
+    assert TESTS["variational_draws"] == len(CASES) + 4

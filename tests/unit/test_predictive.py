@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from oracles import features as oracles
 from scipy.special import gammaln, logsumexp
 
 import thali
@@ -88,12 +89,14 @@ def sum_over_all(model, X, Z, x):
     n, k = Z.shape
     tables = model.prior.tables(n + 1)
     odds, rate = tables.log_odds[Z.sum(axis=0)], np.exp(tables.new_log_weight)
-    form = model.likelihood.rows(X, Z)
+    likelihood = model.likelihood
+    known = *likelihood.rows(X, Z), likelihood.sigma_x, likelihood.sigma_a
     rows = np.array(list(itertools.product([0.0, 1.0], repeat=k)))
     logs = rows @ odds - np.logaddexp(0.0, odds).sum() - rate
     for i, z in enumerate(rows):
-        new = [j * np.log(rate) - gammaln(j + 1) + form.log_density(x, z, j) for j in range(3)]
-        logs[i] += logsumexp(new)
+        for_new = [j * np.log(rate) - gammaln(j + 1) for j in range(3)]
+        density = [oracles.log_density_of_row(x, z, j, *known) for j in range(3)]
+        logs[i] += logsumexp(np.add(for_new, density))
     total = logsumexp(logs)
     return np.exp(logs - total) @ rows, total
 

@@ -340,7 +340,7 @@ class GaussianRows(Scaled):
 
     @abstractmethod
     def rows(self, X: Table, Z: ArrayLike) -> PredictiveRows:
-        """The predictive form: rows can leave, be scored and return by rank-one changes."""
+        """The predictive form of complete data."""
 
 
 class SearchRows(FeatureLikelihood):

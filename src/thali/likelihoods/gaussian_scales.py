@@ -1,4 +1,4 @@
-r"""Sampling of σ_x and σ_a of X = Z A + E: with A integrated out, or given A.
+r"""The scales of X = Z A + E, and X given them. They are sampled with A integrated out, or given A.
 
 A integrated out: slice or Metropolis steps on P(X | Z, σ_x, σ_a), O(K) an evaluation through the
 eigenvalues of ZᵀZ. Given A: σ² with an inverse-gamma prior is conjugate,
@@ -9,8 +9,10 @@ eigenvalues of ZᵀZ. Given A: σ² with an inverse-gamma prior is conjugate,
 from typing import Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from thali.data import Data
+from thali.data.matrix import Data, Table, blocks
+from thali.data.sparse import squared_residual
 from thali.hyperparameters import (
     Hyperprior,
     InverseGamma,
@@ -20,7 +22,8 @@ from thali.hyperparameters import (
     metropolis_step,
     slice_step,
 )
-from thali.likelihoods.base import Scale, Scaled
+from thali.likelihoods.base import Parameters, Scale, Scaled
+from thali.likelihoods.entries import NormalEntries
 from thali.settings import Settings
 
 METROPOLIS_WIDTH = 0.05  # the step of Anand (2015)
@@ -31,7 +34,8 @@ LEAST = (
 
 
 class GaussianScales(Settings, Scaled):
-    """What likelihoods do with their two scales: check them, fix them, and find them from data."""
+    """What likelihoods X = Z A + E share: their two scales, checked, fixed and found from data, and
+    X given its mean Z A."""
 
     def __post_init__(self) -> None:
         for name in ("sigma_x", "sigma_a"):
@@ -53,6 +57,22 @@ class GaussianScales(Settings, Scaled):
             sigma = getattr(self, name)
             numbers[name] = guess if isinstance(sigma, Hyperprior | str) else float(sigma)
         return numbers
+
+    # X given its mean
+
+    def sample(self, rng: np.random.Generator, Z: ArrayLike, A: ArrayLike) -> np.ndarray:
+        mean = np.asarray(Z, float) @ np.asarray(A, float)
+        return mean + self._sigma_x * rng.standard_normal(mean.shape)
+
+    def log_likelihood(self, X: Table, Z: ArrayLike, A: ArrayLike) -> float:
+        return log_noise(Data.of(X), Z, A, self._sigma_x)
+
+    def entries(
+        self, Z: ArrayLike, parameters: Parameters, where: tuple[np.ndarray, ...]
+    ) -> NormalEntries:
+        """x_nd ~ N(z_n a_d, σ_x²)."""
+        mean = (np.asarray(Z, float) @ parameters["A"])[where]
+        return NormalEntries(mean, np.full(mean.shape, self._sigma_x))
 
     @property
     def _sigma_x(self) -> float:
@@ -151,3 +171,25 @@ def scale_given_squares(
         return prior.log_density(sigma) - n * np.log(sigma) - 0.5 * squares / sigma**2
 
     return slice_step(rng, value, target, min(1.0, 3.0 / np.sqrt(2.0 * n + 1.0)))
+
+
+def log_noise(data: Data, W: ArrayLike, A: ArrayLike, sigma: float) -> float:
+    """Σ log N(x; wa, σ²) over the observed entries, or all of a sparse X: no second X is made."""
+    W, A = np.asarray(W), np.asarray(A, float)
+    if data.sparse:
+        squares, count = squared_residual(data.X, W, A), data.n * data.d
+        return float(-0.5 * count * np.log(2.0 * np.pi * sigma**2) - 0.5 * squares / sigma**2)
+    total = 0.0
+    for block in blocks(data.X):
+        left = data.X[block] - W[block].astype(float) @ A
+        seen = left.ravel() if data.observed is None else left[data.observed[block]]
+        total += log_normal(seen, sigma)
+    return total
+
+
+def log_normal(values: np.ndarray, sigma: float) -> float:
+    """Σ log N(v; 0, σ²)."""
+    return float(
+        -0.5 * values.size * np.log(2.0 * np.pi * sigma**2)
+        - 0.5 * np.square(values).sum() / sigma**2
+    )

@@ -14,15 +14,14 @@ same holds column by column (``kernels/masked_columns.py``).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
-from thali.data.matrix import Data, Table, blocks
+from thali.data.matrix import Data, Table
 from thali.data.sparse import cross as sparse_cross
-from thali.data.sparse import squared_residual
 from thali.hyperparameters import Values
 from thali.likelihoods import masked_columns
 from thali.likelihoods.base import (
@@ -41,7 +40,12 @@ from thali.likelihoods.base import (
 )
 from thali.likelihoods.entries import NormalEntries
 from thali.likelihoods.feature_posteriors import GaussianFeatures
-from thali.likelihoods.gaussian_scales import GaussianScales, scales_without_features
+from thali.likelihoods.gaussian_scales import (
+    GaussianScales,
+    log_noise,
+    log_normal,
+    scales_without_features,
+)
 from thali.likelihoods.observed_rows import (
     dimensions,
     observed_products,
@@ -108,13 +112,6 @@ class LinearGaussian(
     def sample_features(self, rng: np.random.Generator, k: int, d: int) -> np.ndarray:
         return self._sigma_a * rng.standard_normal((k, d))
 
-    def sample(self, rng: np.random.Generator, Z: ArrayLike, A: ArrayLike) -> np.ndarray:
-        mean = np.asarray(Z, float) @ np.asarray(A, float)
-        return mean + self._sigma_x * rng.standard_normal(mean.shape)
-
-    def log_likelihood(self, X: Table, Z: ArrayLike, A: ArrayLike) -> float:
-        return log_noise(Data.of(X), Z, A, self._sigma_x)
-
     # A integrated out
 
     def log_marginal(self, X: Table, Z: ArrayLike) -> float:
@@ -171,12 +168,6 @@ class LinearGaussian(
         return A, masked_columns.log_evidence(given, log_dets, explained, k, sigma_x, sigma_a)
 
     # missing entries
-
-    def entries(
-        self, Z: ArrayLike, parameters: Parameters, where: tuple[np.ndarray, ...]
-    ) -> NormalEntries:
-        """x_nd ~ N(z_n a_d, σ_x²)."""
-        return normal_entries(np.asarray(Z, float), parameters["A"], self._sigma_x, where)
 
     def missing_entries(self, X: Table, Z: ArrayLike) -> NormalEntries:
         """x_nd ~ N(z_n E[a_d], σ_x²(1 + z_n M_d z_nᵀ)), in the order of ``data.where_missing``.
@@ -254,7 +245,7 @@ class LinearGaussian(
         data, Z = _pair(X, Z)
         k = Z.shape[1]
         S = cho_solve(self._factor(Z), np.eye(k)) if k else np.zeros((0, 0))
-        return PredictiveRows(S, S @ cross(Z, data), self._sigma_x, self._sigma_a)
+        return PredictiveRows(S, S @ cross(Z, data))
 
     def _factor(self, Z: np.ndarray) -> tuple[np.ndarray, bool]:
         """The Cholesky factor L of ZᵀZ + rI."""
@@ -266,35 +257,11 @@ class LinearGaussian(
         return (self._sigma_x / self._sigma_a) ** 2
 
 
-@dataclass
-class PredictiveRows:
-    """S = (ZᵀZ + rI)⁻¹ and μ = S ZᵀX; a row leaves or returns at O(K² + KD)."""
+class PredictiveRows(NamedTuple):
+    """S = (ZᵀZ + rI)⁻¹ and μ = S ZᵀX."""
 
     S: np.ndarray
     mu: np.ndarray
-    sigma_x: float
-    sigma_a: float
-
-    def remove(self, x: np.ndarray, z: np.ndarray) -> None:
-        s = self.S @ z
-        self._shift(s, x - z @ self.mu, -1.0 / (1.0 - z @ s))
-
-    def add(self, x: np.ndarray, z: np.ndarray) -> None:
-        s = self.S @ z
-        self._shift(s, x - z @ self.mu, 1.0 / (1.0 + z @ s))
-
-    def log_density(self, x: np.ndarray, z: np.ndarray, new: int = 0) -> float:
-        """log p(x | z, j new features): these only add j/r to the variance factor."""
-        r = (self.sigma_x / self.sigma_a) ** 2
-        variance = self.sigma_x**2 * (1.0 + z @ self.S @ z + new / r)
-        residual = x - z @ self.mu
-        return float(
-            -0.5 * len(x) * np.log(2.0 * np.pi * variance) - 0.5 * residual @ residual / variance
-        )
-
-    def _shift(self, s: np.ndarray, residual: np.ndarray, weight: float) -> None:
-        self.S -= weight * np.outer(s, s)
-        self.mu += weight * np.outer(s, residual)
 
 
 def products(
@@ -341,36 +308,6 @@ def scales_then_features(
     mean = cho_solve((L, True), T)
     noise = solve_triangular(L, rng.standard_normal(T.shape), lower=True, trans="T")
     return evidence, mean + sigma_x * noise
-
-
-def log_noise(data: Data, W: ArrayLike, A: ArrayLike, sigma: float) -> float:
-    """Σ log N(x; wa, σ²) over the observed entries, or all of a sparse X: no second X is made."""
-    W, A = np.asarray(W), np.asarray(A, float)
-    if data.sparse:
-        squares, count = squared_residual(data.X, W, A), data.n * data.d
-        return float(-0.5 * count * np.log(2.0 * np.pi * sigma**2) - 0.5 * squares / sigma**2)
-    total = 0.0
-    for block in blocks(data.X):
-        left = data.X[block] - W[block].astype(float) @ A
-        seen = left.ravel() if data.observed is None else left[data.observed[block]]
-        total += log_normal(seen, sigma)
-    return total
-
-
-def log_normal(values: np.ndarray, sigma: float) -> float:
-    """Σ log N(v; 0, σ²)."""
-    return float(
-        -0.5 * values.size * np.log(2.0 * np.pi * sigma**2)
-        - 0.5 * np.square(values).sum() / sigma**2
-    )
-
-
-def normal_entries(
-    W: np.ndarray, A: np.ndarray, sigma_x: float, where: tuple[np.ndarray, ...]
-) -> NormalEntries:
-    """N(w_n a_d, σ_x²) at (rows, columns)."""
-    mean = (W @ A)[where]
-    return NormalEntries(mean, np.full(mean.shape, sigma_x))
 
 
 def with_own_features(

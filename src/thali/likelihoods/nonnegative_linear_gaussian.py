@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from thali.data import Data, Table
+from thali.data import Data
 from thali.hyperparameters import Values
 from thali.likelihoods.base import (
     EstimatesEvidence,
@@ -30,15 +29,14 @@ from thali.likelihoods.base import (
     Turned,
     Words,
 )
-from thali.likelihoods.entries import NormalEntries
 from thali.likelihoods.feature_posteriors import NonnegativeFeatures
-from thali.likelihoods.gaussian_scales import GaussianScales, scale_given_squares
-from thali.likelihoods.linear_gaussian import (
+from thali.likelihoods.gaussian_scales import (
+    GaussianScales,
     log_noise,
     log_normal,
-    normal_entries,
-    turn_bits_given_features,
+    scale_given_squares,
 )
+from thali.likelihoods.linear_gaussian import turn_bits_given_features
 from thali.registry import LIKELIHOODS
 from thali.settings import hyperparameter
 from thali.structures.features import FeatureTables
@@ -99,19 +97,6 @@ class NonnegativeLinearGaussian(
 
     def sample_features(self, rng: np.random.Generator, k: int, d: int) -> np.ndarray:
         return self._sigma_a * np.abs(rng.standard_normal((k, d)))
-
-    def sample(self, rng: np.random.Generator, Z: ArrayLike, A: ArrayLike) -> np.ndarray:
-        mean = np.asarray(Z, float) @ np.asarray(A, float)
-        return mean + self._sigma_x * rng.standard_normal(mean.shape)
-
-    def log_likelihood(self, X: Table, Z: ArrayLike, A: ArrayLike) -> float:
-        return log_noise(Data.of(X), Z, A, self._sigma_x)
-
-    def entries(
-        self, Z: ArrayLike, parameters: Parameters, where: tuple[np.ndarray, ...]
-    ) -> NormalEntries:
-        """x_nd ~ N(z_n a_d, σ_x²)."""
-        return normal_entries(np.asarray(Z, float), parameters["A"], self._sigma_x, where)
 
     # Gibbs updates
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from thali.data import Data, Table
+from thali.data import Data
 from thali.hyperparameters import Values, slice_step
 from thali.likelihoods import masked_columns
 from thali.likelihoods.base import (
@@ -38,8 +38,6 @@ from thali.likelihoods.entries import NormalEntries
 from thali.likelihoods.feature_posteriors import GaussianFeatures
 from thali.likelihoods.gaussian_scales import GaussianScales
 from thali.likelihoods.linear_gaussian import (
-    log_noise,
-    normal_entries,
     products,
     scales_then_features,
     with_own_features,
@@ -127,19 +125,13 @@ class SparseFactor(GaussianScales, GibbsUpdates, Masked, Expected):
     def sample(self, rng: np.random.Generator, Z: ArrayLike, A: ArrayLike) -> np.ndarray:
         """Draw S from the slab, then X given Z, S and A."""
         Z = np.asarray(Z, float)
-        mean = (Z * self.sample_weights(rng, Z.shape)) @ np.asarray(A, float)
-        return mean + self._sigma_x * rng.standard_normal(mean.shape)
-
-    def log_likelihood(self, X: Table, Z: ArrayLike, A: ArrayLike) -> float:
-        """log P(X | W, A), where the weights W = Z ⊙ S are given for Z."""
-        return log_noise(Data.of(X), Z, A, self._sigma_x)
+        return super().sample(rng, Z * self.sample_weights(rng, Z.shape), A)
 
     def entries(
         self, Z: ArrayLike, parameters: Parameters, where: tuple[np.ndarray, ...]
     ) -> NormalEntries:
         """x_nd ~ N((z_n ⊙ s_n) a_d, σ_x²)."""
-        W = np.asarray(Z) * parameters["S"]
-        return normal_entries(W, parameters["A"], self._sigma_x, where)
+        return super().entries(np.asarray(Z) * parameters["S"], parameters, where)
 
     @property
     def sums_amounts(self) -> bool:  # type: ignore[override]

@@ -80,14 +80,6 @@ class Frequencies:
         """c, where ``gain_of_mass`` is K log α + c α and what does not depend on α."""
         return float(log_means(self.tau).sum()) / self.k
 
-    def taken(self, order: np.ndarray) -> Self:
-        """The same q with features in another order."""
-        return replace(self, tau=self.tau[order])
-
-    def draw(self, rng: np.random.Generator) -> np.ndarray:
-        """π drawn from q."""
-        return rng.beta(self.tau[:, 0], self.tau[:, 1])
-
 
 def log_means(tau: np.ndarray) -> np.ndarray:
     """E[log v] of v ~ Beta(τ)."""

@@ -88,9 +88,6 @@ class Sticks(Frequencies):
     def slope_of_mass(self) -> float:
         return float(log_means(self.tau).sum())
 
-    def draw(self, rng: np.random.Generator) -> np.ndarray:
-        return np.cumprod(rng.beta(self.tau[:, 0], self.tau[:, 1]))
-
 
 @dataclass(frozen=True)
 class TaylorSticks(Sticks):
