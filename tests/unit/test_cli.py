@@ -186,7 +186,9 @@ def test_the_settings_of_an_optimizer_are_read(plates, tmp_path, capsys):
     assert run(["fit", str(plates), *arguments, "--n-init", "1", "--seed", "3", "--out", "o"]) == 0
     assert "Bound of the log evidence" in capsys.readouterr().out
     model = thali.load(tmp_path / "o" / "model.thali")
-    assert model.engine_ == thali.MaximizationExpectation("local_search", 5, n_init=1)
+    assert model.engine_ == thali.MaximizationExpectation(
+        solver="local_search", truncation=5, n_init=1
+    )
 
 
 def test_the_rates_of_noisy_or_are_read(tmp_path):

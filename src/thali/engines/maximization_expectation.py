@@ -52,12 +52,6 @@ class MaximizationExpectation(Optimizer[PointState]):
 
     Parameters
     ----------
-    solver : str, default "best"
-        How the features of a row are chosen; a row never gets worse. "local_search",
-        "double_greedy" and "randomized_double_greedy" promise a share of the best (1/3, 1/3, and
-        1/2 on average) where features have no negative entries. "exact" looks at all sets of at
-        most 16 features. "best" also exchanges one feature for another, from where the row is and,
-        if that moves it, from where local search ends.
     truncation : int or "auto", default "auto"
         The most features there can be. "auto" leaves it to the bound.
     n_init : int, default 2
@@ -65,6 +59,12 @@ class MaximizationExpectation(Optimizer[PointState]):
         A single one works on blocks of rows side by side.
     tol, max_iter, init
         When an optimization ends, and where it begins: as of ``Variational``.
+    solver : str, default "best"
+        How the features of a row are chosen; a row never gets worse. "local_search",
+        "double_greedy" and "randomized_double_greedy" promise a share of the best (1/3, 1/3, and
+        1/2 on average) where features have no negative entries. "exact" looks at all sets of at
+        most 16 features. "best" also exchanges one feature for another, from where the row is and,
+        if that moves it, from where local search ends.
 
     Examples
     --------
@@ -78,13 +78,6 @@ class MaximizationExpectation(Optimizer[PointState]):
     """
 
     solver: str = setting("best", help="How the features of a row are chosen", choices=SOLVERS)
-    truncation: int | str = setting(
-        "auto", help="Most features there can be", choices=("auto",), minimum=1
-    )
-    n_init: int = setting(2, help="Runs from other starts, of which the best is kept", minimum=1)
-    tol: float = setting(1e-6, help="Gain of the bound, relative, that does not count")
-    max_iter: int = setting(500, help="Most iterations", minimum=1)
-    init: object = setting("race", help="Where to begin")
 
     needs_prior: ClassVar[tuple[type, ...]] = (PredictsRow,)
     needs_likelihood: ClassVar[tuple[type, ...]] = (ExpectedBits,)

@@ -67,6 +67,10 @@ class Variational(Optimizer[State], AbsorbsRows):
         An optimization ends when the bound has gained less than this share of itself.
     max_iter : int, default 500
         The most iterations of an optimization.
+    init : str, array of shape (n, K), or fitted model, default "race"
+        Where the optimizations begin: the name of a start, a matrix Z, or another model's answer.
+        "race" tries the starts that suit the likelihood, for a while each, and goes on from the
+        best.
     anneal : int, default 0
         How many iterations under falling noise come before the first, where a start knows nothing
         of the data.
@@ -84,10 +88,6 @@ class Variational(Optimizer[State], AbsorbsRows):
         counts for (t + delay)^−forgetting. Above 0.5 and at most 1.
     delay : float, default 1.0
         How little the first pieces count, in the same formula.
-    init : str, array of shape (n, K), or fitted model, default "race"
-        Where the optimizations begin: the name of a start, a matrix Z, or another model's answer.
-        "race" tries the starts that suit the likelihood, for a while each, and goes on from the
-        best.
 
     Examples
     --------
@@ -99,12 +99,6 @@ class Variational(Optimizer[State], AbsorbsRows):
     (True, True)
     """
 
-    truncation: int | str = setting(
-        "auto", help="Most features there can be", choices=("auto",), minimum=1
-    )
-    n_init: int = setting(2, help="Runs from other starts, of which the best is kept", minimum=1)
-    tol: float = setting(1e-6, help="Gain of the bound, relative, that does not count")
-    max_iter: int = setting(500, help="Most iterations", minimum=1)
     anneal: int = setting(0, help="Steps under falling noise before the first", minimum=0)
     stick_bound: str = setting(
         "multinomial", help="Bound of the sticks' logarithms", choices=BOUNDS
@@ -115,7 +109,6 @@ class Variational(Optimizer[State], AbsorbsRows):
     )
     forgetting: float = setting(0.7, help="How fast a stream forgets earlier pieces")
     delay: float = setting(1.0, help="How little the first pieces of a stream count")
-    init: object = setting("race", help="Where to begin")
 
     needs_prior: ClassVar[tuple[type, ...]] = (Truncates,)
     needs_likelihood: ClassVar[tuple[type, ...]] = (Expected,)

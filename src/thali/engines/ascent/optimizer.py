@@ -5,6 +5,7 @@ these; where that gains no more, features are dropped, joined or born (``moves.p
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -21,7 +22,7 @@ from thali.likelihoods.base import Expected
 from thali.likelihoods.feature_posteriors import FeaturePosterior
 from thali.machine import cores
 from thali.model import Model
-from thali.settings import Label, Settings, check_settings
+from thali.settings import Label, Settings, check_settings, setting
 from thali.starts import check_init
 
 DROP = 5  # iterations between looks at features that might go
@@ -36,14 +37,17 @@ FEATURES = "features_"  # with which the names of q(features) begin in files
 StateT = TypeVar("StateT", bound=AscentState)
 
 
+@dataclass(frozen=True)
 class Optimizer(Settings, BoundOptimizer[StateT]):
     """The loop's questions, a step, and draws of the q that is found."""
 
-    truncation: int | str
-    n_init: int
-    tol: float
-    max_iter: int
-    init: object
+    truncation: int | str = setting(
+        "auto", help="Most features there can be", choices=("auto",), minimum=1
+    )
+    n_init: int = setting(2, help="Runs from other starts, of which the best is kept", minimum=1)
+    tol: float = setting(1e-6, help="Gain of the bound, relative, that does not count")
+    max_iter: int = setting(500, help="Most iterations", minimum=1)
+    init: object = setting("race", help="Where to begin")
 
     masked: ClassVar[bool] = True
     sparse: ClassVar[bool] = True
