@@ -33,6 +33,9 @@ LEAST = (
 )
 
 
+Pair = tuple[float, float]
+
+
 class GaussianScales(Settings, Scaled):
     """What likelihoods X = Z A + E share: their two scales, checked, fixed and found from data, and
     X given its mean Z A."""
@@ -143,9 +146,12 @@ def scales_without_features(
         if not isinstance(prior, Hyperprior) or hold:
             continue
 
-        def target(value: float, name: str = name, prior: Hyperprior = prior) -> float:
-            at = {**hyper, name: value}
-            sigma_x, sigma_a = at["sigma_x"], at["sigma_a"]
+        sigmas = hyper["sigma_x"], hyper["sigma_a"]
+
+        def target(
+            value: float, name: str = name, prior: Hyperprior = prior, sigmas: Pair = sigmas
+        ) -> float:
+            sigma_x, sigma_a = (value, sigmas[1]) if name == "sigma_x" else (sigmas[0], value)
             if inferred and sigma_x < LEAST * max(scale, sigma_a):
                 return -np.inf
             return prior.log_density(value) + evidence(sigma_x, sigma_a)
