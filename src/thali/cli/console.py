@@ -11,6 +11,7 @@ from thali.data import tables
 from thali.data.sparse import count_missing, is_sparse
 from thali.estimators.base import LatentModel
 from thali.evaluation import match_features
+from thali.report.markup import plural
 from thali.results.fit import PointFit, VariationalFit, WeightedDraws
 from thali.structures.features import FEATURES
 
@@ -45,8 +46,7 @@ def _whereabouts(table: tables.Table, i: np.intp, j: np.intp) -> str:
 
 def describe_answer(model: LatentModel) -> str:
     """The answer in one line, and how far to trust it, in the words of the report, in another."""
-    plural = "" if model.n_components_ == 1 else "s"
-    found = f"{model.n_components_} {model.structure.component}{plural}"
+    found = plural(model.n_components_, model.structure.component)
     answer = f"{found}, log joint {model.log_joint_:,.2f}."
     if isinstance(model.fit_, WeightedDraws):
         answer += f" Log evidence {model.log_evidence_:,.2f}."

@@ -1,17 +1,13 @@
 """What pictures read from a fitted model: names, image shapes, telling rows, what is left over."""
 
-from __future__ import annotations
-
 from math import isqrt, prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from thali.data.sparse import is_sparse, row_squares, size_of
+from thali.data.sparse import is_sparse, row_squares
+from thali.estimators.latent_features import LatentFeatures
 from thali.settings import Label
-
-if TYPE_CHECKING:
-    from thali.estimators.latent_features import LatentFeatures
 
 BLOCK = 2**22  # entries of X looked at in one go
 
@@ -142,4 +138,4 @@ def _explained_sparse(model: LatentFeatures) -> Explained:
     residual = squares + ((Z @ (A @ A.T) - 2.0 * (X @ np.ascontiguousarray(A.T))) * Z).sum(axis=1)
     total, left = float(squares.sum()), max(float(residual.sum()), 0.0)
     explained = 1.0 - left / total if total > 0 else float("nan")
-    return Explained(explained, float(np.sqrt(left / size_of(X))), int(residual.argmax()))
+    return Explained(explained, float(np.sqrt(left / prod(X.shape))), int(residual.argmax()))
