@@ -4,8 +4,6 @@ A command reads its options, calls the library and says in one line what went wr
 Exit codes: 0 done, 1 failed, 2 bad input, 130 stopped by Ctrl-C.
 """
 
-from __future__ import annotations
-
 import inspect
 import os
 import secrets

@@ -142,8 +142,7 @@ def holdout(
         )
     rows, columns = np.nonzero(hidden)
     left = np.where(hidden, np.nan, values)
-    names = {axis: getattr(X, axis, None) for axis in ("index", "columns")}  # of a data frame
-    table = left if names["columns"] is None else pd.DataFrame(left, **names)
+    table = pd.DataFrame(left, X.index, X.columns) if isinstance(X, pd.DataFrame) else left
     return Holdout(table, seen & ~hidden, rows, columns, values[hidden], where)
 
 
