@@ -20,7 +20,6 @@ from thali import datasets
 from thali.cli import console, parts
 from thali.cli.outputs import CHECKPOINT, IMPUTED, claim_folder, write_outputs
 from thali.data.matrix import Table, named
-from thali.data.sparse import count_missing
 from thali.data.tables import read_table
 from thali.estimators.base import LatentModel
 from thali.estimators.validation import seed_from
@@ -169,7 +168,7 @@ def fit(
         except ValueError as error:
             raise ValueError(console.locate_infinities(data, table) or str(error)) from error
     say(console.describe_answer(model))
-    if missing := count_missing(model.X_):
+    if missing := model.fit_.data.missing:
         say(f"{missing} missing entries were filled in: {out / IMPUTED}.")
     say(f"Written to {out}: open {out / 'report.html'} in a browser.")
     raise typer.Exit(code)

@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.table import Table
 
 from thali.cli.outputs import summary_of
-from thali.data import tables
-from thali.data.sparse import count_missing, is_sparse
+from thali.data import Data, tables
+from thali.data.sparse import is_sparse
 from thali.estimators.base import LatentModel
 from thali.evaluation import match_features
 from thali.report.markup import plural
@@ -21,7 +21,7 @@ def describe_table(name: str, table: tables.Table) -> str:
     n, d = table.values.shape
     columns = "named columns" if table.column_names is not None else "columns without names"
     rows = "named rows" if table.row_names is not None else "rows without names"
-    missing = count_missing(table.values)
+    missing = Data.checked(table.values).missing
     gaps = f", {missing} of {n * d} entries missing" if missing else ""
     return "; ".join([f"{name}: {n} x {d}, {rows}, {columns}{gaps}", *table.notes])
 

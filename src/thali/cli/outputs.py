@@ -23,7 +23,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from thali.data.sparse import count_missing
 from thali.estimators.base import LatentModel
 from thali.plots.reading import column_names
 from thali.results.fit import PointFit, VariationalFit
@@ -81,7 +80,7 @@ def write_outputs(
             json.dumps(summary_of(model), indent=2, allow_nan=False) + "\n", encoding="utf-8"
         )
         model.report(staging / "report.html", image_shape=image_shape)
-        if count_missing(model.X_):
+        if model.fit_.data.missing:
             _write_rows(model, staging / IMPUTED, columns, np.asarray(model.impute()))
         names = os.listdir(staging)
         for name in names:
@@ -105,7 +104,7 @@ def summary_of(model: LatentModel) -> dict[str, Json]:
         answer["proven_optimal"] = model.proven_optimal_
         answer["bound"] = _finite(model.log_joint_upper_bound_)
     return answer | {
-        "missing": count_missing(model.X_),
+        "missing": model.fit_.data.missing,
         "engine": repr(model.engine_),
         "prior": repr(model.prior_),
         "likelihood": repr(model.likelihood_),

@@ -70,11 +70,6 @@ def rows(X: np.ndarray | csr_array, which: np.ndarray) -> np.ndarray:
     return _as_table(X[which].tocoo())
 
 
-def count_missing(X: np.ndarray | csr_array) -> int:
-    """How many entries are NaN; a sparse matrix has none."""
-    return 0 if issparse(X) else int(np.isnan(X).sum())
-
-
 # products with a matrix of few columns
 
 

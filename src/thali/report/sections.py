@@ -61,7 +61,7 @@ def summary(model: LatentFeatures, shape: Shape) -> list[Markup]:
         proven = "yes" if model.proven_optimal_ else "no"
         sizes.append(("proven to be the most probable", proven))
         sizes.append(("candidates looked at", f"{model.n_dequeued_:,}"))
-    if missing := sparse.count_missing(model.X_):
+    if missing := model.fit_.data.missing:
         sizes.append(("missing entries, imputed", f"{missing:,}"))
     drift = float(model.drift_)
     size = "negligible" if drift <= DRIFT_LIMIT else "larger than it should be"

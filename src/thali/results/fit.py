@@ -126,13 +126,9 @@ class Fit:
         """Positions of at most ``most`` draws that stand for all with equal weight."""
         return evenly_spaced(len(self), most)
 
-    def log_joints(self) -> np.ndarray:
-        """The log joint of every kept draw, in the order of ``draws()``."""
-        return np.array([row[1] for chain in self.chains for row in chain.kept_scalars()])
-
     def best(self) -> int:
-        """The position of the draw with the highest log joint."""
-        return int(np.argmax(self.log_joints()))
+        """The position of the draw with the highest log joint, in the order of ``draws()``."""
+        return int(np.argmax([row[1] for chain in self.chains for row in chain.kept_scalars()]))
 
     def hyper_of(self, scalars: Mapping[str, float]) -> dict[str, Value]:
         """The hyperparameters among the scalars of a draw."""
