@@ -131,10 +131,8 @@ def check_part(name: str, part: object, kind: type, such_as: str) -> None:
     refuse_class(name, part)
     if isinstance(part, kind):
         return
-    other = ""
-    for what, base in (("prior", Prior), ("likelihood", Likelihood)):
-        if isinstance(part, base):
-            other = f" but a {what}"
+    kinds = (("prior", Prior), ("likelihood", Likelihood))
+    other = next((f" but a {what}" for what, base in kinds if isinstance(part, base)), "")
     raise TypeError(
         f"{name}={part!r} is not a {name}{other}: use one of thali's, such as {such_as}."
     )

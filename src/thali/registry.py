@@ -11,7 +11,7 @@ else keeps a list of parts, so that adding one adds a file.
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, TypeVar
 
@@ -30,12 +30,12 @@ Named = TypeVar("Named")
 Part = TypeVar("Part")
 
 
-class Registry(Mapping[str, Named]):
+class Registry(dict[str, Named]):
     """What was registered by name, in the order in which that happened."""
 
     def __init__(self, what: str) -> None:
+        super().__init__()
         self.what = what
-        self._classes: dict[str, Named] = {}
 
     def register(self, name: str) -> Callable[[Named], Named]:
         """A decorator that gives a class or a function its name; a name can be given once.
@@ -45,13 +45,13 @@ class Registry(Mapping[str, Named]):
         """
 
         def decorate(named: Named) -> Named:
-            before = self._classes.get(name)
+            before = self.get(name)
             if before is not None and _source(before) != _source(named):
                 raise ValueError(
                     f"The {self.what} {name!r} is {_source(before)[1]} already; choose another "
                     f"name for {_source(named)[1]}."
                 )
-            self._classes[name] = named
+            self[name] = named
             return named
 
         return decorate
@@ -75,15 +75,6 @@ class Registry(Mapping[str, Named]):
     def name_of(self, part: object) -> str:
         """The name under which the class of a part was registered."""
         return next(name for name, cls in self.items() if cls is type(part))
-
-    def __getitem__(self, name: str) -> Named:
-        return self._classes[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._classes)
-
-    def __len__(self) -> int:
-        return len(self._classes)
 
 
 def _source(named: object) -> tuple[str, str]:

@@ -7,9 +7,10 @@ old file or the new one, never half of either.
 import io
 import json
 import os
-import tempfile
+import uuid
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -30,26 +31,28 @@ def write(
     meta: Mapping[str, object],
 ) -> None:
     """Write arrays and JSON-able values to ``path``, all or nothing."""
-    path = Path(path)
-    check_writable(path)
     header = {"format": FORMAT, "kind": kind, **meta}
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    with replacing(Path(path)) as beside, open(beside, "xb") as file:
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as zipped:
+            zipped.writestr("thali.json", json.dumps(header, default=_array_to_json))
+            for name, array in arrays.items():
+                buffer = io.BytesIO()
+                np.lib.format.write_array(buffer, np.asarray(array), allow_pickle=False)
+                zipped.writestr(f"{name}.npy", buffer.getvalue())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """The name of a file beside ``path`` to write to, which is moved there when all is written."""
+    check_writable(path)
+    beside = path.with_name(f".{path.name[:100]}.{uuid.uuid4().hex}")
     try:
-        with os.fdopen(handle, "wb") as file:
-            with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as zipped:
-                zipped.writestr("thali.json", json.dumps(header, default=_array_to_json))
-                for name, array in arrays.items():
-                    buffer = io.BytesIO()
-                    np.lib.format.write_array(buffer, np.asarray(array), allow_pickle=False)
-                    zipped.writestr(f"{name}.npy", buffer.getvalue())
-            file.flush()
-            os.fsync(file.fileno())
-        mask = os.umask(0)  # which can be read only by setting it
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, path)
+        yield beside
+        os.replace(beside, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        beside.unlink(missing_ok=True)
         raise
 
 

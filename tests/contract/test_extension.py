@@ -127,7 +127,7 @@ def registered():
     yield
     for registry in (STARTS, PRIORS, LIKELIHOODS, ENGINES):
         for name in [name for name in registry if name.startswith("toy_")]:
-            del registry._classes[name]
+            del registry[name]
 
 
 @pytest.fixture(scope="module")
@@ -195,7 +195,7 @@ def test_toys_work_by_name_on_the_command_line(X, tmp_path, capsys, monkeypatch)
 
 def test_an_unregistered_class_is_not_made_from_a_file(fitted, tmp_path, monkeypatch):
     fitted.save(tmp_path / "m.thali")
-    monkeypatch.delitem(PRIORS._classes, "toy_coin")
+    monkeypatch.delitem(PRIORS, "toy_coin")
     with pytest.raises(ValueError, match="no part is called 'ToyCoin'; import the module"):
         thali.load(tmp_path / "m.thali")
 
@@ -242,7 +242,7 @@ def test_parts_of_two_families_may_use_one_name(monkeypatch):
         alpha: float = setting(2.0, help="Another alpha")
         seed: int = setting(1, help="Another seed", minimum=0)
 
-    monkeypatch.setitem(ENGINES._classes, "toy_shared", Shared)
+    monkeypatch.setitem(ENGINES, "toy_shared", Shared)
     options = {option.name: option for option in part_options({"seed", "engine"})}
     assert options["alpha"].family == "prior"
     assert list(options["engine_alpha"].owners) == list(options["engine_seed"].owners)

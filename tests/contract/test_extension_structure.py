@@ -32,7 +32,7 @@ def registered():
         registry.register(name)(cls)
     yield
     for registry, name, _ in PARTS:
-        del registry._classes[name]
+        del registry[name]
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,6 @@ A command reads its options, calls the library and says in one line what went wr
 Exit codes: 0 done, 1 failed, 2 bad input, 130 stopped by Ctrl-C.
 """
 
-from __future__ import annotations
-
 import inspect
 import os
 import secrets
@@ -13,36 +11,23 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import numpy as np
 import typer
 
 import thali
 from thali import datasets
-from thali.cli import parts
-from thali.cli.console import (
-    describe_answer,
-    describe_table,
-    locate_infinities,
-    print_matching,
-    print_summary,
-)
+from thali.cli import console, parts
 from thali.cli.outputs import CHECKPOINT, IMPUTED, claim_folder, write_outputs
-from thali.cli.parts import load_model, read_columns, read_image_shape, read_time_budget
-from thali.data.sparse import count_missing
-from thali.data.tables import Table, read_table
+from thali.data.matrix import Table, named
+from thali.data.tables import read_table
 from thali.estimators.base import LatentModel
 from thali.estimators.validation import seed_from
 from thali.model import Model
 from thali.registry import estimator_of
 from thali.run.choices import AUTO
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    Say = Callable[[str], None]
-
+Say = Callable[[str], None]
 _inference = partial(typer.Option, rich_help_panel="Inference")
 _data = partial(typer.Option, rich_help_panel="Data")
 _results = partial(typer.Option, rich_help_panel="Results")
@@ -120,7 +105,7 @@ def demo(
     model = thali.LatentFeatures(engine=thali.CollapsedGibbs(sweeps=sweeps), random_state=seed)
     with claim_folder(out):
         code = _fit_and_write(model, data.X, out, data.image_shape, print, resumable=False)
-    print_matching(model, data.A, ("cross", "box", "stair", "T"))
+    console.print_matching(model, data.A, ("cross", "box", "stair", "T"))
     print(f"Open {out / 'report.html'} in a browser.")
     raise typer.Exit(code)
 
@@ -155,15 +140,17 @@ def fit(
     given = parts.Given(_own_names(), options)
     chosen = Model(given.part("prior"), given.part("likelihood"))
     engine = given.engine(chosen)  # refuses bad settings before the data are read
-    seconds = read_time_budget(time_budget)
-    shape = read_image_shape(image_shape)
-    table = read_table(data, transpose=transpose, columns=read_columns(columns), header=header)
+    seconds = parts.read_time_budget(time_budget)
+    shape = parts.read_image_shape(image_shape)
+    table = read_table(
+        data, transpose=transpose, columns=parts.read_columns(columns), header=header
+    )
     if shape is not None and shape[0] * shape[1] != table.values.shape[1]:
         raise ValueError(
             f"--image-shape {image_shape} needs {shape[0] * shape[1]} columns; "
             f"the table has {table.values.shape[1]}."
         )
-    say(describe_table(data, table))
+    say(console.describe_table(data, table))
     if options["engine"] == AUTO:
         say(f"engine: {type(engine).__name__} (chosen by auto)")
     model = estimator_of(chosen.structure)(
@@ -175,14 +162,13 @@ def fit(
         progress=False if quiet else "auto",
     )
     with claim_folder(out):
+        X = named(table.values, table.row_names, table.column_names)
         try:
-            code = _fit_and_write(
-                model, _frame(table), out, shape, say, resume=resume, time_budget=seconds
-            )
+            code = _fit_and_write(model, X, out, shape, say, resume=resume, time_budget=seconds)
         except ValueError as error:
-            raise ValueError(locate_infinities(data, table) or str(error)) from error
-    say(describe_answer(model))
-    if missing := count_missing(model.X_):
+            raise ValueError(console.locate_infinities(data, table) or str(error)) from error
+    say(console.describe_answer(model))
+    if missing := model.fit_.data.missing:
         say(f"{missing} missing entries were filled in: {out / IMPUTED}.")
     say(f"Written to {out}: open {out / 'report.html'} in a browser.")
     raise typer.Exit(code)
@@ -190,7 +176,7 @@ def fit(
 
 def show(model: Saved) -> None:
     """Summarize a saved model."""
-    print_summary(load_model(model))
+    console.print_summary(parts.load_model(model))
 
 
 def report(
@@ -199,7 +185,7 @@ def report(
     image_shape: Annotated[str | None, typer.Option(**IMAGE_SHAPE)] = None,
 ) -> None:
     """Write the report of a saved model."""
-    load_model(model).report(out, image_shape=read_image_shape(image_shape))
+    parts.load_model(model).report(out, image_shape=parts.read_image_shape(image_shape))
     print(f"Open {out} in a browser.")
 
 
@@ -209,10 +195,7 @@ def make_app() -> typer.Typer:
     Names of options and of parts may be written with underscores, as in Python.
     """
     app = typer.Typer(
-        name="thali",
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
+        name="thali", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
     )
     app.callback()(_options)
     for command in (demo, _with_options_of_parts(fit), show, report):
@@ -245,7 +228,7 @@ def _parameters(command: Callable[..., None]) -> list[inspect.Parameter]:
 
 def _fit_and_write(
     model: LatentModel,
-    X: np.ndarray | pd.DataFrame,
+    X: Table,
     out: Path,
     image_shape: tuple[int, int] | None,
     say: Say,
@@ -284,15 +267,6 @@ def _fit_and_write(
     hint = "; --resume continues this run" if resumable and checkpoint.exists() else ""
     say(f"{why}: what was computed is kept{hint}.")
     return 130 if model.stopped_ == "interrupted" else 0
-
-
-def _frame(table: Table) -> np.ndarray | pd.DataFrame:
-    """The table as pandas, where it has names for the model to keep."""
-    if table.column_names is None and table.row_names is None:
-        return table.values
-    import pandas as pd
-
-    return pd.DataFrame(table.values, index=table.row_names, columns=table.column_names)
 
 
 def _seed(seed: int | None, checkpoint: Path | None, say: Say) -> int:

@@ -7,10 +7,11 @@ from rich.console import Console
 from rich.table import Table
 
 from thali.cli.outputs import summary_of
-from thali.data import tables
-from thali.data.sparse import count_missing, is_sparse
+from thali.data import Data, tables
+from thali.data.sparse import is_sparse
 from thali.estimators.base import LatentModel
 from thali.evaluation import match_features
+from thali.report.markup import plural
 from thali.results.fit import PointFit, VariationalFit, WeightedDraws
 from thali.structures.features import FEATURES
 
@@ -20,7 +21,7 @@ def describe_table(name: str, table: tables.Table) -> str:
     n, d = table.values.shape
     columns = "named columns" if table.column_names is not None else "columns without names"
     rows = "named rows" if table.row_names is not None else "rows without names"
-    missing = count_missing(table.values)
+    missing = Data.checked(table.values).missing
     gaps = f", {missing} of {n * d} entries missing" if missing else ""
     return "; ".join([f"{name}: {n} x {d}, {rows}, {columns}{gaps}", *table.notes])
 
@@ -45,8 +46,7 @@ def _whereabouts(table: tables.Table, i: np.intp, j: np.intp) -> str:
 
 def describe_answer(model: LatentModel) -> str:
     """The answer in one line, and how far to trust it, in the words of the report, in another."""
-    plural = "" if model.n_components_ == 1 else "s"
-    found = f"{model.n_components_} {model.structure.component}{plural}"
+    found = plural(model.n_components_, model.structure.component)
     answer = f"{found}, log joint {model.log_joint_:,.2f}."
     if isinstance(model.fit_, WeightedDraws):
         answer += f" Log evidence {model.log_evidence_:,.2f}."

@@ -11,19 +11,18 @@
 The files are written into a folder of their own and moved into place when all are complete.
 """
 
-import csv
 import json
 import math
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
-from thali.data.sparse import count_missing
 from thali.estimators.base import LatentModel
 from thali.plots.reading import column_names
 from thali.results.fit import PointFit, VariationalFit
@@ -71,20 +70,19 @@ def write_outputs(
     staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=parent))
     try:
         model.save(staging / "model.thali")
-        names = ["model.thali", "summary.json", "report.html"]
         columns = column_names(model) or [f"column_{j + 1}" for j in range(model.n_features_in_)]
         if model.structure == FEATURES:
             heads = [f"feature_{k + 1}" for k in range(model.n_components_)]
-            _write_csv(staging / "features.csv", columns, model.components_.tolist())
+            table = pd.DataFrame(model.components_, columns=columns)
+            table.to_csv(staging / "features.csv", index=False)
             _write_rows(model, staging / "assignments.csv", heads, model.Z_.astype(int))
-            names += ["features.csv", "assignments.csv"]
         (staging / "summary.json").write_text(
             json.dumps(summary_of(model), indent=2, allow_nan=False) + "\n", encoding="utf-8"
         )
         model.report(staging / "report.html", image_shape=image_shape)
-        if count_missing(model.X_):
+        if model.fit_.data.missing:
             _write_rows(model, staging / IMPUTED, columns, np.asarray(model.impute()))
-            names.append(IMPUTED)
+        names = os.listdir(staging)
         for name in names:
             os.replace(staging / name, folder / name)
         if IMPUTED not in names:  # of an earlier run on other data
@@ -106,7 +104,7 @@ def summary_of(model: LatentModel) -> dict[str, Json]:
         answer["proven_optimal"] = model.proven_optimal_
         answer["bound"] = _finite(model.log_joint_upper_bound_)
     return answer | {
-        "missing": count_missing(model.X_),
+        "missing": model.fit_.data.missing,
         "engine": repr(model.engine_),
         "prior": repr(model.prior_),
         "likelihood": repr(model.likelihood_),
@@ -124,10 +122,4 @@ def _finite(value: float) -> float | None:
 def _write_rows(model: LatentModel, path: Path, heads: Sequence[str], values: np.ndarray) -> None:
     """A table with a line for each row of the data, its name in front."""
     names = range(1, len(values) + 1) if model.row_names_ is None else model.row_names_
-    lines = ([name, *line] for name, line in zip(names, values.tolist(), strict=True))
-    _write_csv(path, ["row", *heads], lines)
-
-
-def _write_csv(path: Path, head: Sequence[str], lines: Iterable[Sequence[object]]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        csv.writer(stream).writerows([head, *lines])
+    pd.DataFrame(values, index=names, columns=heads).to_csv(path, index_label="row")

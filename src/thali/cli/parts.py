@@ -24,8 +24,8 @@ from thali.engines.base import AnyEngine
 from thali.estimators.base import LatentModel
 from thali.model import Model
 from thali.registry import ENGINES, LIKELIHOODS, PRIORS, Registry
-from thali.run.choices import AUTO, choose_engine
-from thali.settings import Label, Setting, check_setting, hyperparameters_of, settings_of
+from thali.run.choices import AUTO, choose_engine, rank
+from thali.settings import Setting, check_setting, hyperparameters_of, settings_of
 from thali.starts import start_names
 
 FAMILIES: dict[str, Registry[Any]] = {"prior": PRIORS, "likelihood": LIKELIHOODS, "engine": ENGINES}
@@ -44,7 +44,7 @@ class PartOption(NamedTuple):
     name: str
     family: str
     field: str
-    owners: dict[str, Setting | Label]  # by name of the part; Label of a hyperparameter
+    owners: dict[str, Setting]
 
     @property
     def flag(self) -> str:
@@ -60,7 +60,7 @@ def part_options(taken: Container[str]) -> list[PartOption]:
     """The options of all registered parts, family by family; ``taken`` are names of others."""
     found: dict[str, PartOption] = {}
     for family, registry in FAMILIES.items():
-        for owner, cls in sorted(registry.items(), key=lambda named: _rank(named[1])):
+        for owner, cls in sorted(registry.items(), key=lambda named: rank(named[1])):
             for field, said in _fields(cls).items():
                 clash = field in taken or (field in found and found[field].family != family)
                 name = f"{family}_{field}" if clash else field
@@ -69,22 +69,18 @@ def part_options(taken: Container[str]) -> list[PartOption]:
     return list(found.values())
 
 
-def _rank(cls: type) -> float:
-    """Where a part comes in the help: engines that "auto" may choose first."""
-    rank = getattr(cls, "auto_rank", None)
-    return float("inf") if rank is None else float(rank)
+def _fields(cls: Any) -> dict[str, Setting]:
+    """The fields that can be told on a command line, where a hyperparameter is a number."""
+    found = {}
+    for name, label in hyperparameters_of(cls).items():
+        default = cls.__dataclass_fields__[name].default
+        shown = default if isinstance(default, int | float) else "inferred"
+        found[name] = Setting(shown, label.words, kinds=frozenset(["float"]))
+    return found | {name: said for name, said in settings_of(cls).items() if _kind(name, said)}
 
 
-def _fields(cls: type) -> dict[str, Setting | Label]:
-    """The fields that can be told on a command line."""
-    settings = {name: said for name, said in settings_of(cls).items() if _kind(name, said)}
-    return {**hyperparameters_of(cls), **settings}
-
-
-def _kind(name: str, said: Setting | Label) -> str | None:
+def _kind(name: str, said: Setting) -> str | None:
     """What an option's text is read as; None if it cannot be."""
-    if not isinstance(said, Setting):
-        return "float"  # a hyperparameter on a command line is a number
     if name == "init":
         return "start"
     if said.choices is not None and "int" not in said.kinds:
@@ -108,9 +104,8 @@ def parameters(taken: Container[str]) -> Iterator[inspect.Parameter]:
 
 
 def _annotation(option: PartOption) -> object:
-    said = list(option.owners.values())
-    settings = [one for one in said if isinstance(one, Setting)]
-    kind = _kind(option.field, said[0])
+    settings = list(option.owners.values())
+    kind = _kind(option.field, settings[0])
     make = partial(typer.Option, help=_help(option), rich_help_panel=PANELS[option.family])
     if kind == "bool":
         both = f"{option.flag}/--no-{option.flag.removeprefix('--')}"
@@ -149,9 +144,7 @@ def _help(option: PartOption) -> str:
     """The words of the declarations, and whose they are: ``Passes (particle-filter: 1)``."""
     groups: dict[str, dict[str, list[str]]] = {}
     for owner, said in option.owners.items():
-        default = FAMILIES[option.family][owner].__dataclass_fields__[option.field].default
-        words = said.help if isinstance(said, Setting) else said.words
-        shown = groups.setdefault(words, {}).setdefault(_default(said, default), [])
+        shown = groups.setdefault(said.help, {}).setdefault(_default(said.default), [])
         shown.append(hyphened(owner))
     texts = []
     for words, by_default in groups.items():
@@ -168,11 +161,9 @@ def _whose(option: PartOption, owners: list[str], default: str) -> str:
     return ": ".join(part for part in ("" if everyone else ", ".join(owners), default) if part)
 
 
-def _default(said: Setting | Label, default: object) -> str:
+def _default(default: object) -> str:
     """A default in a word or two; nothing where the help says what happens."""
-    if not isinstance(said, Setting):
-        return f"{default:g}" if isinstance(default, int | float) else "inferred"
-    if default is None or not isinstance(default, str | int | float):
+    if not isinstance(default, str | int | float):
         return ""
     if isinstance(default, bool):
         return "yes" if default else "no"
@@ -197,8 +188,7 @@ class Given:
         engine = choose_engine(name, model)
         if name == AUTO:
             name = f"{hyphened(ENGINES.name_of(engine))} (chosen by auto)"
-        found: AnyEngine = self._with_settings("engine", engine, name)
-        return found
+        return self._with_settings("engine", engine, name)
 
     def _with_settings(self, family: str, part: Any, name: str) -> Any:
         """The part with its settings as given; those of others are refused."""
@@ -214,11 +204,9 @@ class Given:
         return part.replace(**changes)
 
 
-def _value(option: PartOption, said: Setting | Label, value: object) -> object:
+def _value(option: PartOption, said: Setting, value: object) -> object:
     if option.field == "init":
         return read_init(str(value))
-    if not isinstance(said, Setting):
-        return value
     value = None if value == NONE and "None" in said.kinds else value
     value = str(value) if isinstance(value, StrEnum) else value
     return check_setting(option.flag, option.field, said, value) if said.help else value

@@ -3,23 +3,16 @@
 Only this file looks at what a user gave: what passes is float64 in C order, or a ``csr_array``.
 """
 
-from __future__ import annotations
-
 import os
-from collections.abc import Callable, Sequence, Sized
-from typing import TYPE_CHECKING
+from collections.abc import Sequence, Sized
 
 import numpy as np
+import pandas as pd
 from scipy.sparse import coo_array, csr_array, sparray
 
 from thali.data import sparse
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-BLOCK = 2**20  # entries looked at together
 LARGEST = 1e100  # squares of larger values overflow when summed
-MISSING_KINDS = (type(None).__name__, "NAType")  # None, and pandas' NA
 
 
 def as_matrix(X: object) -> np.ndarray:
@@ -27,7 +20,7 @@ def as_matrix(X: object) -> np.ndarray:
     check_table(X)
     array = np.ascontiguousarray(unmasked(X), dtype=np.float64)
     refuse_empty(array.shape)
-    refuse_nonfinite(array, lambda at: np.unravel_index(at, array.shape))
+    refuse_nonfinite(array)
     return array
 
 
@@ -65,7 +58,7 @@ def as_sparse(X: sparray) -> csr_array:
             f"X is sparse and has {len(missing)} entries NaN, the first at row {i}, column {j}. "
             "Missing entries need a dense matrix: X.toarray(), if it fits in memory."
         )
-    refuse_nonfinite(array.data, lambda at: entry_of(array, at))
+    refuse_nonfinite(array)
     return array
 
 
@@ -93,8 +86,10 @@ def coordinates(frame: pd.DataFrame) -> coo_array:
     return frame.sparse.to_coo()
 
 
-def entry_of(X: csr_array, at: int) -> tuple[int, int]:
-    """The row and column of entry ``at`` of a ``csr_array``."""
+def entry_of(X: np.ndarray | csr_array, at: int) -> tuple[int, int]:
+    """The row and column of entry ``at``, counted through those that X holds."""
+    if isinstance(X, np.ndarray):
+        return divmod(at, int(X.shape[1]))
     return int(np.searchsorted(X.indptr, at, side="right")) - 1, int(X.indices[at])
 
 
@@ -108,18 +103,10 @@ def unmasked(X: object) -> object:
     array = np.asarray(X)
     if array.dtype.kind != "O":
         return X
-    nothing = np.vectorize(is_nothing, otypes=[bool])(array)
-    numbers = np.where(nothing, np.nan, array).astype(np.float64)
-    if hasattr(X, "columns") and hasattr(X, "index"):
-        import pandas as pd
-
+    numbers = np.where(pd.isna(array), np.nan, array).astype(np.float64)
+    if isinstance(X, pd.DataFrame):
         return pd.DataFrame(numbers, index=X.index, columns=X.columns)
     return numbers
-
-
-def is_nothing(value: object) -> bool:
-    """Whether an object stands for a missing number: None, or pandas' NA."""
-    return type(value).__name__ in MISSING_KINDS
 
 
 def refuse_complex(dtype: np.dtype) -> None:
@@ -200,7 +187,7 @@ def refuse_text(array: np.ndarray) -> None:
                 "Drop or encode such columns first."
             ) from None
         except TypeError:
-            if is_nothing(value):
+            if value is None or value is pd.NA:
                 continue
             raise TypeError(
                 f"X has a {type(value).__name__} at row {i}, column {j}: float() argument must be "
@@ -208,19 +195,15 @@ def refuse_text(array: np.ndarray) -> None:
             ) from None
 
 
-def refuse_nonfinite(array: np.ndarray, entry: Callable[[int], Sequence[object]]) -> None:
-    """Count and locate infinities, and refuse values too large or too small to square.
-
-    ``entry`` tells the row and column of an entry, counted through the array.
-    """
+def refuse_nonfinite(X: np.ndarray | csr_array) -> None:
+    """Count and locate infinities, and refuse values too large or too small to square."""
+    array = X if isinstance(X, np.ndarray) else X.data
     # fmax and fmin pass over NaN, and make no copy of X
     high, low = (f.reduce(array, axis=None, initial=0.0) for f in (np.fmax, np.fmin))
     largest = float(max(high, -low))
     if np.isinf(largest):
-        flat = array.ravel()
-        parts = (np.isinf(flat[at : at + BLOCK]) for at in range(0, flat.size, BLOCK))
-        infinite = np.concatenate([BLOCK * i + np.flatnonzero(p) for i, p in enumerate(parts)])
-        i, j = entry(int(infinite[0]))
+        infinite = np.flatnonzero(np.isinf(array))
+        i, j = entry_of(X, int(infinite[0]))
         raise ValueError(
             f"X contains infinity: {len(infinite)} entries, the first at row {i}, "
             f"column {j}. Replace or drop them first."

@@ -12,23 +12,22 @@ entries nor that reduction.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.sparse import csr_array, sparray
 
 from thali.data import sparse
-from thali.data.checks import BLOCK, as_matrix, as_sparse
+from thali.data.checks import as_matrix, as_sparse
 from thali.data.missing import Patterns, first_guess, patterns
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 Table: TypeAlias = "Data | ArrayLike | pd.DataFrame | sparray"  # what ``Data.of`` takes
+BLOCK = 2**20  # entries looked at together
 
 
 @dataclass(frozen=True)
@@ -222,6 +221,15 @@ def blocks(X: np.ndarray) -> Iterator[slice]:
 def row_names(X: object) -> list[str] | None:
     """The index of a data frame as text, unless it is just 0, 1, 2, …"""
     index = getattr(X, "index", None)
-    if index is None or callable(index) or type(index).__name__ == "RangeIndex":
+    if not isinstance(index, pd.Index) or isinstance(index, pd.RangeIndex):
         return None
     return [str(name) for name in index]
+
+
+def named(
+    values: np.ndarray | csr_array, rows: Sequence[str] | None, columns: Sequence[str] | None
+) -> np.ndarray | csr_array | pd.DataFrame:
+    """A data frame with these names, or the values themselves where there are none."""
+    if rows is None and columns is None:
+        return values
+    return pd.DataFrame(values, index=rows, columns=columns)

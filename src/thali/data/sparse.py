@@ -32,11 +32,6 @@ def is_sparse(X: object) -> bool:
     return bool(issparse(X) or (len(getattr(X, "columns", ())) and hasattr(X, "sparse")))
 
 
-def size_of(X: np.ndarray | csr_array) -> int:
-    """N·D; ``size`` of a sparse matrix is the number of entries it has."""
-    return int(X.shape[0]) * int(X.shape[1])
-
-
 def row_squares(X: csr_array) -> np.ndarray:
     """‖x_n‖² of each row."""
     return np.asarray(X.multiply(X).sum(axis=1), float).ravel()
@@ -73,11 +68,6 @@ def rows(X: np.ndarray | csr_array, which: np.ndarray) -> np.ndarray:
     if not issparse(X):
         return np.asarray(X[which], dtype=float)
     return _as_table(X[which].tocoo())
-
-
-def count_missing(X: np.ndarray | csr_array) -> int:
-    """How many entries are NaN; a sparse matrix has none."""
-    return 0 if issparse(X) else int(np.isnan(X).sum())
 
 
 # products with a matrix of few columns

@@ -17,11 +17,13 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from thali.data.matrix import Data, row_names
+from thali.data.matrix import Data, Table, row_names
 from thali.data.missing import observed_means
-from thali.engines.base import takes_missing, takes_sparse
-from thali.estimators import validation
+from thali.engines.base import AnyEngine, takes_missing, takes_sparse
+from thali.estimators import saving, validation
+from thali.likelihoods.base import Likelihood
 from thali.model import Model
+from thali.priors.base import Prior
 from thali.registry import LIKELIHOODS, PRIORS
 from thali.results.fit import Fit
 from thali.run.choices import check_engine, choose_engine
@@ -33,14 +35,8 @@ if TYPE_CHECKING:
     from arviz import InferenceData
     from sklearn.utils import Tags
 
-    from thali.data import Table
-    from thali.engines.base import AnyEngine
-    from thali.estimators.validation import Seed
-    from thali.likelihoods.base import Likelihood
-    from thali.priors.base import Prior
     from thali.report import Verdict
 
-PARTS = ("prior", "likelihood", "engine")  # values that never change, or names of them
 LARGEST_DRIFT = 1e-6  # relative; a fit that saw more says so
 
 
@@ -57,7 +53,7 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
     likelihood: Likelihood | str
     engine: AnyEngine | str
     center: bool
-    random_state: Seed
+    random_state: validation.Seed
     progress: bool | str
 
     fit_: Fit
@@ -71,7 +67,7 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
     def get_params(self, deep: bool = True) -> dict[str, object]:
         """Parameters by name; ``deep`` also lists those of prior, likelihood and engine."""
         found: dict[str, object] = super().get_params(deep=False)
-        for owner in PARTS if deep else ():
+        for owner in saving.PARTS if deep else ():
             with suppress(ValueError):  # an unknown name: fit will say so, get_params must not
                 part = self._part(owner)
                 if isinstance(part, Settings):
@@ -83,7 +79,7 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
         changes: dict[str, dict[str, object]] = {}
         for key in [key for key in params if "__" in key]:
             owner, _, name = key.partition("__")
-            if owner not in PARTS:
+            if owner not in saving.PARTS:
                 raise ValueError(
                     f"Invalid parameter {owner!r} for estimator {type(self).__name__}; nested "
                     "parameters belong to prior, likelihood or engine."
@@ -229,8 +225,7 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
         Only draws of chains have one; weighted draws are refused.
         """
         check_is_fitted(self)
-        found: InferenceData = self.fit_.to_arviz()
-        return found
+        return self.fit_.to_arviz()
 
     @cached_property
     def diagnostics_(self) -> dict[str, dict[str, float]]:
@@ -268,10 +263,8 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save to one file that ``thali.load`` opens: arrays and JSON, no pickle."""
-        from thali.estimators.saving import save
-
         check_is_fitted(self)
-        save(self, path)
+        saving.save(self, path)
 
 
 def warn_of_drift(fit: Fit) -> None:

@@ -7,15 +7,20 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Self, TypeAlias, cast
 
 import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from thali.data import Data, Table
+from thali.data.matrix import named
 from thali.engines.ascent.stream import AbsorbsRows
+from thali.engines.base import AnyEngine
 from thali.estimators import streaming, validation
 from thali.estimators.base import LatentModel
-from thali.likelihoods.base import Conditional
+from thali.likelihoods.base import Conditional, Likelihood
+from thali.priors.base import Prior
 from thali.registry import ESTIMATORS
 from thali.results import imputation, prediction
 from thali.results.feature_answer import answer
@@ -25,17 +30,11 @@ from thali.settings import whole_number
 from thali.structures.features import FEATURES, as_amounts, as_binary_matrix
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
-    from numpy.typing import ArrayLike
 
-    from thali.engines.base import AnyEngine
-    from thali.estimators.validation import Seed
     from thali.evaluation import Holdout
-    from thali.likelihoods.base import Likelihood
-    from thali.priors.base import Prior
 
-    Filled: TypeAlias = np.ndarray | pd.DataFrame
+Filled: TypeAlias = np.ndarray | pd.DataFrame
 
 
 @ESTIMATORS.register("LatentFeatures")
@@ -97,7 +96,7 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
         engine: AnyEngine | str = "auto",
         *,
         center: bool = False,
-        random_state: Seed = None,
+        random_state: validation.Seed = None,
         progress: bool | str = "auto",
     ) -> None:
         self.prior = prior
@@ -270,12 +269,7 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
 
     def _as_given(self, values: np.ndarray) -> Filled:
         """A table like the training data, with its names if it had any."""
-        names = getattr(self, "feature_names_in_", None)
-        if names is None and self.row_names_ is None:
-            return values
-        import pandas as pd
-
-        return pd.DataFrame(values, index=self.row_names_, columns=names)
+        return named(values, self.row_names_, getattr(self, "feature_names_in_", None))
 
     # pictures
 

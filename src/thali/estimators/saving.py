@@ -4,20 +4,25 @@ Only registered classes are ever made from a file, so that opening a stranger's 
 of theirs.
 """
 
+from __future__ import annotations
+
 import os
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from thali import storage
 from thali.data import Data
-from thali.estimators.base import PARTS, LatentModel
 from thali.model import Model
 from thali.registry import ESTIMATORS, known_classes
 from thali.results.fit import fit_from_arrays
 from thali.storage import Json
 
+if TYPE_CHECKING:
+    from thali.estimators.base import LatentModel
+
+PARTS = ("prior", "likelihood", "engine")  # values that never change, or names of them
 PLAIN: dict[str, type] = {"list": list, "tuple": tuple}
 SPARSE = ("data", "indices", "indptr", "shape")  # the parts of a csr_array
 
@@ -93,7 +98,7 @@ def to_json(value: object) -> Json:
         return {"class": type(value).__name__, "values": [to_json(each) for each in value]}
     if isinstance(value, str | int | float | bool | np.ndarray) or value is None:
         return value
-    if isinstance(value, LatentModel):  # fitted: of it a start needs only the answer
+    if hasattr(value, "fit_"):  # a fitted model: of it a start needs only the answer
         return np.asarray(getattr(value, value.fit_.model.structure.answer))
     if isinstance(value, np.random.Generator | np.random.RandomState):
         return None  # cannot be written; the seed that was drawn from it is saved

@@ -4,9 +4,7 @@ What a fit then says of rows is of the last piece; features, frequencies and hyp
 all.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 
@@ -15,13 +13,11 @@ from thali.backends.rows import Rows
 from thali.data import Data, Table
 from thali.engines.ascent.stream import AbsorbsRows, Stream, fresh_rows
 from thali.engines.base import BoundOptimizer, Info
+from thali.estimators.base import LatentModel
 from thali.results.feature_answer import features_in_use
 from thali.results.fit import Fit, VariationalFit
 from thali.results.trace import ChainTrace
 from thali.run.choices import choose_engine
-
-if TYPE_CHECKING:
-    from thali.estimators.base import LatentModel
 
 ROUNDS = 20  # of local steps for new rows
 

@@ -7,18 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.sparse import csr_array
 from sklearn.utils.validation import check_random_state, validate_data
 
+from thali.data import Table
 from thali.data.checks import as_matrix, as_sparse, check_table, refuse_same_names, unmasked
 from thali.data.sparse import is_sparse
+from thali.engines.base import AnyEngine, check_sparse
 from thali.run.checkpoints import seed_of
-from thali.run.choices import check_sparse
+from thali.run.choices import engines
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_array
-
-    from thali.data import Table
-    from thali.engines.base import AnyEngine
     from thali.estimators.base import LatentModel
 
 Seed = int | np.random.RandomState | np.random.Generator | None
@@ -52,7 +51,7 @@ def centered(estimator: LatentModel, X: Table) -> np.ndarray | csr_array:
     X = validated(estimator, X, reset=False)
     if not is_sparse(X):
         return X - estimator.mean_
-    check_sparse(estimator.engine_, estimator.fit_.model, X)
+    check_sparse(estimator.engine_, estimator.fit_.model, X, engines())
     return X
 
 

@@ -12,22 +12,17 @@ over the entries observed; a whole column of W, or row of A, at a time, since it
 independent given the others. The log posterior rises at every step.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
 from thali.data import Data, Table
 from thali.data.checks import refuse_nonfinite
 from thali.settings import positive_number, whole_number
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-    from sklearn.utils import Tags
-
 
 ROUNDS = 200  # of updates for new rows
 
@@ -85,17 +80,20 @@ class BayesianNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         whole_number("BayesianNMF", "max_iter", self.max_iter, 1)
         k = whole_number("BayesianNMF", "n_components", self.n_components, 1)
         rng = check_random_state(self.random_state)
-        scale = np.sqrt(max(float(X.sum()), 1e-12) / (max(mask_size(X, mask), 1) * k))
+        count = X.size if mask is None else int(mask.sum())  # of entries observed
+        scale = np.sqrt(max(float(X.sum()), 1e-12) / (max(count, 1) * k))
         W = rng.exponential(scale, (X.shape[0], k))
         A = rng.exponential(scale, (k, X.shape[1]))
-        variance, history = self._variance(X, mask, W, A), []
+        variance, history = self._variance(0.5 * squares(X, mask, W, A), count), []
         for _ in range(int(self.max_iter)):
             improve(W, A, X, mask, self.rate * variance)
             turned = np.ascontiguousarray(A.T)
             improve(turned, W.T, X.T, None if mask is None else mask.T, self.rate * variance)
             A = np.ascontiguousarray(turned.T)
-            variance = self._variance(X, mask, W, A)
-            history.append(self._log_posterior(X, mask, W, A, variance))
+            half = 0.5 * squares(X, mask, W, A)
+            variance = self._variance(half, count)
+            fit = -0.5 * count * np.log(2.0 * np.pi * variance) - half / variance
+            history.append(fit + self._log_prior(W, A, variance))
             if len(history) > 1 and history[-1] - history[-2] <= self.tol * abs(history[-1]):
                 break
         self.weights_, self.components_ = W, A
@@ -133,30 +131,17 @@ class BayesianNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     def _validated(self, X: Table, *, reset: bool) -> tuple[np.ndarray, np.ndarray | None]:
         X = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
-        refuse_nonfinite(X, lambda at: np.unravel_index(at, X.shape))
+        refuse_nonfinite(X)
         data = Data.checked(X)
         return data.zeroed, data.observed
 
-    def _variance(
-        self, X: np.ndarray, mask: np.ndarray | None, W: np.ndarray, A: np.ndarray
-    ) -> float:
-        """The mode of σ² given the rest."""
-        half = 0.5 * squares(X, mask, W, A)
-        return (self.scale + half) / (0.5 * mask_size(X, mask) + self.shape + 1.0)
+    def _variance(self, half: float, count: int) -> float:
+        """The mode of σ² given half the sum of squares of what is left of so many entries."""
+        return (self.scale + half) / (0.5 * count + self.shape + 1.0)
 
-    def _log_posterior(
-        self, X: np.ndarray, mask: np.ndarray | None, W: np.ndarray, A: np.ndarray, variance: float
-    ) -> float:
-        count = mask_size(X, mask)
-        half = 0.5 * squares(X, mask, W, A)
-        fit = -0.5 * count * np.log(2.0 * np.pi * variance) - half / variance
+    def _log_prior(self, W: np.ndarray, A: np.ndarray, variance: float) -> float:
         priors = (W.size + A.size) * np.log(self.rate) - self.rate * (W.sum() + A.sum())
-        return float(fit + priors - (self.shape + 1.0) * np.log(variance) - self.scale / variance)
-
-
-def mask_size(X: np.ndarray, mask: np.ndarray | None) -> int:
-    """How many entries were observed."""
-    return X.size if mask is None else int(mask.sum())
+        return float(priors - (self.shape + 1.0) * np.log(variance) - self.scale / variance)
 
 
 def squares(X: np.ndarray, mask: np.ndarray | None, W: np.ndarray, A: np.ndarray) -> float:

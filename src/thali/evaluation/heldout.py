@@ -14,22 +14,18 @@ the rows (Doshi-Velez et al. 2009, section 4: one third; Reed and Ghahramani 201
 quarter); "entries" hides a share of all entries.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 import pandas as pd
 
 from thali.data import Data, Table
 from thali.data.checks import as_matrix
+from thali.datasets.dataset import RandomState
+from thali.estimators.latent_features import LatentFeatures
 from thali.likelihoods.base import Masked
 from thali.model import Model
-
-if TYPE_CHECKING:
-    from thali.datasets.dataset import RandomState
-    from thali.estimators.latent_features import LatentFeatures
 
 DESIGNS = ("last_half", "entries")
 DRAWS = 400  # evenly spaced draws that are averaged
@@ -146,8 +142,7 @@ def holdout(
         )
     rows, columns = np.nonzero(hidden)
     left = np.where(hidden, np.nan, values)
-    names = {axis: getattr(X, axis, None) for axis in ("index", "columns")}  # of a data frame
-    table = left if names["columns"] is None else pd.DataFrame(left, **names)
+    table = pd.DataFrame(left, X.index, X.columns) if isinstance(X, pd.DataFrame) else left
     return Holdout(table, seen & ~hidden, rows, columns, values[hidden], where)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from thali.estimators.latent_features import LatentFeatures
 from thali.results.fit import Draws, PointFit, VariationalFit, WeightedDraws
 
 from . import style
@@ -16,8 +17,6 @@ from .reading import labels_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from thali.estimators.latent_features import LatentFeatures
 
 
 WORDS = {  # what a step of the walk was, and what the posterior of K is counted over
@@ -127,9 +126,9 @@ def _frame(ax: Axes, values: np.ndarray, whole: bool) -> None:
 
 
 def feature_count(model: LatentFeatures, ax: Axes | None = None) -> Axes:
-    """Posterior of the number of features: the share of kept sweeps with each K.
+    """Posterior of the number of components: the share of kept sweeps with each K.
 
-    The darker bar holds the number of features of the point estimate `Z_`.
+    The darker bar holds that of the point estimate.
 
     Examples
     --------
@@ -147,7 +146,8 @@ def feature_count(model: LatentFeatures, ax: Axes | None = None) -> Axes:
     weights = model.weights_
     if isinstance(model.fit_, Draws):  # of which some may not be kept
         weights = np.full(counts.size, 1 / counts.size)
-    colors = style.tidy(ax, "Number of features", f"mean {weights @ counts:.1f}")
+    title = f"Number of {model.structure.component}s"
+    colors = style.tidy(ax, title, f"mean {weights @ counts:.1f}")
     low, high = int(counts.min()), int(counts.max())
     width = max(1, -(-(high - low + 1) // 40))
     starts = np.arange(low, high + 1, width)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from thali.estimators.latent_features import LatentFeatures
+
 from . import style, tiles
 from .reading import column_names, image_shape_of, shares
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from thali.estimators.latent_features import LatentFeatures
 
 
 def frequencies(model: LatentFeatures, ax: Axes | None = None, *, max_features: int = 20) -> Axes:

@@ -1,19 +1,14 @@
 """What pictures read from a fitted model: names, image shapes, telling rows, what is left over."""
 
-from __future__ import annotations
-
 from math import isqrt, prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from thali.data.sparse import is_sparse, row_squares, size_of
+from thali.data.matrix import blocks
+from thali.data.sparse import is_sparse, row_squares
+from thali.estimators.latent_features import LatentFeatures
 from thali.settings import Label
-
-if TYPE_CHECKING:
-    from thali.estimators.latent_features import LatentFeatures
-
-BLOCK = 2**22  # entries of X looked at in one go
 
 
 def labels_of(model: LatentFeatures) -> dict[str, Label]:
@@ -99,7 +94,7 @@ def telling_rows(model: LatentFeatures, n_rows: int) -> np.ndarray:
     return np.concatenate([np.sort(chosen), others]).astype(int)
 
 
-def reconstruct(model: LatentFeatures, rows: np.ndarray) -> np.ndarray:
+def reconstruct(model: LatentFeatures, rows: np.ndarray | slice) -> np.ndarray:
     """What is expected of some rows only, since all of them may not fit in memory."""
     amounts = getattr(model, "amounts_", model.Z_)  # where the likelihood has them
     return model.inverse_transform(amounts[rows])
@@ -118,21 +113,15 @@ def explained_by(model: LatentFeatures) -> Explained:
     if is_sparse(model.X_):
         return _explained_sparse(model)
     X = model.X_
-    n, d = X.shape
-    residual = np.empty(n)
-    total, seen = 0.0, 0
+    residual, total, seen = np.empty(len(X)), 0.0, 0
     # Squares of numbers near 1e200 overflow: measure in units of the largest entry.
     unit = float(max(abs(np.nanmax(X)), abs(np.nanmin(X)))) or 1.0
-    step = max(1, BLOCK // d)
-    for start in range(0, n, step):
-        rows = np.arange(start, min(start + step, n))
-        block = np.asarray(X[rows], dtype=float)
-        residual[rows] = np.nansum(np.square((block - reconstruct(model, rows)) / unit), axis=1)
-        total += float(np.nansum(np.square((block - model.mean_) / unit)))
-        seen += int(np.isfinite(block).sum())
-    left = float(residual.sum())
-    explained = 1.0 - left / total if total > 0 else np.nan
-    return Explained(explained, unit * float(np.sqrt(left / seen)), int(residual.argmax()))
+    for rows in blocks(X):
+        left = (X[rows] - reconstruct(model, rows)) / unit
+        residual[rows] = np.nansum(np.square(left), axis=1)
+        total += float(np.nansum(np.square((X[rows] - model.mean_) / unit)))
+        seen += int(np.isfinite(left).sum())
+    return _explained(residual, total, seen, unit)
 
 
 def _explained_sparse(model: LatentFeatures) -> Explained:
@@ -140,6 +129,10 @@ def _explained_sparse(model: LatentFeatures) -> Explained:
     X, Z, A = model.X_, model.Z_.astype(float), model.components_
     squares = row_squares(X)
     residual = squares + ((Z @ (A @ A.T) - 2.0 * (X @ np.ascontiguousarray(A.T))) * Z).sum(axis=1)
-    total, left = float(squares.sum()), max(float(residual.sum()), 0.0)
-    explained = 1.0 - left / total if total > 0 else float("nan")
-    return Explained(explained, float(np.sqrt(left / size_of(X))), int(residual.argmax()))
+    return _explained(residual, float(squares.sum()), prod(X.shape))
+
+
+def _explained(residual: np.ndarray, total: float, seen: int, unit: float = 1.0) -> Explained:
+    left = max(float(residual.sum()), 0.0)
+    explained = 1.0 - left / total if total > 0 else np.nan
+    return Explained(explained, unit * float(np.sqrt(left / seen)), int(residual.argmax()))

@@ -9,21 +9,13 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from thali.data import sparse
+from thali.estimators.latent_features import LatentFeatures
 
 from . import style, tiles
-from .reading import (
-    column_names,
-    image_shape_of,
-    reconstruct,
-    row_codes,
-    row_name,
-    telling_rows,
-)
+from .reading import column_names, image_shape_of, reconstruct, row_codes, row_name, telling_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from thali.estimators.latent_features import LatentFeatures
 
 MOST_LINES = 500  # rows of the drawn matrix; more rows of Z are averaged in their sorted order
 MOST_ROW_NAMES = 30

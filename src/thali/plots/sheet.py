@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from sklearn.utils.validation import check_is_fitted
 
+from thali.estimators.latent_features import LatentFeatures
+
 from . import style
 from .chains import feature_count, trace_of
 from .components import features, frequencies
@@ -14,8 +16,6 @@ from .rows import assignments, reconstructions
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from thali.estimators.latent_features import LatentFeatures
 
 
 def overview(model: LatentFeatures, *, image_shape: tuple[int, int] | None = None) -> Figure:

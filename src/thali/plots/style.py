@@ -1,6 +1,6 @@
 """How every picture looks: one palette, one hand for axes, names made safe to draw.
 
-Colours are Okabe and Ito's, told apart by color-blind eyes. Both color maps fade to
+Colors are Okabe and Ito's, told apart by color-blind eyes. Both color maps fade to
 transparent at zero, so that a picture reads on white and on dark paper alike:
 `p in [0, 1] -> blue at opacity p` and `v in [-1, 1] -> vermillion | blue at opacity |v|`.
 Nothing here touches pyplot, the backend or rcParams.

@@ -5,20 +5,16 @@ chain are the limits of Vehtari et al. (2021). With fewer than a fifth of these 
 uncertain to call chains nearly agreed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from thali.estimators.latent_features import LatentFeatures
 from thali.plots.reading import labels_of
 from thali.results.fit import PointFit, VariationalFit, WeightedDraws
 
 from .markup import plural
-
-if TYPE_CHECKING:
-    from thali.estimators.latent_features import LatentFeatures
 
 GOOD_RHAT, FAIR_RHAT = 1.01, 1.05
 ESS_PER_CHAIN, FAIR_ESS_PER_CHAIN = 100, 20
@@ -145,7 +141,7 @@ def verdict(model: LatentFeatures) -> Verdict:
 
 
 def usual_counts(K: np.ndarray) -> list[int]:
-    """The number of features that each chain has most often, without repetition.
+    """The number of components that each chain has most often, without repetition.
 
     >>> usual_counts(np.array([[4, 4, 5], [6, 6, 6]]))
     [4, 6]
@@ -216,7 +212,7 @@ def verdict_on_search(model: LatentFeatures) -> Verdict:
 def verdict_on_chains(
     lines: list[Scalar], chains: int, draws: int, counts: Sequence[int] = ()
 ) -> Verdict:
-    """The verdict on `chains` chains of `draws` draws each, that mostly have `counts` features."""
+    """The verdict on `chains` chains of `draws` draws each, mostly of `counts` components."""
     still = [s for s in lines if s.still]
     poor, unknown, fair, good = (
         [s for s in lines if s.level == level] for level in ("poor", "unknown", "fair", "good")

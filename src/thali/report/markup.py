@@ -54,8 +54,7 @@ def table(
     heads = tag("thead", tag("tr", *(tag("th", cell, scope="col") for cell in head)))
     lines = []
     for first, *rest in rows:
-        whole = (isinstance(cell, Markup) and cell.startswith("<td") for cell in rest)
-        cells = [c if is_td else tag("td", c) for c, is_td in zip(rest, whole, strict=True)]
+        cells = [c if esc(c).startswith("<td") else tag("td", c) for c in rest]
         lines.append(tag("tr", tag("th", first, scope="row"), *cells))
     inner = (tag("caption", tag("span", caption)), heads, tag("tbody", join(lines)))
     return scrolling(tag("table", *inner, class_=kind), caption)

@@ -1,26 +1,20 @@
 """The report: sections put into one page, and the page put on disk all at once."""
 
-from __future__ import annotations
-
 import os
-import uuid
 from importlib.resources import files
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING
 
 from sklearn.utils.validation import check_is_fitted
 
 from thali import storage
+from thali.estimators.latent_features import LatentFeatures
 from thali.plots.reading import image_shape_of
 from thali.plots.style import plain
 
 from . import sections, words
 from .markup import Markup, esc, join, section, tag
 from .pictures import drawing
-
-if TYPE_CHECKING:
-    from thali.estimators.latent_features import LatentFeatures
 
 ANY = {
     "summary": ("Summary", sections.summary),
@@ -61,8 +55,9 @@ def write_report(
     """
     check_is_fitted(model)
     path = Path(path)
-    storage.check_writable(path)
-    _write(path, page(model, title, image_shape))
+    with storage.replacing(path) as beside:
+        text = page(model, title, image_shape)
+        beside.write_text(text, encoding="utf-8", errors="replace", newline="\n")
     return path
 
 
@@ -89,16 +84,3 @@ def page(
 
 def _shipped(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
-def _write(path: Path, text: str) -> None:
-    """A file beside the target, then one move: readers see the old page or the new one."""
-    # `open` gives the permissions the user asks of new files, which `tempfile` would narrow.
-    beside = path.with_name(f".{path.name[:100]}.{uuid.uuid4().hex}")
-    try:
-        with open(beside, "x", encoding="utf-8", errors="replace", newline="\n") as file:
-            file.write(text)
-        os.replace(beside, path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise

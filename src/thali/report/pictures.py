@@ -27,10 +27,7 @@ if TYPE_CHECKING:
 
 # color in the drawing -> CSS variable of the page
 VARIABLES = {
-    style.ON_WHITE.ink: "ink",
-    style.ON_WHITE.quiet: "quiet",
-    style.ON_WHITE.rule: "rule",
-    style.ON_WHITE.paper: "paper",
+    **{color: ink for ink, color in style.ON_WHITE._asdict().items()},
     style.VERMILLION: "vermillion",
     style.BLUE: "blue",
     **{color: f"chain{c + 1}" for c, color in enumerate(style.CHAINS) if c > 0},

@@ -1,24 +1,13 @@
 """The sections of the report, each a function from a fitted model to pieces of markup."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from thali import plots
 from thali.data import sparse
-from thali.plots import tiles
-from thali.plots.reading import (
-    column_names,
-    explained_by,
-    labels_of,
-    reconstruct,
-    row_name,
-    shares,
-    telling_rows,
-)
+from thali.estimators.latent_features import LatentFeatures
+from thali.plots import reading, tiles
 from thali.plots.style import CHAINS, percent
 from thali.results.fit import Draws, PointFit, VariationalFit, WeightedDraws
 from thali.structures.features import FEATURES
@@ -26,9 +15,6 @@ from thali.structures.features import FEATURES
 from .convergence import Scalar, scalars, verdict
 from .markup import Markup, facts, join, name, number, plural, table, tag
 from .pictures import VARIABLES, panel, png, svg
-
-if TYPE_CHECKING:
-    from thali.estimators.latent_features import LatentFeatures
 
 Shape = tuple[int, int] | None
 MOST_CARDS = 24
@@ -75,7 +61,7 @@ def summary(model: LatentFeatures, shape: Shape) -> list[Markup]:
         proven = "yes" if model.proven_optimal_ else "no"
         sizes.append(("proven to be the most probable", proven))
         sizes.append(("candidates looked at", f"{model.n_dequeued_:,}"))
-    if missing := sparse.count_missing(model.X_):
+    if missing := model.fit_.data.missing:
         sizes.append(("missing entries, imputed", f"{missing:,}"))
     drift = float(model.drift_)
     size = "negligible" if drift <= DRIFT_LIMIT else "larger than it should be"
@@ -106,10 +92,10 @@ def convergence(model: LatentFeatures, shape: Shape) -> list[Markup]:
     said = tag("p", tag("strong", found.headline), " ", found.advice)
     panels = [
         svg(plots.trace_of(model, key, panel(1.9)), f"trace-{key}", f"Trace of {words or symbol}")
-        for key, (symbol, words) in labels_of(model).items()
+        for key, (symbol, words) in reading.labels_of(model).items()
     ]
     count = plots.feature_count(model, panel(1.9))
-    panels.append(svg(count, "count", "Posterior of the number of features"))
+    panels.append(svg(count, "count", f"Posterior of the number of {model.structure.component}s"))
     return [
         tag("div", said, class_=f"verdict {found.level}"),
         _recorded_numbers(model),
@@ -197,7 +183,7 @@ def features(model: LatentFeatures, shape: Shape) -> list[Markup]:
 
 
 def _heading(model: LatentFeatures, k: int) -> Markup:
-    share = shares(model)[k]
+    share = reading.shares(model)[k]
     rows = share * len(model.Z_)
     words = f"{rows:,.0f}" if rows >= 9.95 else f"{rows:.1f}"
     return join((tag("h3", f"Feature {k + 1}"), tag("p", f"{words} rows · {percent(share)}")))
@@ -219,7 +205,7 @@ def _image_cards(model: LatentFeatures, shown: int, shape: tuple[int, int]) -> l
 def _weight_cards(model: LatentFeatures, shown: int) -> Markup:
     """The largest weights of each feature; on a phone, which is small, the first cards only."""
     A = model.components_[:shown]
-    names = column_names(model)
+    names = reading.column_names(model)
     top = float(np.abs(A).max()) or 1.0
     cards = []
     for k, weights in enumerate(A):
@@ -286,7 +272,8 @@ def _first_rows(model: LatentFeatures) -> Markup:
     caption = f"Probability of each feature in {which}{some}; bold: the point estimate"
     P = np.asarray(model.assignment_probabilities_[:rows, :columns], dtype=float)
     lines = [
-        [name(row_name(model, i)), *map(_cell, P[i], model.Z_[i, :columns])] for i in range(rows)
+        [name(reading.row_name(model, i)), *map(_cell, P[i], model.Z_[i, :columns])]
+        for i in range(rows)
     ]
     return table(caption, ["row", *range(1, columns + 1)], lines, "matrix")
 
@@ -297,7 +284,7 @@ def _cell(p: float, on: bool) -> Markup:
 
 def reconstructions(model: LatentFeatures, shape: Shape) -> list[Markup]:
     """Data beside Z A + mean, and how much is left over."""
-    fit = explained_by(model)
+    fit = reading.explained_by(model)
     about = " about the column means" if np.any(model.mean_) else ""
     share = f"{percent(max(fit.explained, 0.0))} of the data’s sum of squares{about}"
     said = tag(
@@ -308,7 +295,7 @@ def reconstructions(model: LatentFeatures, shape: Shape) -> list[Markup]:
         if hasattr(model, "sigma_x_")
         else ".",
     )
-    chosen = telling_rows(model, 7 if shape else 6)
+    chosen = reading.telling_rows(model, 7 if shape else 6)
     rows = np.append(chosen[chosen != fit.worst], fit.worst)
     words = (
         "One row for each of the commonest combinations of features; "
@@ -323,7 +310,7 @@ def reconstructions(model: LatentFeatures, shape: Shape) -> list[Markup]:
 
 
 def _trios(model: LatentFeatures, rows: np.ndarray, shape: tuple[int, int]) -> Markup:
-    data, made = sparse.rows(model.X_, rows), reconstruct(model, rows)
+    data, made = sparse.rows(model.X_, rows), reading.reconstruct(model, rows)
     scale, left = tiles.scales_of_rows(data, made)
     cards = []
     for i, x, y in zip(rows, data, made, strict=True):
@@ -333,7 +320,7 @@ def _trios(model: LatentFeatures, rows: np.ndarray, shape: tuple[int, int]) -> M
             for words, v, s in shown
         ]
         note = tag("span", " fits worst", class_="quiet") if i == rows[-1] else ""
-        head = (tag("h3", name(row_name(model, i)), note), tag("p", *_chips(model.Z_[i])))
+        head = (tag("h3", name(reading.row_name(model, i)), note), tag("p", *_chips(model.Z_[i])))
         cards.append(tag("li", join(head), tag("div", *trio, class_="trio")))
     found = [tag("ol", join(cards), class_="cards wide")]
     if left != scale:

@@ -3,25 +3,11 @@
 The likelihood has the words for its features, and every part those for its hyperparameters.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from thali.estimators.latent_features import LatentFeatures
 from thali.results.fit import PointFit
 
 from .convergence import GOOD_RHAT
 from .markup import Markup, facts
-
-if TYPE_CHECKING:
-    from thali.estimators.latent_features import LatentFeatures
-
-OF_SAMPLERS = (
-    "Point estimate and probabilities",
-    "K and rare features",
-    "R-hat and effective draws",
-    "Burn-in",
-    "Numerical drift",
-)
 
 
 def reading(model: LatentFeatures, shape: tuple[int, int] | None) -> list[Markup]:
@@ -29,19 +15,14 @@ def reading(model: LatentFeatures, shape: tuple[int, int] | None) -> list[Markup
     words = model.likelihood_.words
     labels = model.fit_.model.hyperparameters.values()
     said = "; ".join(f"{label.symbol}: {label.words}" for label in labels)
-    entries = [
-        ("Model", f"{words.model} How many features there are is found, not given."),
-        ("Feature", "A pattern over the columns. Rows may have none, one or several; "
-         "features overlap, unlike clusters."),
+    answer = [
         ("Point estimate and probabilities", "The sampler visits many explanations. The point "
          "estimate is the one nearest to all of them; a probability is the share of visited "
          "explanations in which a row has a feature."),
         ("K and rare features", "The number of features differs from sweep to sweep. Features that "
          "only one or two rows have are often noise; the frequent ones are the finding."),
-        (", ".join(label.symbol for label in labels),
-         f"{said}. They are inferred with the rest unless they were fixed."),
-        ("Log joint", "The logarithm of the probability of data and Z together: higher is better, "
-         "and only differences on the same data mean something."),
+    ]  # fmt: skip
+    chains = [
         ("R-hat and effective draws", "R-hat compares the chains with each other: near 1 they tell "
          f"the same story, above {GOOD_RHAT} they do not quite. Successive sweeps resemble each "
          "other; effective draws say how many independent ones they are worth."),
@@ -50,10 +31,21 @@ def reading(model: LatentFeatures, shape: tuple[int, int] | None) -> list[Markup
         ("Numerical drift", "The sampler updates its matrices in place of recomputing them. Drift "
          "is the largest relative error that this left, measured against recomputed ones."),
     ]  # fmt: skip
-    entries = [entry for entry in entries if entry[0]]  # a model may have no hyperparameters
     if isinstance(model.fit_, PointFit):  # there is no sampler to speak of
-        entries = [entry for entry in entries if entry[0] not in OF_SAMPLERS]
-        entries.insert(2, ("The answer", "One matrix, the most probable that a search found; "
-                           "whether it is the most probable of all is known only where it says "
-                           "so. It does not tell how sure a feature is."))  # fmt: skip
-    return [facts(entries, "legend")]
+        answer = [("The answer", "One matrix, the most probable that a search found; whether it is "
+                   "the most probable of all is known only where it says so. It does not tell how "
+                   "sure a feature is.")]  # fmt: skip
+        chains = []
+    entries = [
+        ("Model", f"{words.model} How many features there are is found, not given."),
+        ("Feature", "A pattern over the columns. Rows may have none, one or several; "
+         "features overlap, unlike clusters."),
+        *answer,
+        (", ".join(label.symbol for label in labels),
+         f"{said}. They are inferred with the rest unless they were fixed."),
+        ("Log joint", "The logarithm of the probability of data and Z together: higher is better, "
+         "and only differences on the same data mean something."),
+        *chains,
+    ]  # fmt: skip
+    # a model may have no hyperparameters
+    return [facts([entry for entry in entries if entry[0]], "legend")]

@@ -11,8 +11,7 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from thali.hyperparameters import Values
-from thali.likelihoods.base import Collapsed, GibbsState, GibbsUpdates
-from thali.model import Model
+from thali.likelihoods.base import Collapsed, GibbsState, GibbsUpdates, Parameters
 from thali.results.fit import Fit, PointFit, VariationalFit
 from thali.results.point_estimate import point_estimate
 from thali.results.trace import Recorded
@@ -20,8 +19,6 @@ from thali.structures.base import PointEstimate
 from thali.structures.feature_estimate import match_columns
 
 UPDATES = 100  # of parameters that have no closed mean, to be averaged
-
-Parameters = dict[str, np.ndarray]
 
 
 class Answer(NamedTuple):
@@ -48,13 +45,13 @@ def _(fit: PointFit) -> Answer:
     hyper = fit.mean_hyper()
     state, _ = first_state(fit, estimate.latent, picked, hyper)
     state.parameters = {name: value.astype(float) for name, value in state.parameters.items()}
-    return Answer(estimate, state.parameters, log_joint_at(fit.model, state, hyper))
+    return Answer(estimate, state.parameters, log_joint_at(fit, estimate.latent, state.parameters))
 
 
 @answer.register
 def _(fit: VariationalFit) -> Answer:
     """Z where ν > ½, ν itself, means of the parameters; of the features in use."""
-    params, data, hyper = fit.params, fit.data, fit.mean_hyper()
+    params = fit.params
     used = features_in_use(params)
     nu = np.ascontiguousarray(params["nu"][:, used])
     Z = nu > 0.5
@@ -62,14 +59,7 @@ def _(fit: VariationalFit) -> Answer:
     parameters = {"A": np.ascontiguousarray(params["phi"][used])}
     if "first" in params:
         parameters["S"] = params["first"][:, used] * Z
-    fixed = fit.model.at(hyper)
-    if isinstance(fixed.likelihood, Collapsed):
-        log_joint = fixed.log_joint(data, Z)
-    else:
-        own = fit.model.likelihood_values(dict(hyper))
-        bits = np.ascontiguousarray(Z, np.uint8)
-        log_joint = log_joint_at(fit.model, GibbsState(data, bits, parameters, own), hyper)
-    return Answer(PointEstimate(Z, nu, loss), parameters, log_joint)
+    return Answer(PointEstimate(Z, nu, loss), parameters, log_joint_at(fit, Z, parameters))
 
 
 def answer_at(fit: Fit, Z: np.ndarray, recorded: Sequence[Recorded]) -> tuple[Parameters, float]:
@@ -83,7 +73,8 @@ def answer_at(fit: Fit, Z: np.ndarray, recorded: Sequence[Recorded]) -> tuple[Pa
     model, data, hyper = fit.model, fit.data, fit.mean_hyper()
     fixed = model.at(hyper)
     if isinstance(fixed.likelihood, Collapsed):
-        return {"A": fixed.likelihood.features(data, Z)}, fixed.log_joint(data, Z)
+        parameters = {"A": fixed.likelihood.features(data, Z)}
+        return parameters, log_joint_at(fit, Z, parameters)
     likelihood = cast(GibbsUpdates, fixed.likelihood)
     state, rng = first_state(fit, Z, recorded, hyper)
     state.data = likelihood.augment(rng, data, state.bits, state.parameters)
@@ -97,8 +88,8 @@ def answer_at(fit: Fit, Z: np.ndarray, recorded: Sequence[Recorded]) -> tuple[Pa
 
     own = model.likelihood_values(dict(hyper))
     given = GibbsState(data, state.bits, {}, own)
-    given.parameters = likelihood.representative(given, updates())
-    return given.parameters, log_joint_at(model, given, hyper)
+    parameters = likelihood.representative(given, updates())
+    return parameters, log_joint_at(fit, Z, parameters)
 
 
 def first_state(
@@ -114,10 +105,16 @@ def first_state(
     return GibbsState(fit.data, bits, parameters, own), rng
 
 
-def log_joint_at(model: Model, state: GibbsState, hyper: Values) -> float:
-    """log P(X, parameters, [Z]) where A cannot be integrated out."""
-    likelihood = cast(GibbsUpdates, model.likelihood_at(hyper))
-    return likelihood.log_density(state) + model.prior_at(hyper).log_prob(state.bits)
+def log_joint_at(fit: Fit, Z: np.ndarray, parameters: Parameters) -> float:
+    """log P(X, [Z]), or log P(X, parameters, [Z]) where A cannot be integrated out."""
+    hyper = fit.mean_hyper()
+    fixed = fit.model.at(hyper)
+    if isinstance(fixed.likelihood, Collapsed):
+        return fixed.log_joint(fit.data, Z)
+    own = fit.model.likelihood_values(dict(hyper))
+    state = GibbsState(fit.data, np.ascontiguousarray(Z, np.uint8), parameters, own)
+    likelihood = cast(GibbsUpdates, fixed.likelihood)
+    return likelihood.log_density(state) + fixed.prior.log_prob(state.bits)
 
 
 def features_in_use(params: dict[str, np.ndarray]) -> np.ndarray:

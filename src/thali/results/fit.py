@@ -11,7 +11,6 @@ string tells the kinds apart.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -23,13 +22,7 @@ from thali.engines.base import AnyEngine, BoundOptimizer, Sampler, Search, Weigh
 from thali.hyperparameters import Value, from_scalars
 from thali.model import Model
 from thali.results.diagnostics import import_arviz, rhat_and_ess
-from thali.results.trace import (
-    ChainTrace,
-    Recorded,
-    chain_arrays,
-    chain_from_arrays,
-    with_prefix,
-)
+from thali.results.trace import ChainTrace, Recorded, chain_arrays, chain_from_arrays, with_prefix
 from thali.storage import Json
 from thali.structures.base import evenly_spaced
 
@@ -41,7 +34,7 @@ SAVED = ("burn_in", "stopped", "seconds", "sweeps")  # fields that files keep as
 
 
 @dataclass(frozen=True)
-class Fit(ABC):
+class Fit:
     """All chains of a run, what was run, and how it ended.
 
     ``extra`` holds the arrays that only one kind of result has.
@@ -133,13 +126,9 @@ class Fit(ABC):
         """Positions of at most ``most`` draws that stand for all with equal weight."""
         return evenly_spaced(len(self), most)
 
-    def log_joints(self) -> np.ndarray:
-        """The log joint of every kept draw, in the order of ``draws()``."""
-        return np.array([row[1] for chain in self.chains for row in chain.kept_scalars()])
-
     def best(self) -> int:
-        """The position of the draw with the highest log joint."""
-        return int(np.argmax(self.log_joints()))
+        """The position of the draw with the highest log joint, in the order of ``draws()``."""
+        return int(np.argmax([row[1] for chain in self.chains for row in chain.kept_scalars()]))
 
     def hyper_of(self, scalars: Mapping[str, float]) -> dict[str, Value]:
         """The hyperparameters among the scalars of a draw."""
@@ -157,9 +146,9 @@ class Fit(ABC):
 
     # what people ask of it
 
-    @abstractmethod
     def attributes(self) -> dict[str, object]:
         """What an estimator shows of this kind of result alone, by name."""
+        return {}
 
     def to_arviz(self) -> InferenceData:
         """The kept scalars as ArviZ inference data, dims chain × draw, or a refusal."""
@@ -197,9 +186,6 @@ class Fit(ABC):
 
 class Draws(Fit):
     """Chains of draws with equal weights."""
-
-    def attributes(self) -> dict[str, object]:
-        return {}
 
     def after_burn_in(self, name: str) -> np.ndarray:
         """Every sweep after burn-in, kept or not; all, where a run stopped before its end."""

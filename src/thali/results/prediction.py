@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -22,7 +22,7 @@ from scipy.sparse import csr_array
 from thali.data import Data
 from thali.data.sparse import row_squares
 from thali.hyperparameters import Values
-from thali.likelihoods.base import Collapsed, GaussianRows
+from thali.likelihoods.base import Collapsed, GaussianRows, Parameters
 from thali.machine import cores
 from thali.model import Model
 from thali.priors.base import PredictsRow
@@ -37,15 +37,6 @@ if TYPE_CHECKING:
 
 SCORE_DRAWS = 50  # draws averaged by ``score``, evenly spaced
 NO_DIMENSION = 1e-300  # of a row of which nothing was observed; a divisor, so not quite 0
-
-Parameters = dict[str, np.ndarray]
-
-
-class Scaled(Protocol):
-    """A likelihood whose scales are numbers."""
-
-    sigma_x: float
-    sigma_a: float
 
 
 class Known(NamedTuple):
@@ -107,8 +98,8 @@ def rows(model: Model, data: Data, Z: np.ndarray, new: Data) -> tuple[np.ndarray
     from thali.kernels.new_features import MOST_NEW, NewFeatures
 
     tables = tables_of_new(model, data.n)
-    scaled = cast(Scaled, model.likelihood)
-    sigma_x, sigma_a = scaled.sigma_x, scaled.sigma_a
+    fixed: Any = model.likelihood
+    sigma_x, sigma_a = fixed.sigma_x, fixed.sigma_a
     odds = np.ascontiguousarray(tables.log_odds[Z.sum(axis=0)])
     free = -1 if tables.capacity < 0 else tables.capacity - Z.shape[1]
     own = NewFeatures(tables.new_log_weight, free, 0, MOST_NEW)
@@ -191,8 +182,5 @@ def _given_gaps(
 def _in_blocks(fill: Callable[[slice], None], n: int) -> None:
     """Blocks of rows side by side: kernels release the interpreter's lock."""
     blocks = np.linspace(0, n, min(n, 4 * cores()) + 1).astype(int)
-    if len(blocks) == 2:
-        fill(slice(0, n))
-        return
     with ThreadPoolExecutor(cores()) as pool:
         list(pool.map(fill, [slice(a, b) for a, b in pairwise(blocks)]))

@@ -20,7 +20,7 @@ from scipy.special import logsumexp
 from thali.data import Data
 from thali.data.sparse import row_squares
 from thali.hyperparameters import Values
-from thali.likelihoods.base import GibbsState, GibbsUpdates, Masked
+from thali.likelihoods.base import GibbsState, GibbsUpdates, Masked, Parameters
 from thali.model import Model
 
 SUMMED = 14  # features up to which bits are summed over
@@ -28,8 +28,6 @@ COPIES = 8  # of a row, sampled side by side
 SWEEPS = 25  # over the bits of each copy that count, and as many before them that do not
 HEAT = 8.0  # of σ_x at the first sweep, 1 at the first that counts
 BLOCK = 4e6  # entries of a table of densities
-
-Parameters = dict[str, np.ndarray]
 
 
 def probabilities(

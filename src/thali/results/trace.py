@@ -13,9 +13,8 @@ import numpy as np
 
 from thali.engines.base import Info, Population
 from thali.hyperparameters import as_scalars
+from thali.likelihoods.base import Parameters
 from thali.structures.base import AnyStructure
-
-Parameters = dict[str, np.ndarray]
 
 
 class Kept(NamedTuple):

@@ -2,11 +2,9 @@
 
 from math import inf
 
-from scipy.sparse import csr_array
-
 from thali.data import Data
 from thali.engines import base
-from thali.engines.base import AnyEngine, check_capabilities, check_missing, missing_capabilities
+from thali.engines.base import AnyEngine
 from thali.model import Model
 from thali.registry import ENGINES
 from thali.settings import refuse_class
@@ -22,18 +20,19 @@ def choose_engine(engine: str | AnyEngine, model: Model | None = None) -> AnyEng
     """
     if not isinstance(engine, str) or engine.lower() != AUTO:
         return ENGINES.make(engine, besides=(AUTO,))
-    able = (e for e in engines() if model is None or not missing_capabilities(e, model))
-    return next((e for e in able if _rank(e) < inf), engines()[0])()
+    able = (e for e in engines() if model is None or not base.missing_capabilities(e, model))
+    return next((e for e in able if rank(e) < inf), engines()[0])()
 
 
 def engines() -> tuple[type[AnyEngine], ...]:
     """All engines, those that "auto" may choose first."""
-    return tuple(sorted(ENGINES.values(), key=_rank))
+    return tuple(sorted(ENGINES.values(), key=rank))
 
 
-def _rank(engine: type[AnyEngine]) -> float:
-    rank = getattr(engine, "auto_rank", None)
-    return inf if rank is None else float(rank)
+def rank(engine: type) -> float:
+    """Where "auto" looks for an engine: first for one of low rank, and for none without."""
+    found = getattr(engine, "auto_rank", None)
+    return inf if found is None else float(found)
 
 
 def check_engine(engine: AnyEngine, model: Model, data: Data | None = None) -> None:
@@ -44,13 +43,8 @@ def check_engine(engine: AnyEngine, model: Model, data: Data | None = None) -> N
             f"engine={engine!r} is not an engine: use one of thali's, such as "
             "thali.CollapsedGibbs(), or a name such as 'collapsed_gibbs'."
         )
-    check_capabilities(engine, model, engines())
+    base.check_capabilities(engine, model, engines())
     if data is not None and data.sparse:
-        check_sparse(engine, model, data.X)
+        base.check_sparse(engine, model, data.X, engines())
     elif data is not None:
-        check_missing(engine, model, data, engines())
-
-
-def check_sparse(engine: AnyEngine, model: Model, X: csr_array) -> None:
-    """Refuse a sparse X that engine or likelihood cannot work from."""
-    base.check_sparse(engine, model, X, engines())
+        base.check_missing(engine, model, data, engines())

@@ -32,7 +32,7 @@ Result = TypeVar("Result")
 
 SLICE = 0.1  # seconds a thread stays with one chain before it turns to the one furthest behind
 CHECKPOINT_EVERY = 3.0  # seconds, or twenty times what writing takes if that is longer
-LOOK = 50  # sweeps after which the number of features tells how many more, if that was left open
+LOOK = 50  # sweeps after which the number of components tells how many more, if that was left open
 
 
 def run(
@@ -238,11 +238,7 @@ class _Loop:
 
     def _save(self) -> None:
         assert self.checkpoint is not None
-        whole = {
-            "fingerprint": self.fingerprint,
-            "starts": self.starts,
-            "seconds": self._seconds(),
-        }
+        whole = {"fingerprint": self.fingerprint, "starts": self.starts, "seconds": self._seconds()}
         write(self.checkpoint, self.chains, self.model.structure, self.data.n, whole)
 
     # ending

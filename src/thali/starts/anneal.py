@@ -11,7 +11,7 @@ of a chain's: they come before its first, nothing of them is recorded, and burn-
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,14 +20,7 @@ from thali.model import Model
 from thali.starts.base import Start
 
 if TYPE_CHECKING:
-    from thali.engines.base import Info
-
-
-class Steps(Protocol):
-    """What annealing asks of an engine, whose states have ``latent`` and ``hyper``."""
-
-    def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> Any: ...
-    def step(self, rng: np.random.Generator, model: Model, data: Data, state: Any) -> Info: ...
+    from thali.engines.base import AnyEngine
 
 
 def melting_scale(data: Data) -> float:
@@ -46,7 +39,7 @@ def melting_scale(data: Data) -> float:
 
 def anneal(
     rng: np.random.Generator,
-    engine: Steps,
+    engine: AnyEngine,
     model: Model,
     data: Data,
     start: Start,

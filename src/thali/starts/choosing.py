@@ -7,6 +7,7 @@ before the chains begin is seeded apart from them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,21 +26,19 @@ if TYPE_CHECKING:
 SEARCH = 1e9  # multiply-adds up to which the search before a chain may be longer than the chain
 
 
+@dataclass
 class Starting:
     """Finds a start for each chain; ``side_by_side(jobs, what)`` runs jobs in threads."""
 
-    def __init__(
-        self,
-        engine: AnyEngine,
-        model: Model,
-        data: Data,
-        stopped: Callable[[], bool],
-        side_by_side: Callable[[Sequence[Callable[[], Any]], str], list[Any]],
-    ) -> None:
-        self.given, self.engine = engine, engine.planned(data, 0)
-        self.model, self.data = model, data
-        self.filled = model.likelihood.guess(data)  # starts look at complete data
-        self.stopped, self.side_by_side = stopped, side_by_side
+    given: AnyEngine
+    model: Model
+    data: Data
+    stopped: Callable[[], bool]
+    side_by_side: Callable[[Sequence[Callable[[], Any]], str], list[Any]]
+
+    def __post_init__(self) -> None:
+        self.engine = self.given.planned(self.data, 0)
+        self.filled = self.model.likelihood.guess(self.data)  # starts look at complete data
 
     def starts(self, sequence: np.random.SeedSequence) -> list[Start]:
         """A start for each chain, as the engine's ``init`` says."""

@@ -28,7 +28,6 @@ ROUNDS = 50  # of least squares and flips; a handful suffices
 ROUNDING = 1e-6  # of the largest singular value: less is lost when the Gram matrix squares it
 LEAST_NOISE = 0.02  # of the mean square: with less, an empty start buys a feature for every row
 SOME_ROWS = 4096  # of a sparse X, by which the sources are found
-CHUNK = 16  # sources that are split at a time
 WARNINGS = threading.Lock()  # Python's warning filters belong to the process, not to a thread
 
 
@@ -202,22 +201,17 @@ def products(Z: np.ndarray, X: np.ndarray | csr_array) -> np.ndarray:
 
 def split_in_two(sources: np.ndarray) -> np.ndarray:
     """Two means in one dimension, for each source: the cut with the least squares within."""
-    few = (sources[:, i : i + CHUNK] for i in range(0, sources.shape[1], CHUNK))
-    return np.concatenate([_split(part) for part in few], axis=1)
-
-
-def _split(sources: np.ndarray) -> np.ndarray:
-    """``split_in_two`` of a few sources, of which several copies are made."""
-    ordered = np.sort(sources, axis=0)
-    n = len(ordered)
-    below = np.arange(1, n)[:, None]
-    left = np.cumsum(ordered, axis=0)[:-1]
-    right = ordered.sum(axis=0) - left
-    between = left**2 / below + right**2 / (n - below)
-    cut = between.argmax(axis=0)
-    columns = np.arange(sources.shape[1])
-    threshold = 0.5 * (ordered[cut, columns] + ordered[cut + 1, columns])
-    return np.asarray(sources > threshold)
+    n = len(sources)
+    below = np.arange(1, n)
+    found = np.empty(sources.shape, bool)
+    for k, source in enumerate(sources.T):
+        ordered = np.sort(source)
+        sums = np.cumsum(ordered)
+        left = sums[:-1]
+        between = left**2 / below + (sums[-1] - left) ** 2 / (n - below)
+        cut = int(between.argmax())
+        found[:, k] = source > 0.5 * (ordered[cut] + ordered[cut + 1])
+    return found
 
 
 def orient(Z: np.ndarray, X: np.ndarray | csr_array) -> np.ndarray:

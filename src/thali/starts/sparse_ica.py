@@ -10,16 +10,8 @@ import numpy as np
 
 from thali.data import Data
 from thali.model import Model
+from thali.starts import ica
 from thali.starts.base import Start, start
-from thali.starts.ica import (
-    LEAST_NOISE,
-    independent_sources,
-    largest_rank,
-    leading_vectors,
-    noise_scale,
-    signal_rank,
-    with_inferred,
-)
 
 STANDS_OUT = 2.5
 
@@ -27,18 +19,18 @@ STANDS_OUT = 2.5
 @start("sparse_ica")
 def sparse_ica_start(rng: np.random.Generator, model: Model, data: Data) -> Start:
     """Z, S and A by independent component analysis, scales from its residual."""
-    hyper = noise_scale(model, data, model.start(data))
-    rank = min(max(signal_rank(data), likely_rank(data)), largest_rank(model, data))
+    hyper = ica.noise_scale(model, data, model.start(data))
+    rank = min(max(ica.signal_rank(data), likely_rank(data)), ica.largest_rank(model, data))
     if rank == 0 or data.n < 4:
         return Start("sparse_ica", np.zeros((data.n, 0), bool), hyper)
     centered = data.X - data.X.mean(axis=0)
-    U, s = leading_vectors(rng, centered, rank)
-    sources = independent_sources(rng, U * s, ("logcosh",))
+    U, s = ica.leading_vectors(rng, centered, rank)
+    sources = ica.independent_sources(rng, U * s, ("logcosh",))
     A = np.linalg.lstsq(sources, centered, rcond=None)[0]
     back = np.linalg.pinv(A)
     S = data.X @ back  # the model has no intercept, so neither has its start
     left = np.square(data.X - S @ A).sum() / (data.n * max(data.d - rank, 1))
-    sigma_x = float(np.sqrt(max(left, LEAST_NOISE**2 * data.mean_square)))
+    sigma_x = float(np.sqrt(max(left, ica.LEAST_NOISE**2 * data.mean_square)))
     Z = np.abs(S) > STANDS_OUT * sigma_x * np.linalg.norm(back, axis=0)
     S = np.where(Z, S, 0.0)
     size = np.abs(S).sum(axis=0) / np.maximum(Z.sum(axis=0), 1)  # of the slab: about one
@@ -47,7 +39,9 @@ def sparse_ica_start(rng: np.random.Generator, model: Model, data: Data) -> Star
     if not used.any():
         return Start("sparse_ica", Z, hyper)
     found = {"sigma_x": sigma_x, "sigma_a": float(np.sqrt(np.mean(np.square(A))))}
-    return Start("sparse_ica", Z, with_inferred(model, hyper, found), parameters={"A": A, "S": S})
+    return Start(
+        "sparse_ica", Z, ica.with_inferred(model, hyper, found), parameters={"A": A, "S": S}
+    )
 
 
 def likely_rank(data: Data) -> int:

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import IO
 
 import numpy as np
+import pandas as pd
 import scipy.sparse
+from pandas.api.types import infer_dtype, is_numeric_dtype
 
 from thali.data.checks import by_rows
 
@@ -153,9 +155,7 @@ def _sparse(file: Path, saved: bool, prefix: str) -> scipy.sparse.csr_array:
 def read_parquet(file: Path) -> Sheet:
     """Columns of one type each; whatever is no number is written out."""
     try:
-        import pandas as pd
         import pyarrow.parquet
-        from pandas.api.types import infer_dtype, is_numeric_dtype
     except ImportError:
         raise ValueError(
             f"{file}: reading Parquet needs pyarrow; install it with: pip install 'thali[parquet]'"
