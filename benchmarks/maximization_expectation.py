@@ -81,7 +81,7 @@ def begun(data: Data, Z: np.ndarray, solver: str = "best") -> State:
     """The state that belongs to Z with one bit in twenty wrong."""
     rng = np.random.default_rng(1)
     model = Model(thali.IBP(alpha=2.0), thali.NonnegativeLinearGaussian(1.0, 0.55))
-    engine = thali.MaximizationExpectation(solver, truncation=Z.shape[1])
+    engine = thali.MaximizationExpectation(solver=solver, truncation=Z.shape[1])
     start = Start("near", Z ^ (rng.random(Z.shape) < 0.05), model.start(data))
     return engine.begin(rng, model, data, start)
 

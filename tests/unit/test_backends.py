@@ -128,7 +128,7 @@ def rows_of(seed, n=60):
 ENGINES = {
     "local_step": thali.Variational(truncation=6, n_init=1, max_iter=40, init="prior"),
     "hard_step": thali.MaximizationExpectation(
-        "exact", truncation=6, n_init=2, max_iter=40, init="prior"
+        solver="exact", truncation=6, n_init=2, max_iter=40, init="prior"
     ),
 }
 
