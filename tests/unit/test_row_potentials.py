@@ -15,7 +15,7 @@ from thali.kernels.row_potentials import most_ahead, row_step, sum_of_rows
 from thali.model import Model
 from thali.run.choices import check_engine
 from thali.starts import Start
-from thali.structures.features import FeatureTables, feature_counts, row_log_prior, with_row_sums
+from thali.structures.features import feature_counts, with_row_sums
 
 # rising, falling, and with a reward far out that a tail cut off too soon would miss
 SHAPES = [(0.0, 0.0, -3.0), (0.0, 2.0, 1.0, 4.0), (0.0, -1.0, -2.0, -4.0, 0.0, 0.0, 30.0), ()]
@@ -35,8 +35,6 @@ def sums_of(Z, theta):
 @pytest.mark.parametrize("theta", SHAPES)
 def test_the_rows_part_of_the_log_prior(theta, rng):
     Z = (rng.random((9, 7)) < 0.5).astype(np.uint8)
-    tables = FeatureTables(np.zeros(9), 0.0, -1, table_of(theta))
-    assert row_log_prior(tables, Z) == pytest.approx(sums_of(Z, theta))
     assert sum_of_rows(table_of(theta), Z, 7) == pytest.approx(sums_of(Z, theta))
     assert sum_of_rows(table_of(theta), Z, 4) == pytest.approx(sums_of(Z[:, :4], theta))
 

@@ -52,20 +52,6 @@ def potentials(tables: FeatureTables) -> np.ndarray:
     return np.concatenate([[0.0, first], first + np.cumsum(tables.log_odds[1:])])
 
 
-def row_log_prior(tables: FeatureTables, Z: object) -> float:
-    """Σ_n θ_{F_n}, the rows' part of log P([Z]) up to its constant.
-
-    >>> tables = FeatureTables(np.zeros(3), 0.0, -1, np.array([0.0, 0.0, -1.5]))
-    >>> row_log_prior(tables, [[1, 0, 0], [1, 1, 0], [1, 1, 1]])
-    -3.0
-    """
-    theta = tables.row_potentials
-    if theta is None:
-        return 0.0
-    sums = as_binary_matrix(Z).sum(axis=1)
-    return float(theta[np.minimum(sums, len(theta) - 1)].sum())
-
-
 class NextRow(NamedTuple):
     """The distribution of the next row given those before, for one or many tables of numbers.
 
@@ -155,13 +141,6 @@ def feature_counts(Z: ArrayLike) -> FeatureCounts:
     if used.shape[1] == 0:
         multiplicities = np.zeros(0, np.int64)
     return FeatureCounts(len(used), used.sum(axis=0), multiplicities, used.sum(axis=1))
-
-
-def gram(Z: np.ndarray) -> np.ndarray:
-    """ZᵀZ of a binary matrix, exactly."""
-    # single precision counts exactly up to 2²⁴ rows and halves the work
-    real = Z.astype("f4" if len(Z) < 2**24 else "f8")
-    return np.asarray(np.dot(real.T, real), float)
 
 
 def counts_from_gram(n: int, gram: np.ndarray) -> FeatureCounts:
