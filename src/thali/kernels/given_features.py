@@ -61,11 +61,13 @@ def turn_bits(rng, R, G, gaps, Z, prior, sigma_x):
         g[i] = 0.5 * twice * G[i, i]
         odds_of_column(prior, i, on, off)
     has_theta = prior.theta is not None
+    G_n = G
     for n in range(n_rows):
         if gaps is not None:
             g = 0.5 * twice * gaps.diagonals[n]
         if has_theta or not is_decided(R[n], g, Z[n], on, off, twice):
-            G_n = G if gaps is None else observed_gram(G, gaps, n)
+            if gaps is not None:
+                G_n = observed_gram(G, gaps, n)
             turn_row(rng, R[n], G_n, g, Z[n], prior, on, off, twice)
 
 

@@ -25,7 +25,7 @@ def log_weight(sums, x2, r, new, scales):
     return o + log_sum(new, None, gaussian_row(rho, 1.0 + q, r, scales), None)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def try_flip(i, z, sums, s, h, b, S, G, odds):
     """The sums as they were if bit i were flipped."""
     q, c, g, o = sums
@@ -35,7 +35,7 @@ def try_flip(i, z, sums, s, h, b, S, G, odds):
     return q, c + sign * b[i], g, o + sign * odds[i]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def do_flip(i, z, sums, s, h, b, S, G, odds):
     """Flip bit i, along with s = S z and h = G z; returns the new sums."""
     q, c, g, o = sums
@@ -87,7 +87,7 @@ def find_mode(z, b, x2, S, G, odds, r, new, scales, s, h):
     return at, sums
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def count_in(value, top, total, z, marginal):
     """Add e^value to ``total``, and to ``marginal`` where z is on, both in units of e^top; returns
     the top, which is raised to the value if need be, and the total."""

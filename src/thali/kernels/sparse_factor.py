@@ -100,8 +100,10 @@ def turn_entries(rng, R, G, gaps, Z, S, prior, sigma_x, laplace):
     ``gaps`` are as in ``given_features.turn_bits``.
     """
     precision = 1.0 / (sigma_x * sigma_x)
+    G_n = G
     for n in range(Z.shape[0]):
-        G_n = G if gaps is None else observed_gram(G, gaps, n)
+        if gaps is not None:
+            G_n = observed_gram(G, gaps, n)
         turn_row(rng, R[n], G_n, Z[n], S[n], prior, precision, laplace)
 
 
