@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 
 from thali.kernels.new_features import factor_of, log_sum
-from thali.kernels.row_posterior import ENUMERATED, count_held, count_in
+from thali.kernels.row_posterior import ENUMERATED, count_in, sum_up_bits
 
 NEGLIGIBLE = 50.0  # nats below the best so far, where 2^10 terms together are below rounding
 
@@ -187,9 +187,7 @@ def one_row(x, mu, S, group, dims, odds, r, new, scales, marginal):
         do_flip(walk, i, mu, S, group)
         value = o + log_mass(walk.groups, r, new, scales, top - NEGLIGIBLE - o)
         top, total = count_in(value, top, total, walk.z, marginal)
-    for i in range(k):
-        marginal[i] /= total
-    return top + np.log(total) + count_held(walk.z, doubt, len(free_bits), marginal)
+    return sum_up_bits(walk.z, doubt, len(free_bits), marginal, top, total)
 
 
 @njit(cache=True, nogil=True)

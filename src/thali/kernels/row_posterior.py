@@ -53,10 +53,7 @@ def do_flip(i, z, sums, s, h, b, S, G, odds):
 def find_mode(z, b, x2, S, G, odds, r, new, scales, s, h):
     """Flip the best bit of z until none pays; returns the log weight and the sums there."""
     k = len(b)
-    q = 0.0
-    c = 0.0
-    g = 0.0
-    o = 0.0
+    q, c, g, o = 0.0, 0.0, 0.0, 0.0
     s[:] = 0.0
     h[:] = 0.0
     for a in range(k):
@@ -106,15 +103,17 @@ def count_in(value, top, total, z, marginal):
 
 
 @njit(cache=True, nogil=True)
-def count_held(z, doubt, enumerated, marginal):
-    """Probabilities of all but the least certain bits, by their odds at the mode; and what these
-    add to the log of the sum. ``doubt`` is the log weight lost by a flip there."""
+def sum_up_bits(z, doubt, enumerated, marginal, top, total):
+    """Make probabilities of ``marginal``, those of bits that were not enumerated by their odds at
+    the mode, and return the log of the sum. ``doubt`` is the log weight lost by a flip there."""
+    for i in range(len(z)):
+        marginal[i] /= total
     added = 0.0
     for i in np.argsort(doubt)[enumerated:]:
         other = np.exp(-doubt[i])
         marginal[i] = (1.0 if z[i] else other) / (1.0 + other)
         added += np.log1p(other)
-    return added
+    return top + np.log(total) + added
 
 
 @njit(cache=True, nogil=True)
@@ -149,9 +148,7 @@ def one_row(b, x2, S, G, odds, r, new, scales, marginal):
         sums = do_flip(free_bits[low], z, sums, s, h, b, S, G, odds)
         value = log_weight(sums, x2, r, new, scales)
         top, total = count_in(value, top, total, z, marginal)
-    for i in range(k):
-        marginal[i] /= total
-    return top + np.log(total) + count_held(z, doubt, len(free_bits), marginal)
+    return sum_up_bits(z, doubt, len(free_bits), marginal, top, total)
 
 
 @njit(cache=True, nogil=True)
