@@ -126,7 +126,7 @@ def test_refreshing_at_every_row_changes_no_draw(monkeypatch, seed):
     sweep = kernel.sweep
 
     def always_fresh(rng, X, squares, rows, k, tables, scales, refresh_every, climb):
-        return sweep(rng, X, squares, rows, k, tables, scales, 1, climb)
+        return sweep(rng, X, squares, None, rows, k, tables, scales, 1, climb)
 
     monkeypatch.setattr(kernel, "sweep", always_fresh)
     fresh = Chain(setting, seed)

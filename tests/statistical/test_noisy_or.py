@@ -183,8 +183,8 @@ def test_a_node_never_seen_has_no_memory(seed):
 def test_the_number_of_own_causes_has_its_exact_law(capacity, rng):
     from scipy.special import comb, factorial
 
-    from thali.kernels.new_features import NewFeatures
-    from thali.kernels.noisy_or import ANY_NUMBER, draw_own_number, rates_at
+    from thali.kernels.new_features import NewFeatures, draw
+    from thali.kernels.noisy_or import ANY_NUMBER, RowTally, rates_at
 
     rates, weight = rates_at(0.05, 0.8, 0.3), np.log(1.7)
     off, on = 2, np.array([2, 1])  # two entries on without any active cause, one with one
@@ -193,7 +193,8 @@ def test_the_number_of_own_causes_has_its_exact_law(capacity, rng):
     ways = 1.0 / factorial(j) if capacity < 0 else comb(capacity, j)
     law = ways * 1.7**j * (1.0 - 0.24) ** (off * j) * np.prod((1.0 - quiet) ** on[:, None], axis=0)
     new = NewFeatures(weight, capacity, 0, ANY_NUMBER)
-    draws = [draw_own_number(rng, off, on, new, None, rates) for _ in range(20_000)]
+    tally = RowTally(off, rates, off * rates.log_idle)
+    draws = [draw(rng, new, None, tally, on) for _ in range(20_000)]
     observed = np.bincount(draws, minlength=len(j))
     judge("noisy_or", {"j": p_value_of_counts(observed, law / law.sum())})
 

@@ -158,8 +158,8 @@ def log_step(new, theta, j):
 """,
     ),
     "half-normals taken for normals in the gain": (
-        "total = e.shape[0] * math.log(scales.sigma_x / spread)\n",
-        "total = e.shape[0] * math.log(0.5 * scales.sigma_x / spread)\n",
+        "total = e.shape[0] * math.log(scales.sigma_x / deviation)\n",
+        "total = e.shape[0] * math.log(0.5 * scales.sigma_x / deviation)\n",
     ),
     "features not cut off": (
         "A[k, i] = sample(rng, left[i] / precision, sigma_x / math.sqrt(precision))",

@@ -55,7 +55,7 @@ def smallest_p_value(kernel, prior, sweeps, seed):
     @njit(nogil=True)
     def drive(rng, X, squares, rows, k, tables, scales, counts):
         for i in range(len(counts)):
-            rows, report = sweep(rng, X, squares, rows, k, tables, scales, 512, False)
+            rows, report = sweep(rng, X, squares, None, rows, k, tables, scales, 512, False)
             k = report.n_components
             counts[i] = k
 

@@ -8,12 +8,9 @@ import pytest
 import thali
 from thali.data import Augmented, Data
 from thali.kernels.bit_prior import BitPrior
-from thali.kernels.given_features import odds_of_column
-from thali.kernels.observed_rows import (
-    observed_gram,
-    turn_observed_bits,
-    turn_observed_entries,
-)
+from thali.kernels.given_features import odds_of_column, turn_bits
+from thali.kernels.observed_rows import observed_gram
+from thali.kernels.sparse_factor import turn_entries
 from thali.likelihoods.base import GibbsState, Turned
 from thali.likelihoods.observed_rows import observed_products
 from thali.structures.features import FeatureTables
@@ -58,25 +55,24 @@ def test_log_odds_are_those_of_the_observed_entries(amounts, rng):
     place = some_place(rng, amounts=amounts)
     A, Z = place.parameters["A"], place.bits
     W = place.parameters["S"] if amounts else Z
-    R, diagonals, G = observed_products(place, W, A)
+    R, G, gaps = observed_products(place, W, A)
     prior = BitPrior(np.zeros(25), Z.sum(axis=0, dtype=np.int64), np.zeros(0))
     before = Z.copy()
     for turn in range(3):
         for n in range(len(Z)):
-            found = observed_gram(G, diagonals[n], A, place.observed[n])
+            found = observed_gram(G, gaps, n)
             part = A[:, place.observed[n]]
             np.testing.assert_allclose(found, part @ part.T, rtol=1e-10, atol=1e-10)
             for k in range(len(A)):
                 value = 1.0 if not amounts else 0.7 - 1.5 * turn
                 wanted = slow_log_odds(place, W, n, k, value)
-                assert log_odds_of(R, diagonals[n], W, n, k, value) == pytest.approx(
+                assert log_odds_of(R, gaps.diagonals[n], W, n, k, value) == pytest.approx(
                     wanted, rel=1e-8, abs=1e-8
                 )
-        rows = (R, diagonals, G, A, place.observed, Z)
         if amounts:
-            turn_observed_entries(rng, *rows, W, prior, HYPER["sigma_x"], True)
+            turn_entries(rng, R, G, gaps, Z, W, prior, HYPER["sigma_x"], True)
         else:
-            turn_observed_bits(rng, *rows, prior, HYPER["sigma_x"])
+            turn_bits(rng, R, G, gaps, Z, prior, HYPER["sigma_x"])
     assert (Z != before).any()
     np.testing.assert_array_equal(prior.m, Z.sum(axis=0))
 

@@ -18,8 +18,8 @@ def library():
 
     solvers = {
         "local_search": local_search.local_search,
-        "double_greedy": double_greedy.double_greedy,
-        "randomized_double_greedy": double_greedy.randomized_double_greedy,
+        "double_greedy": lambda *given: double_greedy.double_greedy(*given, False),
+        "randomized_double_greedy": lambda *given: double_greedy.double_greedy(*given, True),
         "exact": enumeration.enumerate_sets,
     }
     return solvers, row, combined

@@ -141,7 +141,7 @@ def test_the_kernel_is_the_slow_pass(laplace, frequencies, rng):
         if fast:
             G = A @ A.T
             R = data.X @ A.T - amounts @ G
-            turn_entries(generator, R, G, bits, amounts, prior, 0.5, laplace)
+            turn_entries(generator, R, G, None, bits, amounts, prior, 0.5, laplace)
             np.testing.assert_allclose(R, data.X @ A.T - amounts @ G, atol=1e-9)
         else:
             slow_pass(generator, data.X, A, bits, amounts, prior, 0.5, laplace)

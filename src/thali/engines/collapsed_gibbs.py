@@ -214,20 +214,16 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
         k = state.n_components
         every = max(256, 8 * k)
         report: Report
-        if data.observed is not None:
-            from thali.kernels.masked_rows import masked_sweep
-
-            X = state.X.copy()  # in which it draws
-            state.rows, report = masked_sweep(
-                rng, X, data.observed, state.rows, k, tables, scales, every
-            )
+        complete = data.observed is None
+        X = state.X if complete else state.X.copy()  # in which it draws
+        squares = state.data.squares if complete else None
+        if complete and state.sweep and state.sweep % SUMS_AFRESH == 0:
+            state.rows.T[:k] = state.rows.Z[:, :k].T.astype(float) @ X
+        state.rows, report = kernel.sweep(
+            rng, X, squares, data.observed, state.rows, k, tables, scales, every, False
+        )
+        if not complete:
             state.data = Augmented(X, source=data)
-        else:
-            if state.sweep and state.sweep % SUMS_AFRESH == 0:
-                state.rows.T[:k] = state.rows.Z[:, :k].T.astype(float) @ state.X
-            state.rows, report = kernel.sweep(
-                rng, state.X, state.data.squares, state.rows, k, tables, scales, every, False
-            )
         if report.refused >= 0 and tables.new_log_weight > np.log(0.1 * MOST_NEW):
             own = {} if state.prior is None else state.prior.start()
             mass = ", ".join(f"{name}={value:.3g}" for name, value in own.items())

@@ -27,6 +27,9 @@ Rank-one changes lose digits; S and G are made afresh from C and T at the start 
 ``refresh_every`` rows, and sooner where influential rows lose digits: leaving multiplies an error
 in S by up to V², so Σ V² is held below ``LOST_DIGITS``, and a row with V beyond ``RISKY`` (without
 it, columns are nearly equal) does not leave by rank one at all.
+
+Where entries are missing, a row's bits and its missing entries are drawn together given the other
+rows; what differs then is in ``masked_rows``.
 """
 
 from typing import NamedTuple
@@ -48,6 +51,7 @@ from thali.kernels.maintained_rows import (
     swap_features,
     times_bits,
 )
+from thali.kernels.masked_rows import NO_DIMENSION, draw_missing, observed_products, project
 from thali.kernels.new_features import MOST_NEW, NewFeatures, draw, likeliest
 from thali.kernels.row_potentials import count_on, row_step
 
@@ -189,11 +193,12 @@ def leave_afresh(rows, x, z, b, k, r):
 
 
 @njit(cache=True, nogil=True)
-def sweep(rng, X, squares, rows, k, tables, scales, refresh_every, climb):
+def sweep(rng, X, squares, mask, rows, k, tables, scales, refresh_every, climb):
     """One pass over all rows; returns the arrays (grown if need be) and a report.
 
     Every bit and number of own features is drawn given the rest or, with ``climb``, set
-    where that probability is highest.
+    where that probability is highest. ``mask`` is true where an entry was observed, None where all
+    were; missing entries are drawn too, in X, and ``squares``, ‖x‖² of complete rows, are None.
     """
     n_rows = X.shape[0]
     r = (scales.sigma_x / scales.sigma_a) ** 2
@@ -217,14 +222,25 @@ def sweep(rng, X, squares, rows, k, tables, scales, refresh_every, climb):
     lost = 0.0
     for n in range(n_rows):
         x = X[n]
-        x2 = squares[n]
         z = rows.Z[n]
+        x2 = dot(x, x, x.shape[0]) if squares is None else squares[n]
         # b = μ x = S (T x), with row n still in
         dot_rows(rows.T, x, k, y)
         for i in range(k):
             b[i] = dot(rows.S[i], y, k)
         own, V_left, c0, c1, c2 = leave(rows, x, z, b, x2, k, r, out, s, h)
         u, v = out[0], out[1]
+        G = rows.G
+        if mask is not None:  # of the row, only what was observed has a say
+            if c0 != 0.0:
+                take_out(rows, u, v, c0, c1, c2, k, r)
+                c0, c1, c2 = 0.0, 0.0, 0.0
+            seen, gone = np.flatnonzero(mask[n]), np.flatnonzero(~mask[n])
+            x2 = project(rows, x * mask[n], z, k, b, y)
+            G = observed_products(rows, x, z, k, seen, gone)
+            half_d = 0.5 * max(float(len(seen)), NO_DIMENSION)
+            times_bits(rows.S, z, k, s)
+            times_bits(G, z, k, h)
         # the row's bits, one by one: s = S z, h = G z, q = z S z, c = z b, g = z G z
         stays = c0 != 0.0
         q = max(dot_bits(z, s, k), 0.0)
@@ -239,7 +255,7 @@ def sweep(rng, X, squares, rows, k, tables, scales, refresh_every, climb):
             sign = -1.0 if z[i] else 1.0
             q_new = max(q + 2.0 * sign * s[i] + rows.S[i, i] + c0 * u[i] * u[i], 0.0)
             c_new = c + sign * b[i]
-            g_new = g + 2.0 * sign * h[i] + rows.G[i, i] + (2.0 * c1 * v[i] + c2 * u[i]) * u[i]
+            g_new = g + 2.0 * sign * h[i] + G[i, i] + (2.0 * c1 * v[i] + c2 * u[i]) * u[i]
             V_old = 1.0 + q
             V_new = 1.0 + q_new
             log_ratio = (
@@ -260,9 +276,7 @@ def sweep(rng, X, squares, rows, k, tables, scales, refresh_every, climb):
                 flip(rows, n, x, k, i)
                 for j in range(k):
                     s[j] += sign * (rows.S[i, j] + c0 * u[i] * u[j])
-                    h[j] += sign * (
-                        rows.G[i, j] + c1 * v[i] * u[j] + (c1 * v[j] + c2 * u[j]) * u[i]
-                    )
+                    h[j] += sign * (G[i, j] + c1 * v[i] * u[j] + (c1 * v[j] + c2 * u[j]) * u[i])
                 q = q_new
                 c = c_new
                 g = g_new
@@ -321,8 +335,11 @@ def sweep(rng, X, squares, rows, k, tables, scales, refresh_every, climb):
                 b[at], b[k - 1] = b[k - 1], b[at]
         # the row returns
         times_bits(rows.S, z, k, s)
-        times_bits(rows.G, z, k, h)
         V = 1.0 + max(dot_bits(z, s, k), 0.0)
+        if mask is not None:
+            draw_missing(rng, rows, x, z, k, gone, s, scales.sigma_x * np.sqrt(V))
+            x2 = project(rows, x, z, k, b, y)
+        times_bits(rows.G, z, k, h)
         rho = x2 - 2.0 * dot_bits(z, b, k) + dot_bits(z, h, k)
         for i in range(k):
             h[i] = b[i] - h[i]
@@ -332,9 +349,7 @@ def sweep(rng, X, squares, rows, k, tables, scales, refresh_every, climb):
         sunk = V >= SUNK
         V -= own / r
         lost += V * V if V_left >= RISKY else max(V, V_left) ** 2
-        if (
-            sunk or V >= RISKY
-        ):  # what the row's return cost is mended at once, before it is ever used
+        if sunk or V >= RISKY:  # what its return cost is mended at once, before it is ever used
             refresh(rows, k, r)
             refreshes += 1
             lost = 0.0

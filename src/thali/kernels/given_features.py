@@ -4,7 +4,8 @@ With B = X Aᵀ, G = A Aᵀ and R = B − Z G, turning bit k of row n changes �
 
     ± : −2 R_k·s + G_kk,  s = +1 on, −1 off,
 
-and R by −s G_k: a bit that stays costs O(1), one that turns O(K), and no step touches D.
+and R by −s G_k: a bit that stays costs O(1), one that turns O(K), and no step touches D. A row with
+gaps has a G and an R of its own (``observed_rows``).
 """
 
 import numpy as np
@@ -13,6 +14,7 @@ from numba import njit
 from thali.kernels.bit_prior import accepts, prior_log_odds
 from thali.kernels.gaussian_row import Scales, gaussian_row
 from thali.kernels.new_features import MOST_NEW, NewFeatures, draw
+from thali.kernels.observed_rows import observed_gram
 from thali.kernels.row_potentials import count_on, row_step
 
 DECIDED = 37.0  # log odds beyond which a double cannot tell a probability from one
@@ -45,8 +47,11 @@ def is_decided(r, g, z, on, off, twice):
 
 
 @njit(cache=True, nogil=True)
-def turn_bits(rng, R, G, Z, prior, sigma_x):
-    """One pass over all bits given A; Z, R and the prior's counts change in place."""
+def turn_bits(rng, R, G, gaps, Z, prior, sigma_x):
+    """One pass over all bits given A; Z, R and the prior's counts change in place.
+
+    ``gaps`` are the ``Gaps`` of rows with missing entries, None where all were observed.
+    """
     twice = 1.0 / (sigma_x * sigma_x)
     n_rows, k = Z.shape
     g = np.empty(k)
@@ -56,9 +61,14 @@ def turn_bits(rng, R, G, Z, prior, sigma_x):
         g[i] = 0.5 * twice * G[i, i]
         odds_of_column(prior, i, on, off)
     has_theta = prior.theta is not None
+    G_n = G
     for n in range(n_rows):
+        if gaps is not None:
+            g = 0.5 * twice * gaps.diagonals[n]
         if has_theta or not is_decided(R[n], g, Z[n], on, off, twice):
-            turn_row(rng, R[n], G, g, Z[n], prior, on, off, twice)
+            if gaps is not None:
+                G_n = observed_gram(G, gaps, n)
+            turn_row(rng, R[n], G_n, g, Z[n], prior, on, off, twice)
 
 
 @njit(cache=True, nogil=True)

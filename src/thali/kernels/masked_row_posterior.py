@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 
 from thali.kernels.new_features import factor_of, log_sum
-from thali.kernels.row_posterior import ENUMERATED, count_held
+from thali.kernels.row_posterior import ENUMERATED, count_in, sum_up_bits
 
 NEGLIGIBLE = 50.0  # nats below the best so far, where 2^10 terms together are below rounding
 
@@ -186,20 +186,8 @@ def one_row(x, mu, S, group, dims, odds, r, new, scales, marginal):
         o += -odds[i] if walk.z[i] else odds[i]
         do_flip(walk, i, mu, S, group)
         value = o + log_mass(walk.groups, r, new, scales, top - NEGLIGIBLE - o)
-        if value > top:
-            shrink = np.exp(top - value)
-            total *= shrink
-            for j in range(k):
-                marginal[j] *= shrink
-            top = value
-        weight = np.exp(value - top)
-        total += weight
-        for j in range(k):
-            if walk.z[j]:
-                marginal[j] += weight
-    for i in range(k):
-        marginal[i] /= total
-    return top + np.log(total) + count_held(walk.z, doubt, len(free_bits), marginal)
+        top, total = count_in(value, top, total, walk.z, marginal)
+    return sum_up_bits(walk.z, doubt, len(free_bits), marginal, top, total)
 
 
 @njit(cache=True, nogil=True)

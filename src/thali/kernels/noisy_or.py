@@ -292,12 +292,6 @@ def most_with(factor, entries, j):
 factor_of(RowTally, row_with, most_with)
 
 
-@njit(cache=True, nogil=True, inline="always")
-def draw_own_number(rng, off, on, new, theta, rates):
-    """Draw j, the number of features that only this node has, their y summed out."""
-    return draw(rng, new, theta, RowTally(off, rates, off * rates.log_idle), on)
-
-
 @njit(cache=True, nogil=True)
 def count_own_features(rng, E, has, Z, new_log_weight, capacity, theta, rates):
     """Draw for each node the number of features of its own, their y summed out: (N,).
@@ -323,7 +317,7 @@ def count_own_features(rng, E, has, Z, new_log_weight, capacity, theta, rates):
         free = -1 if capacity < 0 else capacity - (used - has[i])
         F = count_on(Z[i], shared) if theta is not None else 0
         new = NewFeatures(new_log_weight, free, F, ANY_NUMBER)
-        own[i] = draw_own_number(rng, off, on, new, theta, rates)
+        own[i] = draw(rng, new, theta, RowTally(off, rates, off * rates.log_idle), on)
         used += own[i] - has[i]
     return own
 

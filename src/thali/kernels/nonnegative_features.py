@@ -171,6 +171,40 @@ def own_features(rng, E, Z, m, A, others, tables, capacity, scales, steps):
 
 
 @njit(cache=True, nogil=True)
+def own_observed_features(rng, E, mask, Z, m, A, others, tables, scales, steps):
+    """Births and deaths, as ``own_features``, of one row after the other.
+
+    Only the observed columns are looked at; in the others a feature is drawn from its prior.
+    """
+    n_rows, d = E.shape
+    used = Z.shape[1]
+    stays = np.ones(used, np.bool_)
+    owners = [0]
+    features = [np.empty(d)]
+    for n in range(n_rows):
+        own = np.flatnonzero((m == 1) & (Z[n] == 1))
+        there = np.flatnonzero(mask[n])
+        j = len(own)
+        free = -1 if tables.capacity < 0 else tables.capacity - (used - j)
+        e = E[n][there].reshape(1, len(there))
+        alone = np.ones((1, j), np.uint8)
+        part = A[own][:, there]
+        one, F = np.ones(j, np.int64), others[n : n + 1]
+        stay, _, born = own_features(rng, e, alone, one, part, F, tables, free, scales, steps)
+        stays[own] = stay
+        used += stay.sum() - j + len(born)
+        for b in range(len(born)):
+            feature = scales.sigma_a * np.abs(rng.standard_normal(d))
+            feature[there] = born[b]
+            owners.append(n)
+            features.append(feature)
+    found = np.empty((len(features) - 1, d))
+    for b in range(len(found)):
+        found[b] = features[b + 1]
+    return stays, np.array(owners[1:]), found
+
+
+@njit(cache=True, nogil=True)
 def longer(array):
     """The same values with room for at least twice as many."""
     more = np.zeros((2 * array.shape[0] + 8, *array.shape[1:]), array.dtype)

@@ -110,14 +110,11 @@ def propose(particles, numbers, x, x2, uniforms, informed, proposals, first, las
         )
         m, z, u = particles.m[p], proposals.z[p], uniforms[p]
         z[k:] = 0
+        offset, rest = numbers.offset[p], numbers.rest[p]
         if informed:
-            new, weight = from_conditional(
-                m, S, G, b, x2, k, numbers.offset[p], numbers.rest[p], row, u, z, work
-            )
+            new, weight = from_conditional(m, S, G, b, x2, k, offset, rest, row, u, z, work)
         else:
-            new, weight = from_prior(
-                m, S, G, b, x2, k, numbers.offset[p], numbers.rest[p], row, u, z, work
-            )
+            new, weight = from_prior(m, S, G, b, x2, k, offset, rest, row, u, z, work)
         proposals.new[p] = new
         weight -= row.half_d * np.log(2.0 * np.pi * sigma_x * sigma_x)
         # beyond MOST_NEW the scales cannot be meant, and arrays would not fit

@@ -41,15 +41,6 @@ class Floor(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def rows_of(particles, p):
-    """One particle's arrays as the kernels of a single matrix take them (there is no Z)."""
-    none = np.zeros((0, 0), np.uint8)
-    return Rows(
-        none, particles.m[p], particles.C[p], particles.T[p], particles.S[p], particles.G[p]
-    )
-
-
-@njit(cache=True, nogil=True)
 def log_evidences(particles, seen, sigma_x, sigma_a, out, first, last):
     """Fill log P(X | Z, σ_x, σ_a) of each particle."""
     for p in range(first, last):
@@ -112,10 +103,10 @@ def slice_scale(rng, which, prior, floor, d, t, seen, sigma_x, sigma_a, width):
 @njit(cache=True, nogil=True)
 def move_scales(rng, particles, seen, law_x, law_a, floor, sigma_x, sigma_a, first, last):
     """Update σ_x and σ_a of each particle where they have priors; S and G follow."""
+    no_bits = np.zeros((0, 0), np.uint8)  # of a particle Z is not asked for
     for p in range(first, last):
-        k = particles.k[p]
-        rows = rows_of(particles, p)
-        d, t = spectrum(particles.C[p, :k, :k].copy(), particles.T[p, :k])
+        k, C, T = particles.k[p], particles.C[p], particles.T[p]
+        d, t = spectrum(C[:k, :k].copy(), T[:k])
         # the standard deviations of log σ when K is settled: 1/√(2nD) and 1/√(2KD)
         if law_x.family != FIXED:
             width = min(1.0, 3.0 / np.sqrt(2.0 * seen.n * seen.dimensions))
@@ -127,5 +118,6 @@ def move_scales(rng, particles, seen, law_x, law_a, floor, sigma_x, sigma_a, fir
             sigma_a[p] = slice_scale(
                 rng, 1, law_a, floor, d, t, seen, sigma_x[p], sigma_a[p], width
             )
+        rows = Rows(no_bits, particles.m[p], C, T, particles.S[p], particles.G[p])
         refresh(rows, k, (sigma_x[p] / sigma_a[p]) ** 2)
         particles.lost[p] = 0.0

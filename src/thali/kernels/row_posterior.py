@@ -18,20 +18,42 @@ ENUMERATED = 10
 
 
 @njit(cache=True, nogil=True)
-def log_weight(z_odds, q, c, g, x2, r, new, scales):
-    """log [P(z) Σ_j w_j N(x | z, j)] up to constants; z_odds = Σ_k z_k log odds_k."""
+def log_weight(sums, x2, r, new, scales):
+    """log [P(z) Σ_j w_j N(x | z, j)] up to constants; sums are zSz, z b, zGz and Σ z log odds."""
+    q, c, g, o = sums
     rho = max(x2 - 2.0 * c + g, 0.0)
-    return z_odds + log_sum(new, None, gaussian_row(rho, 1.0 + q, r, scales), None)
+    return o + log_sum(new, None, gaussian_row(rho, 1.0 + q, r, scales), None)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def try_flip(i, z, sums, s, h, b, S, G, odds):
+    """The sums as they were if bit i were flipped."""
+    q, c, g, o = sums
+    sign = -1.0 if z[i] else 1.0
+    q = q + 2.0 * sign * s[i] + S[i, i]
+    g = g + 2.0 * sign * h[i] + G[i, i]
+    return q, c + sign * b[i], g, o + sign * odds[i]
+
+
+@njit(cache=True, nogil=True, inline="always")
+def do_flip(i, z, sums, s, h, b, S, G, odds):
+    """Flip bit i, along with s = S z and h = G z; returns the new sums."""
+    q, c, g, o = sums
+    sign = -1.0 if z[i] else 1.0
+    q += 2.0 * sign * s[i] + S[i, i]
+    g += 2.0 * sign * h[i] + G[i, i]
+    z[i] = not z[i]
+    for j in range(len(z)):
+        s[j] += sign * S[i, j]
+        h[j] += sign * G[i, j]
+    return q, c + sign * b[i], g, o + sign * odds[i]
 
 
 @njit(cache=True, nogil=True)
 def find_mode(z, b, x2, S, G, odds, r, new, scales, s, h):
-    """Flip the best bit of z until none pays; returns the log weight and q, c, g, Σ odds there."""
+    """Flip the best bit of z until none pays; returns the log weight and the sums there."""
     k = len(b)
-    q = 0.0
-    c = 0.0
-    g = 0.0
-    o = 0.0
+    q, c, g, o = 0.0, 0.0, 0.0, 0.0
     s[:] = 0.0
     h[:] = 0.0
     for a in range(k):
@@ -45,50 +67,53 @@ def find_mode(z, b, x2, S, G, odds, r, new, scales, s, h):
         if z[a]:
             q += s[a]
             g += h[a]
-    at = log_weight(o, q, c, g, x2, r, new, scales)
+    sums = (q, c, g, o)
+    at = log_weight(sums, x2, r, new, scales)
     for _ in range(4 * k + 4):
         best = at + 1e-10
         which = -1
         for i in range(k):
-            sign = -1.0 if z[i] else 1.0
-            value = log_weight(
-                o + sign * odds[i],
-                q + 2.0 * sign * s[i] + S[i, i],
-                c + sign * b[i],
-                g + 2.0 * sign * h[i] + G[i, i],
-                x2,
-                r,
-                new,
-                scales,
-            )
+            value = log_weight(try_flip(i, z, sums, s, h, b, S, G, odds), x2, r, new, scales)
             if value > best:
                 best = value
                 which = i
         if which < 0:
             break
-        sign = -1.0 if z[which] else 1.0
-        q += 2.0 * sign * s[which] + S[which, which]
-        c += sign * b[which]
-        g += 2.0 * sign * h[which] + G[which, which]
-        o += sign * odds[which]
-        z[which] = not z[which]
-        for i in range(k):
-            s[i] += sign * S[which, i]
-            h[i] += sign * G[which, i]
+        sums = do_flip(which, z, sums, s, h, b, S, G, odds)
         at = best
-    return at, q, c, g, o
+    return at, sums
+
+
+@njit(cache=True, nogil=True, inline="always")
+def count_in(value, top, total, z, marginal):
+    """Add e^value to ``total``, and to ``marginal`` where z is on, both in units of e^top; returns
+    the top, which is raised to the value if need be, and the total."""
+    if value > top:
+        shrink = np.exp(top - value)
+        total *= shrink
+        for j in range(len(z)):
+            marginal[j] *= shrink
+        top = value
+    weight = np.exp(value - top)
+    total += weight
+    for j in range(len(z)):
+        if z[j]:
+            marginal[j] += weight
+    return top, total
 
 
 @njit(cache=True, nogil=True)
-def count_held(z, doubt, enumerated, marginal):
-    """Probabilities of all but the least certain bits, by their odds at the mode; and what these
-    add to the log of the sum. ``doubt`` is the log weight lost by a flip there."""
+def sum_up_bits(z, doubt, enumerated, marginal, top, total):
+    """Make probabilities of ``marginal``, those of bits that were not enumerated by their odds at
+    the mode, and return the log of the sum. ``doubt`` is the log weight lost by a flip there."""
+    for i in range(len(z)):
+        marginal[i] /= total
     added = 0.0
     for i in np.argsort(doubt)[enumerated:]:
         other = np.exp(-doubt[i])
         marginal[i] = (1.0 if z[i] else other) / (1.0 + other)
         added += np.log1p(other)
-    return added
+    return top + np.log(total) + added
 
 
 @njit(cache=True, nogil=True)
@@ -98,68 +123,32 @@ def one_row(b, x2, S, G, odds, r, new, scales, marginal):
     s = np.zeros(k)
     h = np.zeros(k)
     z = np.zeros(k, np.bool_)
-    at, q, c, g, o = find_mode(z, b, x2, S, G, odds, r, new, scales, s, h)
+    at, sums = find_mode(z, b, x2, S, G, odds, r, new, scales, s, h)
     # a second try from the bits that their own projection suggests
     other = np.zeros(k, np.bool_)
     for i in range(k):
         other[i] = b[i] > 0.5 * G[i, i]
     s2 = np.zeros(k)
     h2 = np.zeros(k)
-    at2, q2, c2, g2, o2 = find_mode(other, b, x2, S, G, odds, r, new, scales, s2, h2)
+    at2, sums2 = find_mode(other, b, x2, S, G, odds, r, new, scales, s2, h2)
     if at2 > at:
-        at, q, c, g, o = at2, q2, c2, g2, o2
-        z = other
-        s = s2
-        h = h2
+        at, sums, z, s, h = at2, sums2, other, s2, h2
     doubt = np.zeros(k)
     for i in range(k):
-        sign = -1.0 if z[i] else 1.0
-        doubt[i] = at - log_weight(
-            o + sign * odds[i],
-            q + 2.0 * sign * s[i] + S[i, i],
-            c + sign * b[i],
-            g + 2.0 * sign * h[i] + G[i, i],
-            x2,
-            r,
-            new,
-            scales,
-        )
-        marginal[i] = 0.0
+        flipped = try_flip(i, z, sums, s, h, b, S, G, odds)
+        doubt[i] = at - log_weight(flipped, x2, r, new, scales)
+        marginal[i] = 1.0 if z[i] else 0.0
     free_bits = np.argsort(doubt)[: min(k, ENUMERATED)]
     total = 1.0  # Σ e^{weight − top}
     top = at
-    for i in range(k):
-        if z[i]:
-            marginal[i] = 1.0
     for code in range(1, 1 << len(free_bits)):
         low = 0
         while not (code >> low) & 1:
             low += 1
-        i = free_bits[low]
-        sign = -1.0 if z[i] else 1.0
-        q += 2.0 * sign * s[i] + S[i, i]
-        c += sign * b[i]
-        g += 2.0 * sign * h[i] + G[i, i]
-        o += sign * odds[i]
-        z[i] = not z[i]
-        for j in range(k):
-            s[j] += sign * S[i, j]
-            h[j] += sign * G[i, j]
-        value = log_weight(o, q, c, g, x2, r, new, scales)
-        if value > top:
-            shrink = np.exp(top - value)
-            total *= shrink
-            for j in range(k):
-                marginal[j] *= shrink
-            top = value
-        weight = np.exp(value - top)
-        total += weight
-        for j in range(k):
-            if z[j]:
-                marginal[j] += weight
-    for i in range(k):
-        marginal[i] /= total
-    return top + np.log(total) + count_held(z, doubt, len(free_bits), marginal)
+        sums = do_flip(free_bits[low], z, sums, s, h, b, S, G, odds)
+        value = log_weight(sums, x2, r, new, scales)
+        top, total = count_in(value, top, total, z, marginal)
+    return sum_up_bits(z, doubt, len(free_bits), marginal, top, total)
 
 
 @njit(cache=True, nogil=True)

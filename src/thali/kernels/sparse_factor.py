@@ -23,6 +23,7 @@ from numba import njit
 from thali.kernels.bit_prior import accepts, prior_log_odds
 from thali.kernels.gaussian_row import Scales
 from thali.kernels.new_features import MOST_NEW, NewFeatures, log_step
+from thali.kernels.observed_rows import observed_gram
 from thali.kernels.row_potentials import count_on, row_step
 
 # bins of |s| for proposals: fine where slabs have their mass, the last one open
@@ -92,14 +93,18 @@ def draw_slab(rng, p, q, laplace):
 
 
 @njit(cache=True, nogil=True)
-def turn_entries(rng, R, G, Z, S, prior, sigma_x, laplace):
+def turn_entries(rng, R, G, gaps, Z, S, prior, sigma_x, laplace):
     """One pass over all entries (z, s) given A, where R = XAᵀ − SG; S is zero where Z is.
 
     z with s integrated out, then s given z = 1; Z, S, R and the prior's counts change in place.
+    ``gaps`` are as in ``given_features.turn_bits``.
     """
     precision = 1.0 / (sigma_x * sigma_x)
+    G_n = G
     for n in range(Z.shape[0]):
-        turn_row(rng, R[n], G, Z[n], S[n], prior, precision, laplace)
+        if gaps is not None:
+            G_n = observed_gram(G, gaps, n)
+        turn_row(rng, R[n], G_n, Z[n], S[n], prior, precision, laplace)
 
 
 @njit(cache=True, nogil=True)

@@ -78,12 +78,6 @@ def log_lifted_ndtr(t):
 
 
 @njit(cache=True, nogil=True)
-def log_normalizer(mu, sigma):
-    """log ∫₀^∞ N(a; μ, σ²) da."""
-    return log_ndtr(mu / sigma)
-
-
-@njit(cache=True, nogil=True)
 def mean(mu, sigma):
     """E[a]."""
     t = mu / sigma
@@ -137,13 +131,6 @@ def sample(rng, mu, sigma):
         gap = a - 1.0 / rate
         if rng.random() < math.exp(-0.5 * gap * gap):
             return sigma * a
-
-
-@njit(cache=True, nogil=True)
-def samples(rng, mu, sigma, out):
-    """Independent draws into ``out``, with means ``mu`` (arrays of one length) and one σ."""
-    for i in range(out.shape[0]):
-        out[i] = sample(rng, mu[i], sigma)
 
 
 @njit(cache=True, nogil=True)

@@ -275,17 +275,14 @@ def products(
 
 def turn_bits_given_features(rng: np.random.Generator, state: GibbsState, bits: BitPrior) -> Turned:
     """One pass over the bits of X = ZA + E; of complete data, B, R and G for the own features."""
+    from thali.kernels.given_features import turn_bits
+
     A, sigma_x = state.parameters["A"], state.hyper["sigma_x"]
     if state.observed is None:
-        from thali.kernels.given_features import turn_bits
-
         B, R, G = products(state.data.X, state.bits, A)
-        turn_bits(rng, R, G, state.bits, bits, sigma_x)
+        turn_bits(rng, R, G, None, state.bits, bits, sigma_x)
         return Turned(bits.m, (B, R, G))
-    from thali.kernels.observed_rows import turn_observed_bits
-
-    R, diagonals, G = observed_products(state, state.bits, A)
-    turn_observed_bits(rng, R, diagonals, G, A, state.observed, state.bits, bits, sigma_x)
+    turn_bits(rng, *observed_products(state, state.bits, A), state.bits, bits, sigma_x)
     return Turned(bits.m)
 
 

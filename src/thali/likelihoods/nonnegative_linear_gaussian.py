@@ -114,7 +114,7 @@ class NonnegativeLinearGaussian(
     ) -> None:
         """Births and deaths given what was observed of each row, a few tries a row."""
         from thali.kernels.gaussian_row import Scales
-        from thali.kernels.nonnegative_features import own_features
+        from thali.kernels.nonnegative_features import own_features, own_observed_features
         from thali.kernels.row_potentials import other_features
 
         A, Z, hyper, m = state.parameters["A"], state.bits, state.hyper, turned.m
@@ -126,8 +126,6 @@ class NonnegativeLinearGaussian(
                 rng, E, Z, m, A, others, tables, tables.capacity, scales, TRIES
             )
         else:
-            from thali.kernels.observed_rows import own_observed_features
-
             stays, rows, born = own_observed_features(
                 rng, E, state.observed, Z, m, A, others, tables, scales, TRIES
             )

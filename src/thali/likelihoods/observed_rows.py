@@ -4,10 +4,17 @@ What a row's bits and own features are drawn from, given A and its observed entr
 (``kernels/observed_rows.py``); W is Z, or the amounts Z ⊙ S.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from thali.hyperparameters import Values
 from thali.likelihoods.base import GibbsState
+
+if TYPE_CHECKING:
+    from thali.kernels.observed_rows import Gaps
 
 NO_DIMENSION = 1e-300  # D_o of a row of which nothing was observed; a divisor, so not quite 0
 
@@ -26,16 +33,20 @@ def observed_residual(state: GibbsState, W: np.ndarray, A: np.ndarray) -> np.nda
 
 def observed_products(
     state: GibbsState, W: np.ndarray, A: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """R_n = (x_o − w A_o)A_oᵀ, the diagonals of A_o A_oᵀ (both N × K), and G = AAᵀ of all columns.
+) -> tuple[np.ndarray, np.ndarray, Gaps]:
+    """R_n = (x_o − w A_o)A_oᵀ, N × K; G = AAᵀ of all columns; and what G_o of a row is made from.
 
     >>> from thali.data import Data
     >>> state = GibbsState(Data.of([[3.0, np.nan]]), np.ones((1, 1)), {}, {})
-    >>> [found.tolist() for found in observed_products(state, state.bits, np.array([[2.0, 5.0]]))]
-    [[[2.0]], [[4.0]], [[29.0]]]
+    >>> R, G, gaps = observed_products(state, state.bits, np.array([[2.0, 5.0]]))
+    >>> R.tolist(), G.tolist(), gaps.diagonals.tolist()
+    ([[2.0]], [[29.0]], [[4.0]])
     """
-    R, seen = observed_residual(state, W, A) @ A.T, state.data.given.seen.astype(float)
-    return R, seen @ np.square(A).T, A @ A.T
+    from thali.kernels.observed_rows import Gaps
+
+    seen = state.data.given.seen
+    R, diagonals = observed_residual(state, W, A) @ A.T, seen.astype(float) @ np.square(A).T
+    return R, A @ A.T, Gaps(A, seen, diagonals)
 
 
 def own_features(

@@ -203,19 +203,16 @@ class SparseFactor(GaussianScales, GibbsUpdates, Masked, Expected):
 
     def update_bits(self, rng: np.random.Generator, state: GibbsState, bits: BitPrior) -> Turned:
         """(z, s) of every entry given A and what was observed: z with s integrated out, then s."""
-        from thali.kernels.observed_rows import turn_observed_entries
         from thali.kernels.sparse_factor import turn_entries
 
         S, A, sigma_x = state.parameters["S"], state.parameters["A"], state.hyper["sigma_x"]
         S *= state.bits
         if state.observed is None:
             B, R, G = products(state.data.X, S, A)
-            turn_entries(rng, R, G, state.bits, S, bits, sigma_x, self._laplace)
+            turn_entries(rng, R, G, None, state.bits, S, bits, sigma_x, self._laplace)
             return Turned(bits.m, (B, G))
-        R, diagonals, G = observed_products(state, S, A)
-        turn_observed_entries(
-            rng, R, diagonals, G, A, state.observed, state.bits, S, bits, sigma_x, self._laplace
-        )
+        rows = observed_products(state, S, A)
+        turn_entries(rng, *rows, state.bits, S, bits, sigma_x, self._laplace)
         return Turned(bits.m)
 
     def update_own(

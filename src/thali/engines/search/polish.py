@@ -83,6 +83,6 @@ def climb(rng: np.random.Generator, model: Model, data: Data, Z: np.ndarray) -> 
     scales = Scales(likelihood.sigma_x, likelihood.sigma_a, float(data.d))
     rows, k = rows_of(Z, data.reduced), Z.shape[1]
     rows, report = sweep(
-        rng, data.reduced, data.squares, rows, k, tables, scales, max(256, 8 * k), True
+        rng, data.reduced, data.squares, None, rows, k, tables, scales, max(256, 8 * k), True
     )
     return np.asarray(rows.Z[:, : int(report.n_components)], bool)

@@ -6,7 +6,7 @@ finds; it takes the better one.
 
 from numba import njit
 
-from thali.kernels.row_solvers.double_greedy import double_greedy, randomized_double_greedy
+from thali.kernels.row_solvers.double_greedy import double_greedy
 from thali.kernels.row_solvers.enumeration import enumerate_sets
 from thali.kernels.row_solvers.exchange import climb_by_exchanges
 from thali.kernels.row_solvers.local_search import complement_worth, local_search
@@ -33,12 +33,10 @@ def solve(rng, row, solver, z, slack, trial, trial_slack, upper):
         at = climb_by_exchanges(row, trial, trial_slack, at, upper)
     elif solver == LOCAL_SEARCH:
         at = local_search(rng, row, trial, trial_slack, upper)
-    elif solver == DOUBLE_GREEDY:
-        at = double_greedy(rng, row, trial, trial_slack, upper)
-    elif solver == RANDOMISED:
-        at = randomized_double_greedy(rng, row, trial, trial_slack, upper)
-    else:
+    elif solver == EXACT:
         at = enumerate_sets(rng, row, trial, trial_slack, upper)
+    else:
+        at = double_greedy(rng, row, trial, trial_slack, upper, solver == RANDOMISED)
     return _keep(row, value, j, z, slack, trial, trial_slack, at)[1]
 
 

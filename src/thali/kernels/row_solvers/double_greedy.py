@@ -12,7 +12,8 @@ from thali.kernels.row_solvers.row import added, begin, removed
 
 
 @njit(cache=True, nogil=True)
-def _pass(rng, row, z, slack, upper, random):
+def double_greedy(rng, row, z, slack, upper, random):
+    """At least a third of the best; if at ``random``, at least half of it on average."""
     k = len(z)
     z[:] = False
     low = begin(row, z, slack)
@@ -42,15 +43,3 @@ def _pass(rng, row, z, slack, upper, random):
             if row.own[i]:
                 high -= 1
     return low
-
-
-@njit(cache=True, nogil=True)
-def double_greedy(rng, row, z, slack, upper):
-    """At least a third of the best."""
-    return _pass(rng, row, z, slack, upper, False)
-
-
-@njit(cache=True, nogil=True)
-def randomized_double_greedy(rng, row, z, slack, upper):
-    """At least half of the best on average."""
-    return _pass(rng, row, z, slack, upper, True)
