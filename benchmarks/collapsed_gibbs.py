@@ -6,7 +6,7 @@
    log seconds on log N. The algorithm is O(N(K² + KD)), so the slope should be 1.
 3. 500×500 with 20 planted features.
 4. How far 3 is from the floor. A row needs at least one product T x_n, K·D multiply-adds, and
-   about 8 K² more (S y; S and G each changed by rank one twice; S z, G z). X is read once a sweep.
+   about 8 K² more (M y; M and G each changed by rank one twice; M z, G z). X is read once a sweep.
    The floor is the larger of  2 N (K D + 8 K²) / (rate of BLAS's matrix-vector product here)
    and  8 N D / (rate at which memory is read here).
 

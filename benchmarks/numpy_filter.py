@@ -2,7 +2,7 @@
 
 Row by row, each particle proposes its bits one after the other given the bits before (later ones
 as they are at a mode found by single flips), and its new dishes from their exact law; it carries
-S = (ZᵀZ + rI)⁻¹ and μ = S ZᵀX, changed by rank one, so that nothing is inverted again. The proposal
+M = (ZᵀZ + rI)⁻¹ and μ = M ZᵀX, changed by rank one, so that nothing is inverted again. The proposal
 and the weights are those of the library (``thali.ParticleFilter``); the code is not.
 It shares no code with the library.
 """
@@ -25,11 +25,11 @@ class Particle:
 
     Z: list[NDArray]
     m: NDArray
-    S: NDArray
+    M: NDArray
     mu: NDArray
 
     def copy(self) -> Particle:
-        return Particle(list(self.Z), self.m.copy(), self.S.copy(), self.mu.copy())
+        return Particle(list(self.Z), self.m.copy(), self.M.copy(), self.mu.copy())
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class Numbers:
 
 
 def log_density(p: Particle, x: NDArray, z: NDArray, j: int, numbers: Numbers) -> float:
-    """log N(x; zμ, σ_x²(1 + z S zᵀ + j/r) I)."""
+    """log N(x; zμ, σ_x²(1 + z M zᵀ + j/r) I)."""
     e = x - z @ p.mu
-    v = numbers.sigma_x**2 * (1.0 + z @ p.S @ z + j / numbers.r)
+    v = numbers.sigma_x**2 * (1.0 + z @ p.M @ z + j / numbers.r)
     return float(-0.5 * len(x) * np.log(2.0 * np.pi * v) - 0.5 * (e @ e) / v)
 
 
@@ -101,15 +101,15 @@ def propose(
 def extend(p: Particle, x: NDArray, z: NDArray, new: int, numbers: Numbers) -> None:
     """The row joins: new dishes have S_kk = 1/r and no μ, then a rank-one change."""
     k = len(p.m)
-    S = np.zeros((k + new, k + new))
-    S[:k, :k] = p.S
-    S[range(k, k + new), range(k, k + new)] = 1.0 / numbers.r
+    M = np.zeros((k + new, k + new))
+    M[:k, :k] = p.M
+    M[range(k, k + new), range(k, k + new)] = 1.0 / numbers.r
     mu = np.vstack([p.mu, np.zeros((new, len(x)))])
     z = np.concatenate([z, np.ones(new)])
-    s = S @ z
+    s = M @ z
     V = 1.0 + z @ s
     p.mu = mu + np.outer(s, x - z @ mu) / V
-    p.S = S - np.outer(s, s) / V
+    p.M = M - np.outer(s, s) / V
     p.m = np.concatenate([p.m, np.zeros(new)]) + z
     p.Z.append(z)
 

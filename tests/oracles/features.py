@@ -145,10 +145,10 @@ def log_marginal(X: NDArray, Z: NDArray, sigma_x: float, sigma_a: float) -> floa
 
 
 def log_density_of_row(
-    x: NDArray, z: NDArray, new: int, S: NDArray, mu: NDArray, sigma_x: float, sigma_a: float
+    x: NDArray, z: NDArray, new: int, M: NDArray, mu: NDArray, sigma_x: float, sigma_a: float
 ) -> float:
-    """log p(x | z, j new features) given S = (ZᵀZ + rI)⁻¹ and μ = S ZᵀX of the other rows."""
-    variance = sigma_x**2 * (1.0 + z @ S @ z) + new * sigma_a**2
+    """log p(x | z, j new features) given M = (ZᵀZ + rI)⁻¹ and μ = M ZᵀX of the other rows."""
+    variance = sigma_x**2 * (1.0 + z @ M @ z) + new * sigma_a**2
     return float(stats.norm.logpdf(x, z @ mu, np.sqrt(variance)).sum())
 
 
@@ -171,7 +171,7 @@ def log_predictive_exact(
 ) -> Floats:
     """log p(x_n | z, the other rows) of each candidate z, up to a constant, in exact fractions.
 
-    S = (Z'Z + rI)⁻¹ and μ = S Z'X of the other rows are rational in the data, so no rounding
+    M = (Z'Z + rI)⁻¹ and μ = M Z'X of the other rows are rational in the data, so no rounding
     happens until the last line: a judge of digits lost elsewhere.
     """
     K, D = Z.shape[1], X.shape[1]
@@ -184,11 +184,11 @@ def log_predictive_exact(
         sums = [sum((Fraction(X[i, d]) for i in rest if Z[i, k]), Fraction(0)) for d in range(D)]
         system.append(gram + sums + [Fraction(int(j == k)) for j in range(K)])
     solved = gauss_jordan(system)
-    mu, S = [row[:D] for row in solved], [row[D:] for row in solved]
+    mu, M = [row[:D] for row in solved], [row[D:] for row in solved]
     values = []
     for z in candidates:
         on = [k for k in range(K) if z[k]]
-        V = 1 + sum((S[i][j] for i in on for j in on), Fraction(0))
+        V = 1 + sum((M[i][j] for i in on for j in on), Fraction(0))
         residuals = [Fraction(X[n, d]) - sum((mu[k][d] for k in on), Fraction(0)) for d in range(D)]
         rho = sum((e * e for e in residuals), Fraction(0))
         values.append(-0.5 * D * np.log(float(V)) - float(rho / (2 * Fraction(sigma_x) ** 2 * V)))

@@ -119,9 +119,9 @@ SINGLETONS_AS_BITS: list[Change] = [
 ]
 AT_MOST_ONE_NEW: list[Change] = [("free, F - own, MOST_NEW)", "free, F - own, 0)")]
 NEVER_REFRESHED: list[Change] = [
-    (  # once, where a chain begins: S of a fresh state is all zeros
+    (  # once, where a chain begins: M of a fresh state is all zeros
         "    refresh(rows, k, r)\n    cap = rows",
-        "    if k > 0 and rows.S[0, 0] == 0.0:\n        refresh(rows, k, r)\n    cap = rows",
+        "    if k > 0 and rows.M[0, 0] == 0.0:\n        refresh(rows, k, r)\n    cap = rows",
     ),
     ("            drift = max(drift, refresh(rows, k, r))\n", "            drift = 0.0\n"),
     ("    drift = max(drift, refresh(rows, k, r))\n    return", "    return"),

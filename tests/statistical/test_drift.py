@@ -1,6 +1,6 @@
 """Rank-one changes drift; what the sampler maintains must stay what it would compute afresh.
 
-    T = Z'X,   S = (Z'Z + rI)⁻¹,   G = μμ',  μ = S T
+    T = Z'X,   M = (Z'Z + rI)⁻¹,   G = μμ',  μ = M T
 
 Two chains: an ordinary one, and one on nearly equal columns with little noise, where a single row
 tells two features apart and each leave and return of it costs digits.  The check can fail: without
@@ -72,17 +72,17 @@ class Chain:
         k, rows = self.state.n_components, self.state.rows
         Z = self.state.latent.astype(float)
         r = (self.state.hyper["sigma_x"] / self.state.hyper["sigma_a"]) ** 2
-        S = np.linalg.inv(Z.T @ Z + r * np.eye(k))
+        M = np.linalg.inv(Z.T @ Z + r * np.eye(k))
         T = Z.T @ self.data.reduced
         fresh = {
             "m": Z.sum(axis=0),
             "C": Z.T @ Z,
             "T": T,
-            "S": S,
-            "G": (S @ T) @ (S @ T).T,
+            "M": M,
+            "G": (M @ T) @ (M @ T).T,
         }
         kept = {name: getattr(rows, name)[:k] for name in fresh}
-        kept |= {name: kept[name][:, :k] for name in ("C", "S", "G")}
+        kept |= {name: kept[name][:, :k] for name in ("C", "M", "G")}
         return {
             name: np.abs(kept[name] - value).max(initial=0.0) / np.abs(value).max(initial=1e-300)
             for name, value in fresh.items()
@@ -107,7 +107,7 @@ def test_maintained_arrays_equal_recomputed_ones(name, sweeps, seed):
 def test_without_refreshing_the_check_fails(monkeypatch, seed):
     install_kernel(monkeypatch, mutate(KERNEL, NEVER_REFRESHED))
     monkeypatch.setattr(collapsed_gibbs, "SUMS_AFRESH", 10**9)
-    # moves on columns leave S to be made afresh, which is what this mutant does not do
+    # moves on columns leave M to be made afresh, which is what this mutant does not do
     worst = []
     for own in range(seed, seed + 5):  # how fast errors grow depends on data and machine
         chain = Chain(nearly_equal_columns(np.random.default_rng(own)), own, moves=0)
@@ -151,14 +151,14 @@ def test_log_odds_of_a_row_that_left_are_right(sigma_x, rng):
         b, s, h = (np.zeros(len(rows.m)) for _ in range(3))
         out = np.zeros((2, len(rows.m)))
         x, z = data.reduced[n], rows.Z[n]
-        b[:4] = rows.S[:4, :4] @ (rows.T[:4] @ x)
+        b[:4] = rows.M[:4, :4] @ (rows.T[:4] @ x)
         _, _, c0, c1, c2 = kernel.leave(rows, x, z, b, data.squares[n], 4, r, out, s, h)
         u, v = out[:, :4]
-        S = rows.S[:4, :4] + c0 * np.outer(u, u)
+        M = rows.M[:4, :4] + c0 * np.outer(u, u)
         G = rows.G[:4, :4] + c1 * (np.outer(u, v) + np.outer(v, u)) + c2 * np.outer(u, u)
-        np.testing.assert_allclose(s[:4], S @ z[:4], rtol=1e-6, atol=1e-8 * np.abs(S).max())
+        np.testing.assert_allclose(s[:4], M @ z[:4], rtol=1e-6, atol=1e-8 * np.abs(M).max())
         np.testing.assert_allclose(h[:4], G @ z[:4], rtol=1e-6, atol=1e-8 * np.abs(G).max())
-        V = 1.0 + np.einsum("ci,ij,cj->c", candidates, S, candidates)
+        V = 1.0 + np.einsum("ci,ij,cj->c", candidates, M, candidates)
         rho = data.squares[n] - 2.0 * candidates @ b[:4]
         rho = rho + np.einsum("ci,ij,cj->c", candidates, G, candidates)
         found = -0.5 * data.d * np.log(V) - 0.5 * rho / sigma_x**2 / V

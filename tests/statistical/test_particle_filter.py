@@ -164,7 +164,7 @@ KERNELS = {
         )
     ],
     "a new dish that nothing is learned of": [
-        ("S[a, a] = (r * V_old + new - 1.0) / (r * rV)", "S[a, a] = 1.0 / r")
+        ("M[a, a] = (r * V_old + new - 1.0) / (r * rV)", "M[a, a] = 1.0 / r")
     ],
 }
 

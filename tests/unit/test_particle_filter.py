@@ -79,24 +79,24 @@ def test_proposals_weights_and_changes_are_those_of_plain_numpy(plain, rng, sigm
             assert ours.new[p] == new
             assert ours.log_weight[p] == pytest.approx(weight, rel=1e-8, abs=1e-8)
             plain.extend(other, x, z, new, numbers)
-            other.S, other.mu = afresh(other.Z, X[: n + 1], numbers.r)
+            other.M, other.mu = afresh(other.Z, X[: n + 1], numbers.r)
         kernel.extend(state.particles, laws, x, x2, ours, 0, 6)
         state.row += 1
     for p, other in enumerate(theirs):
         k = int(state.particles.k[p])
-        largest = np.abs(other.S).max(initial=0.0)
-        assert np.allclose(state.particles.S[p, :k, :k], other.S, rtol=1e-8, atol=1e-8 * largest)
+        largest = np.abs(other.M).max(initial=0.0)
+        assert np.allclose(state.particles.M[p, :k, :k], other.M, rtol=1e-8, atol=1e-8 * largest)
         assert np.allclose(state.particles.G[p, :k, :k], other.mu @ other.mu.T, atol=1e-8)
         assert (state.particles.m[p, :k] == other.m).all()
 
 
 def afresh(rows, X, r):
-    """S and μ of all rows, inverted from scratch."""
+    """M and μ of all rows, inverted from scratch."""
     Z = np.zeros((len(rows), len(rows[-1])))
     for i, row in enumerate(rows):
         Z[i, : len(row)] = row
-    S = np.linalg.inv(Z.T @ Z + r * np.eye(Z.shape[1]))
-    return S, S @ Z.T @ X
+    M = np.linalg.inv(Z.T @ Z + r * np.eye(Z.shape[1]))
+    return M, M @ Z.T @ X
 
 
 def test_the_prior_proposal_weighs_by_the_predictive_density(rng):
@@ -119,7 +119,7 @@ def test_the_prior_proposal_weighs_by_the_predictive_density(rng):
 
 
 def test_scales_far_apart_lose_no_digits(rng):
-    """σ_x/σ_a = 10⁻⁵: a new dish has S = 10¹⁰ before its row and about one after."""
+    """σ_x/σ_a = 10⁻⁵: a new dish has M = 10¹⁰ before its row and about one after."""
     X = (rng.random((60, 4)) < 0.4) @ rng.normal(size=(4, 6)) + 1e-5 * rng.normal(size=(60, 6))
     data = Data.of(X)
     model = Model(thali.IBP(1.0), thali.LinearGaussian(1e-5, 1.0))
@@ -131,7 +131,7 @@ def test_scales_far_apart_lose_no_digits(rng):
         k = int(state.particles.k[p])
         C = state.particles.C[p, :k, :k]
         exact = np.linalg.inv(C + 1e-10 * np.eye(k))
-        error = np.abs(state.particles.S[p, :k, :k] - exact).max()
+        error = np.abs(state.particles.M[p, :k, :k] - exact).max()
         assert error < 1e-5 * np.abs(exact).max()
 
 

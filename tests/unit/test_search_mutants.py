@@ -84,13 +84,13 @@ MUTANTS = {  # what is wrong -> where, old, new, and which check must notice
     ),
     "evidence without new dishes": (
         SEARCH + "candidates",
-        'np.maximum(np.einsum("ni,ni->n", Z @ S, Z), 0.0) + new / self.r',
-        'np.maximum(np.einsum("ni,ni->n", Z @ S, Z), 0.0) + 0.0 * new',
+        'np.maximum(np.einsum("ni,ni->n", Z @ M, Z), 0.0) + new / self.r',
+        'np.maximum(np.einsum("ni,ni->n", Z @ M, Z), 0.0) + 0.0 * new',
         "rows",
     ),
     "the Gray code without the bit below": (
         KERNELS + "search_rows",
-        "below_s = S[i, i - 1] if i > 0 else 0.0",
+        "below_s = M[i, i - 1] if i > 0 else 0.0",
         "below_s = 0.0",
         "rows",
     ),

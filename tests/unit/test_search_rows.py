@@ -172,8 +172,8 @@ def drift_of_search(rng, kind, n, d, k, width, expansion, bound, guess, every=4)
         data = oracle.log_marginal(case.X[: at.rows], Z, case.sigma_x, case.sigma_a)
         worst = max(worst, abs(at.evidence - data), abs(at.score - case.score(Z, bound, guess)))
         arrays = problem.kept(at).arrays
-        S = np.linalg.inv(Z.T.astype(float) @ Z + problem.r * np.eye(at.k))
-        worst = max(worst, np.abs(arrays.S[0] - S).max(initial=0.0))
+        M = np.linalg.inv(Z.T.astype(float) @ Z + problem.r * np.eye(at.k))
+        worst = max(worst, np.abs(arrays.M[0] - M).max(initial=0.0))
         same = [c > 0 and (Z[:, c] == Z[:, c - 1]).all() for c in range(at.k)]
         assert problem.kept(at).same.tolist() == same
     assert search.answer is not None

@@ -189,7 +189,7 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
         tables: FeatureTables,
         scales: Scales,
     ) -> None:
-        """Attempts at changes of whole columns; S and G are left to the sweep to make afresh."""
+        """Attempts at changes of whole columns; M and G are left to the sweep to make afresh."""
         from thali.kernels import column_moves as kernel
 
         prior = kernel.ColumnPrior(
@@ -242,7 +242,7 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
 
     def to_arrays(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """The state as arrays and plain values; T goes along, so that a resumed chain is bitwise
-        the same (S and G are made afresh at each sweep)."""
+        the same (M and G are made afresh at each sweep)."""
         k = state.n_components
         arrays = {"Z": np.packbits(state.rows.Z[:, :k], axis=0), "T": state.rows.T[:k].copy()}
         if isinstance(state.data, Augmented):

@@ -3,14 +3,14 @@ r"""One sweep of collapsed Gibbs sampling for the linear-Gaussian model, A integ
 With r = σ_x²/σ_a² the kernel maintains, for the K features in use,
 
     m = Zᵀ1,   C = ZᵀZ,   T = ZᵀX                exact counts and sums, changed by flips only
-    S = (C + rI)⁻¹,   G = μμᵀ, μ = S T            changed by rank one as a row leaves and returns
+    M = (C + rI)⁻¹,   G = μμᵀ, μ = M T            changed by rank one as a row leaves and returns
 
-Without row n:  x_n | z ~ N(zμ, σ_x² V I),  V = 1 + z S zᵀ, and with b = μ x_nᵀ
+Without row n:  x_n | z ~ N(zμ, σ_x² V I),  V = 1 + z M zᵀ, and with b = μ x_nᵀ
 
     log p(x_n | z) = −D/2 log V − (‖x_n‖² − 2 z b + z G zᵀ) / 2σ_x²V + const,
 
 so a row costs one product T x_n (K·D) and a few K²; a bit that stays costs O(1), a flip O(K + D).
-A feature that only row n has is a new one: without row n it has S_kk = 1/r, no μ, and j of them add
+A feature that only row n has is a new one: without row n it has M_kk = 1/r, no μ, and j of them add
 j/r to V. Their number is drawn given all else, exactly (``new_features``).
 
 The prior's part of a bit's log odds is λ_{m+1} − λ_m + θ_{F+1} − θ_F, with m the other rows that
@@ -21,11 +21,11 @@ are: a new feature takes a random position, and of several own ones a random one
 the end, as textbooks do, couples age with position and shifts P(K) by a per cent or two.
 
 A row that ends as it began, as most do, changes nothing: its absence is allowed for in the
-formulas and only written into S and G when the row returns changed.
+formulas and only written into M and G when the row returns changed.
 
-Rank-one changes lose digits; S and G are made afresh from C and T at the start of a sweep, every
+Rank-one changes lose digits; M and G are made afresh from C and T at the start of a sweep, every
 ``refresh_every`` rows, and sooner where influential rows lose digits: leaving multiplies an error
-in S by up to V², so Σ V² is held below ``LOST_DIGITS``, and a row with V beyond ``RISKY`` (without
+in M by up to V², so Σ V² is held below ``LOST_DIGITS``, and a row with V beyond ``RISKY`` (without
 it, columns are nearly equal) does not leave by rank one at all.
 
 Where entries are missing, a row's bits and its missing entries are drawn together given the other
@@ -55,11 +55,11 @@ from thali.kernels.masked_rows import NO_DIMENSION, draw_missing, observed_produ
 from thali.kernels.new_features import MOST_NEW, NewFeatures, draw, likeliest
 from thali.kernels.row_potentials import count_on, row_step
 
-LOST_DIGITS = 3e4  # Σ V² of rows come and gone, in units of rounding, before S is made afresh
+LOST_DIGITS = 3e4  # Σ V² of rows come and gone, in units of rounding, before M is made afresh
 LEVEL = 1e-9  # of log odds, below which a climb leaves a bit as it is
-LAZY = 1e3  # V up to which a row's absence is allowed for and not written into S and G
-RISKY = 150.0  # V beyond which a row leaves by making S and G afresh without it
-SUNK = 1e6  # and V, own features counted, beyond which 1 − zSz has lost too many digits to tell V
+LAZY = 1e3  # V up to which a row's absence is allowed for and not written into M and G
+RISKY = 150.0  # V beyond which a row leaves by making M and G afresh without it
+SUNK = 1e6  # and V, own features counted, beyond which 1 − zMz has lost too many digits to tell V
 
 
 class Report(NamedTuple):
@@ -110,12 +110,12 @@ def own_feature(m, which):
 
 @njit(cache=True, nogil=True)
 def leave(rows, x, z, b, x2, k, r, out, s, h):
-    """Take a row out of m and b, where b = μ x on entry, and see what S and G are without it.
+    """Take a row out of m and b, where b = μ x on entry, and see what M and G are without it.
 
-    Fills s = S z and h = G z as they are without the row. S and G themselves are mostly left as
-    they are: without the row they are S + c₀ uuᵀ and G + c₁(uvᵀ + vuᵀ) + c₂uuᵀ, with u, v the rows
+    Fills s = M z and h = G z as they are without the row. M and G themselves are mostly left as
+    they are: without the row they are M + c₀ uuᵀ and G + c₁(uvᵀ + vuᵀ) + c₂uuᵀ, with u, v the rows
     of ``out``. Returns the row's number of own features, V of those it shares, and c₀, c₁, c₂,
-    which are zero where S and G were changed at once for the sake of their digits.
+    which are zero where M and G were changed at once for the sake of their digits.
     """
     own = 0
     for i in range(k):
@@ -124,13 +124,13 @@ def leave(rows, x, z, b, x2, k, r, out, s, h):
             if rows.m[i] == 0.0:
                 own += 1
     u, v = out[0], out[1]
-    times_bits(rows.S, z, k, u)
+    times_bits(rows.M, z, k, u)
     left = 1.0 - dot_bits(z, u, k)
     V = 1.0 / left if left > 0.0 else np.inf
-    shared = V - own / r  # own features make V large harmlessly: S hardly changes then
+    shared = V - own / r  # own features make V large harmlessly: M hardly changes then
     if not (0.0 < shared < RISKY and V < SUNK):
         leave_afresh(rows, x, z, b, k, r)
-        times_bits(rows.S, z, k, s)
+        times_bits(rows.M, z, k, s)
         times_bits(rows.G, z, k, h)
         return own, shared, 0.0, 0.0, 0.0
     times_bits(rows.G, z, k, h)
@@ -143,7 +143,7 @@ def leave(rows, x, z, b, x2, k, r, out, s, h):
     c0, c1, c2 = V, -V, V * V * rho
     if V > LAZY:
         take_out(rows, u, v, c0, c1, c2, k, r)
-        times_bits(rows.S, z, k, s)
+        times_bits(rows.M, z, k, s)
         times_bits(rows.G, z, k, h)
         return own, shared, 0.0, 0.0, 0.0
     zu = dot_bits(z, u, k)
@@ -160,21 +160,21 @@ def leave(rows, x, z, b, x2, k, r, out, s, h):
 
 @njit(cache=True, nogil=True)
 def take_out(rows, u, v, c0, c1, c2, k, r):
-    """Change S and G to what they are without the row; its own features are known exactly."""
-    rank_one(rows.S, rows.G, u, v, c0, c1, c2, k)
+    """Change M and G to what they are without the row; its own features are known exactly."""
+    rank_one(rows.M, rows.G, u, v, c0, c1, c2, k)
     for i in range(k):
         if rows.m[i] == 0.0:
             for j in range(k):
-                rows.S[i, j] = 0.0
-                rows.S[j, i] = 0.0
+                rows.M[i, j] = 0.0
+                rows.M[j, i] = 0.0
                 rows.G[i, j] = 0.0
                 rows.G[j, i] = 0.0
-            rows.S[i, i] = 1.0 / r
+            rows.M[i, i] = 1.0 / r
 
 
 @njit(cache=True, nogil=True)
 def leave_afresh(rows, x, z, b, k, r):
-    """S, G and b = μ x without a row, from C − zzᵀ and T − zᵀx. Own features come out exactly."""
+    """M, G and b = μ x without a row, from C − zzᵀ and T − zᵀx. Own features come out exactly."""
     C = rows.C[:k, :k].copy()
     T = rows.T[:k].copy()
     for i in range(k):
@@ -186,9 +186,9 @@ def leave_afresh(rows, x, z, b, k, r):
             for j in range(k):
                 if z[j]:
                     C[i, j] -= 1.0
-    S, G = fresh(C, T, r)
-    b[:k] = S @ (T @ x)
-    rows.S[:k, :k] = S
+    M, G = fresh(C, T, r)
+    b[:k] = M @ (T @ x)
+    rows.M[:k, :k] = M
     rows.G[:k, :k] = G
 
 
@@ -224,10 +224,10 @@ def sweep(rng, X, squares, mask, rows, k, tables, scales, refresh_every, climb):
         x = X[n]
         z = rows.Z[n]
         x2 = dot(x, x, x.shape[0]) if squares is None else squares[n]
-        # b = μ x = S (T x), with row n still in
+        # b = μ x = M (T x), with row n still in
         dot_rows(rows.T, x, k, y)
         for i in range(k):
-            b[i] = dot(rows.S[i], y, k)
+            b[i] = dot(rows.M[i], y, k)
         own, V_left, c0, c1, c2 = leave(rows, x, z, b, x2, k, r, out, s, h)
         u, v = out[0], out[1]
         G = rows.G
@@ -239,9 +239,9 @@ def sweep(rng, X, squares, mask, rows, k, tables, scales, refresh_every, climb):
             x2 = project(rows, x * mask[n], z, k, b, y)
             G = observed_products(rows, x, z, k, seen, gone)
             half_d = 0.5 * max(float(len(seen)), NO_DIMENSION)
-            times_bits(rows.S, z, k, s)
+            times_bits(rows.M, z, k, s)
             times_bits(G, z, k, h)
-        # the row's bits, one by one: s = S z, h = G z, q = z S z, c = z b, g = z G z
+        # the row's bits, one by one: s = M z, h = G z, q = z M z, c = z b, g = z G z
         stays = c0 != 0.0
         q = max(dot_bits(z, s, k), 0.0)
         c = dot_bits(z, b, k)
@@ -253,7 +253,7 @@ def sweep(rng, X, squares, mask, rows, k, tables, scales, refresh_every, climb):
             if m == 0.0:
                 continue
             sign = -1.0 if z[i] else 1.0
-            q_new = max(q + 2.0 * sign * s[i] + rows.S[i, i] + c0 * u[i] * u[i], 0.0)
+            q_new = max(q + 2.0 * sign * s[i] + rows.M[i, i] + c0 * u[i] * u[i], 0.0)
             c_new = c + sign * b[i]
             g_new = g + 2.0 * sign * h[i] + G[i, i] + (2.0 * c1 * v[i] + c2 * u[i]) * u[i]
             V_old = 1.0 + q
@@ -275,7 +275,7 @@ def sweep(rng, X, squares, mask, rows, k, tables, scales, refresh_every, climb):
                 F += -1 if z[i] else 1
                 flip(rows, n, x, k, i)
                 for j in range(k):
-                    s[j] += sign * (rows.S[i, j] + c0 * u[i] * u[j])
+                    s[j] += sign * (rows.M[i, j] + c0 * u[i] * u[j])
                     h[j] += sign * (G[i, j] + c1 * v[i] * u[j] + (c1 * v[j] + c2 * u[j]) * u[i])
                 q = q_new
                 c = c_new
@@ -290,7 +290,7 @@ def sweep(rng, X, squares, mask, rows, k, tables, scales, refresh_every, climb):
             new = likeliest(weights, theta, row, None)
         else:
             new = draw(rng, weights, theta, row, None)
-        if stays and new == own:  # nothing changed, and S and G were never touched
+        if stays and new == own:  # nothing changed, and M and G were never touched
             for i in range(k):
                 rows.m[i] += z[i]
             continue
@@ -320,10 +320,10 @@ def sweep(rng, X, squares, mask, rows, k, tables, scales, refresh_every, climb):
         while own < new:
             rows.m[k] = 0.0
             rows.T[k] = 0.0
-            for M in (rows.C, rows.S, rows.G):
-                M[k, : k + 1] = 0.0
-                M[: k + 1, k] = 0.0
-            rows.S[k, k] = 1.0 / r
+            for matrix in (rows.C, rows.M, rows.G):
+                matrix[k, : k + 1] = 0.0
+                matrix[: k + 1, k] = 0.0
+            rows.M[k, k] = 1.0 / r
             b[k] = 0.0
             k += 1
             own += 1
@@ -334,7 +334,7 @@ def sweep(rng, X, squares, mask, rows, k, tables, scales, refresh_every, climb):
                 swap_features(rows, k, at, k - 1)
                 b[at], b[k - 1] = b[k - 1], b[at]
         # the row returns
-        times_bits(rows.S, z, k, s)
+        times_bits(rows.M, z, k, s)
         V = 1.0 + max(dot_bits(z, s, k), 0.0)
         if mask is not None:
             draw_missing(rng, rows, x, z, k, gone, s, scales.sigma_x * np.sqrt(V))
@@ -344,7 +344,7 @@ def sweep(rng, X, squares, mask, rows, k, tables, scales, refresh_every, climb):
         for i in range(k):
             h[i] = b[i] - h[i]
             rows.m[i] += z[i]
-        rank_one(rows.S, rows.G, s, h, -1.0 / V, 1.0 / V, rho / (V * V), k)
+        rank_one(rows.M, rows.G, s, h, -1.0 / V, 1.0 / V, rho / (V * V), k)
         since += 1
         sunk = V >= SUNK
         V -= own / r

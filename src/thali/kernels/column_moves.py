@@ -117,8 +117,8 @@ def add_column(X, rows, k, v):
                 t[c] += X[n, c]
     rows.C[:k, k] = rows.C[k, :k]
     rows.m[k] = rows.C[k, k]
-    rows.S[k, : k + 1] = 0.0  # S and G are made afresh by the next sweep
-    rows.S[: k + 1, k] = 0.0
+    rows.M[k, : k + 1] = 0.0  # M and G are made afresh by the next sweep
+    rows.M[: k + 1, k] = 0.0
     rows.G[k, : k + 1] = 0.0
     rows.G[: k + 1, k] = 0.0
 
@@ -321,7 +321,7 @@ def attempt(rng, X, rows, k, prior, scales, now, kind, born, v, flips):
 def column_moves(rng, X, rows, k, prior, scales, attempts, shares):
     """A number of attempts; returns the arrays, K, and how many of each kind were taken.
 
-    C and T are right afterwards, S and G are not.
+    C and T are right afterwards, M and G are not.
     """
     taken = np.zeros(4, np.int64)
     v = np.zeros(X.shape[0], np.uint8)

@@ -20,8 +20,8 @@ def means(rows, k, scales):
     """μ = (C + rI)⁻¹ T, the features' posterior mean."""
     r = (scales.sigma_x / scales.sigma_a) ** 2
     T = np.ascontiguousarray(rows.T[:k])
-    S, _ = fresh(rows.C[:k, :k].copy(), T, r)
-    return S @ T
+    M, _ = fresh(rows.C[:k, :k].copy(), T, r)
+    return M @ T
 
 
 @njit(cache=True, nogil=True)

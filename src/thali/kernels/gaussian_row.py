@@ -1,6 +1,6 @@
 r"""The density of a row given the others, its features integrated out, and j new ones of its own.
 
-    x | z, j ~ N(zμ, σ_x²(V + j/r) I),   V = 1 + z S zᵀ,   r = σ_x²/σ_a²,   ρ = ‖x − zμ‖²
+    x | z, j ~ N(zμ, σ_x²(V + j/r) I),   V = 1 + z M zᵀ,   r = σ_x²/σ_a²,   ρ = ‖x − zμ‖²
 
 which rises in V up to V* = ρ/Dσ_x² and then falls: from j on it is at most what it is at the larger
 of V + j/r and V*.

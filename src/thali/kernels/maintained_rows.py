@@ -1,7 +1,7 @@
 r"""The arrays that a collapsed sweep maintains, and every way they change.
 
 m = Zᵀ1,   C = ZᵀZ,   T = ZᵀX            changed by ``flip``, exactly or nearly so
-S = (C + rI)⁻¹,   G = μμᵀ with μ = S T    changed by ``rank_one``, made afresh by ``refresh``
+M = (C + rI)⁻¹,   G = μμᵀ with μ = M T    changed by ``rank_one``, made afresh by ``refresh``
 """
 
 from typing import NamedTuple
@@ -19,12 +19,12 @@ class Rows(NamedTuple):
     m: np.ndarray  # (cap,) float64
     C: np.ndarray  # (cap, cap) float64
     T: np.ndarray  # (cap, D') float64
-    S: np.ndarray  # (cap, cap) float64
+    M: np.ndarray  # (cap, cap) float64
     G: np.ndarray  # (cap, cap) float64
 
 
 def rows_of(Z: np.ndarray, X: np.ndarray) -> Rows:
-    """The arrays for Z, with some spare room; S and G are zero until they are made afresh."""
+    """The arrays for Z, with some spare room; M and G are zero until they are made afresh."""
     n, k = Z.shape
     cap = k + max(4, k // 2)
     bits = np.zeros((n, cap), np.uint8)
@@ -76,13 +76,13 @@ def dot_rows(T, x, k, out):
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def times_bits(M, z, k, out):
-    """out = M z for symmetric M and binary z."""
+def times_bits(matrix, z, k, out):
+    """out = matrix z for symmetric matrix and binary z."""
     for i in range(k):
         out[i] = 0.0
     for a in range(k):
         if z[a]:
-            row = M[a]
+            row = matrix[a]
             for i in range(k):
                 out[i] += row[i]
 
@@ -105,12 +105,12 @@ def dot_bits(z, b, k):
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def rank_one(S, G, s, h, a, b, c, k):
-    """S += a s sᵀ;  G += b (s hᵀ + h sᵀ) + c s sᵀ, on the leading k × k."""
+def rank_one(M, G, s, h, a, b, c, k):
+    """M += a s sᵀ;  G += b (s hᵀ + h sᵀ) + c s sᵀ, on the leading k × k."""
     for i in range(k):
         si = s[i]
         hi = h[i]
-        s_row = S[i]
+        s_row = M[i]
         g_row = G[i]
         asi = a * si
         g1 = b * si
@@ -122,11 +122,11 @@ def rank_one(S, G, s, h, a, b, c, k):
 
 @njit(cache=True, nogil=True)
 def fresh(C, T, r):
-    """S and G from C and T, without history (C is overwritten)."""
+    """M and G from C and T, without history (C is overwritten)."""
     k = C.shape[0]
     for i in range(k):
         C[i, i] += r
-    # the inverse through Cholesky: C + rI = L Lᵀ, S = L⁻ᵀ L⁻¹
+    # the inverse through Cholesky: C + rI = L Lᵀ, M = L⁻ᵀ L⁻¹
     L = np.linalg.cholesky(C)
     inverse = np.zeros((k, k))
     for c in range(k):
@@ -136,28 +136,28 @@ def fresh(C, T, r):
             for j in range(c, i):
                 total += L[i, j] * inverse[j, c]
             inverse[i, c] = -total / L[i, i]
-    S = inverse.T @ inverse
-    mu = S @ T
-    return S, mu @ mu.T
+    M = inverse.T @ inverse
+    mu = M @ T
+    return M, mu @ mu.T
 
 
 @njit(cache=True, nogil=True)
 def refresh(rows, k, r):
-    """Make S and G afresh in place; return the largest relative error they had."""
+    """Make M and G afresh in place; return the largest relative error they had."""
     if k == 0:
         return 0.0
-    S, G = fresh(rows.C[:k, :k].copy(), rows.T[:k], r)
+    M, G = fresh(rows.C[:k, :k].copy(), rows.T[:k], r)
     error_s = 0.0
     error_g = 0.0
     size_s = 0.0
     size_g = 0.0
     for i in range(k):
         for j in range(k):
-            error_s = max(error_s, abs(rows.S[i, j] - S[i, j]))
+            error_s = max(error_s, abs(rows.M[i, j] - M[i, j]))
             error_g = max(error_g, abs(rows.G[i, j] - G[i, j]))
-            size_s = max(size_s, abs(S[i, j]))
+            size_s = max(size_s, abs(M[i, j]))
             size_g = max(size_g, abs(G[i, j]))
-            rows.S[i, j] = S[i, j]
+            rows.M[i, j] = M[i, j]
             rows.G[i, j] = G[i, j]
     drift = error_s / size_s
     if size_g > 0.0:
@@ -179,11 +179,11 @@ def grow(rows, needed):
     C[:old, :old] = rows.C
     T = np.zeros((cap, d))
     T[:old] = rows.T
-    S = np.zeros((cap, cap))
-    S[:old, :old] = rows.S
+    M = np.zeros((cap, cap))
+    M[:old, :old] = rows.M
     G = np.zeros((cap, cap))
     G[:old, :old] = rows.G
-    return Rows(Z, m, C, T, S, G)
+    return Rows(Z, m, C, T, M, G)
 
 
 @njit(cache=True, nogil=True)
@@ -194,11 +194,11 @@ def swap_features(rows, k, a, b):
     rows.m[a], rows.m[b] = rows.m[b], rows.m[a]
     for c in range(rows.T.shape[1]):
         rows.T[a, c], rows.T[b, c] = rows.T[b, c], rows.T[a, c]
-    for M in (rows.C, rows.S, rows.G):
+    for matrix in (rows.C, rows.M, rows.G):
         for i in range(k):
-            M[a, i], M[b, i] = M[b, i], M[a, i]
+            matrix[a, i], matrix[b, i] = matrix[b, i], matrix[a, i]
         for i in range(k):
-            M[i, a], M[i, b] = M[i, b], M[i, a]
+            matrix[i, a], matrix[i, b] = matrix[i, b], matrix[i, a]
 
 
 @njit(cache=True, nogil=True)
@@ -210,10 +210,10 @@ def drop_feature(rows, k, gone):
             rows.Z[n, gone] = rows.Z[n, last]
         rows.m[gone] = rows.m[last]
         rows.T[gone] = rows.T[last]
-        for M in (rows.C, rows.S, rows.G):
-            M[gone, :k] = M[last, :k]
-            M[:k, gone] = M[:k, last]
-            M[gone, gone] = M[last, last]
+        for matrix in (rows.C, rows.M, rows.G):
+            matrix[gone, :k] = matrix[last, :k]
+            matrix[:k, gone] = matrix[:k, last]
+            matrix[gone, gone] = matrix[last, last]
     for n in range(rows.Z.shape[0]):
         rows.Z[n, last] = 0
 

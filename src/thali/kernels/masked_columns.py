@@ -19,7 +19,7 @@ from numba import njit
 def factor(Z, C, missing, r):
     """L with L Lᵀ = C + rI − Σ z zᵀ over the missing rows."""
     k = C.shape[0]
-    M = C.copy()
+    system = C.copy()
     on = np.zeros(k, np.int64)
     for n in missing:
         count = 0
@@ -28,12 +28,12 @@ def factor(Z, C, missing, r):
                 on[count] = i
                 count += 1
         for a in range(count):
-            row = M[on[a]]
+            row = system[on[a]]
             for b in range(count):
                 row[on[b]] -= 1.0
     for i in range(k):
-        M[i, i] += r
-    return np.linalg.cholesky(M)
+        system[i, i] += r
+    return np.linalg.cholesky(system)
 
 
 @njit(cache=True, nogil=True)
@@ -109,7 +109,7 @@ def variances(Z, C, start, rows, r):
 
 @njit(cache=True, nogil=True)
 def inverses(Z, C, start, rows, r):
-    """S = (Z_oᵀZ_o + rI)⁻¹ of every pattern, (P, K, K)."""
+    """M = (Z_oᵀZ_o + rI)⁻¹ of every pattern, (P, K, K)."""
     k = C.shape[0]
     out = np.zeros((len(start) - 1, k, k))
     v = np.zeros(k)

@@ -21,7 +21,7 @@ NEGLIGIBLE = 50.0  # nats below the best so far, where 2^10 terms together are b
 
 
 class Walk(NamedTuple):
-    """A row of bits and what follows from it: e = x − zμ, s = S z, and three numbers of each group:
+    """A row of bits and what follows from it: e = x − zμ, s = M z, and three numbers of each group:
     ρ, V, and how many entries the row shows."""
 
     z: np.ndarray  # (K,)
@@ -77,12 +77,12 @@ def log_mass(groups, r, new, scales, floor):
 
 
 @njit(cache=True, nogil=True)
-def try_flip(walk, i, mu, S, group, groups):
+def try_flip(walk, i, mu, M, group, groups):
     """Fill ρ and V of each group as they were if bit i were flipped."""
     sign = -1.0 if walk.z[i] else 1.0
     for g in range(groups.shape[1]):
         groups[0, g] = 0.0
-        groups[1, g] = walk.groups[1, g] + 2.0 * sign * walk.s[g, i] + S[g, i, i]
+        groups[1, g] = walk.groups[1, g] + 2.0 * sign * walk.s[g, i] + M[g, i, i]
     for c in range(len(group)):
         if group[c] >= 0:
             left = walk.e[c] - sign * mu[i, c]
@@ -91,14 +91,14 @@ def try_flip(walk, i, mu, S, group, groups):
 
 
 @njit(cache=True, nogil=True)
-def do_flip(walk, i, mu, S, group):
+def do_flip(walk, i, mu, M, group):
     """Flip bit i."""
-    sign = try_flip(walk, i, mu, S, group, walk.groups)
+    sign = try_flip(walk, i, mu, M, group, walk.groups)
     for c in range(len(group)):
         walk.e[c] -= sign * mu[i, c]
     for g in range(len(walk.s)):
         for j in range(len(walk.z)):
-            walk.s[g, j] += sign * S[g, i, j]
+            walk.s[g, j] += sign * M[g, i, j]
     walk.z[i] = not walk.z[i]
 
 
@@ -117,7 +117,7 @@ def set_out(x, k, group, dims):
 
 
 @njit(cache=True, nogil=True)
-def find_mode(walk, mu, S, group, odds, r, new, scales):
+def find_mode(walk, mu, M, group, odds, r, new, scales):
     """Flip the best bit until none pays; returns the log weight there."""
     k = len(walk.z)
     groups = walk.groups.copy()
@@ -130,7 +130,7 @@ def find_mode(walk, mu, S, group, odds, r, new, scales):
         best = at + 1e-10
         which = -1
         for i in range(k):
-            sign = try_flip(walk, i, mu, S, group, groups)
+            sign = try_flip(walk, i, mu, M, group, groups)
             value = o + sign * odds[i]
             value += log_mass(groups, r, new, scales, best - value)
             if value > best:
@@ -139,17 +139,17 @@ def find_mode(walk, mu, S, group, odds, r, new, scales):
         if which < 0:
             break
         o += -odds[which] if walk.z[which] else odds[which]
-        do_flip(walk, which, mu, S, group)
+        do_flip(walk, which, mu, M, group)
         at = best
     return at
 
 
 @njit(cache=True, nogil=True)
-def one_row(x, mu, S, group, dims, odds, r, new, scales, marginal):
+def one_row(x, mu, M, group, dims, odds, r, new, scales, marginal):
     """Fill ``marginal`` with P(z_k = 1 | x) and return log Σ of the weights."""
     k = len(odds)
     walk = set_out(x, k, group, dims)
-    top = find_mode(walk, mu, S, group, odds, r, new, scales)
+    top = find_mode(walk, mu, M, group, odds, r, new, scales)
     # a second try from the bits that their own projection suggests
     other = set_out(x, k, group, dims)
     for i in range(k):
@@ -160,8 +160,8 @@ def one_row(x, mu, S, group, dims, odds, r, new, scales, marginal):
                 along += x[c] * mu[i, c]
                 size += mu[i, c] * mu[i, c]
         if along > 0.5 * size:
-            do_flip(other, i, mu, S, group)
-    at = find_mode(other, mu, S, group, odds, r, new, scales)
+            do_flip(other, i, mu, M, group)
+    at = find_mode(other, mu, M, group, odds, r, new, scales)
     if at > top:
         top = at
         walk = other
@@ -169,7 +169,7 @@ def one_row(x, mu, S, group, dims, odds, r, new, scales, marginal):
     doubt = np.zeros(k)
     o = 0.0
     for i in range(k):
-        sign = try_flip(walk, i, mu, S, group, groups)
+        sign = try_flip(walk, i, mu, M, group, groups)
         doubt[i] = top - sign * odds[i] - log_mass(groups, r, new, scales, -np.inf)
         marginal[i] = 0.0
         if walk.z[i]:
@@ -184,22 +184,22 @@ def one_row(x, mu, S, group, dims, odds, r, new, scales, marginal):
             low += 1
         i = free_bits[low]
         o += -odds[i] if walk.z[i] else odds[i]
-        do_flip(walk, i, mu, S, group)
+        do_flip(walk, i, mu, M, group)
         value = o + log_mass(walk.groups, r, new, scales, top - NEGLIGIBLE - o)
         top, total = count_in(value, top, total, walk.z, marginal)
     return sum_up_bits(walk.z, doubt, len(free_bits), marginal, top, total)
 
 
 @njit(cache=True, nogil=True)
-def masked_row_posteriors(X, mask, mu, S, of_column, odds, r, new, scales, marginals, logs):
+def masked_row_posteriors(X, mask, mu, M, of_column, odds, r, new, scales, marginals, logs):
     """Fill P(z_nk = 1 | x_n) and log Σ_z,j weights for every row; rows are independent."""
     d = X.shape[1]
     group = np.zeros(d, np.int64)
-    dims = np.zeros(S.shape[0])
+    dims = np.zeros(M.shape[0])
     for n in range(X.shape[0]):
         dims[:] = 0.0
         for c in range(d):
             group[c] = of_column[c] if mask[n, c] else -1
             if mask[n, c]:
                 dims[of_column[c]] += 1.0
-        logs[n] = one_row(X[n], mu, S, group, dims, odds, r, new, scales, marginals[n])
+        logs[n] = one_row(X[n], mu, M, group, dims, odds, r, new, scales, marginals[n])

@@ -5,10 +5,10 @@ reason to keep its bits as they are, since they were drawn given those bits, and
 little was observed would hardly move. So bits and missing entries of a row are drawn together,
 given all other rows: with o the row's observed columns and D_o their number,
 
-    x_o | z ~ N(zμ_o, σ_x²(1 + z S zᵀ) I)                    the bits and the number of new features
-    x_m | z ~ N(zμ_m, σ_x²(1 + z S zᵀ) I)                    then its missing entries
+    x_o | z ~ N(zμ_o, σ_x²(1 + z M zᵀ) I)                    the bits and the number of new features
+    x_m | z ~ N(zμ_m, σ_x²(1 + z M zᵀ) I)                    then its missing entries
 
-where S and μ = S T of the other rows are as in ``collapsed_rows``, and G_o = μ_oμ_oᵀ is had from
+where M and μ = M T of the other rows are as in ``collapsed_rows``, and G_o = μ_oμ_oᵀ is had from
 G = μμᵀ by taking the missing columns away, or from μ_o where fewer columns were observed than not.
 A row costs K·(K + 1)·min(D_o, D − D_o) more than one without missing entries.
 """
@@ -23,7 +23,7 @@ NO_DIMENSION = 1e-300  # D_o of a row of which nothing was observed; a divisor, 
 
 @njit(cache=True, nogil=True)
 def project(rows, x, z, k, out, y):
-    """out = μ x without the row: S(T x − z‖x‖²), own features having no μ. ``x`` may have zeros."""
+    """out = μ x without the row: M(T x − z‖x‖²), own features having no μ. ``x`` may have zeros."""
     x2 = 0.0
     for c in range(len(x)):
         x2 += x[c] * x[c]
@@ -34,7 +34,7 @@ def project(rows, x, z, k, out, y):
         elif z[i]:
             y[i] -= x2
     for i in range(k):
-        out[i] = dot(rows.S[i], y, k)
+        out[i] = dot(rows.M[i], y, k)
     return x2
 
 
@@ -46,7 +46,7 @@ def products_of(rows, x, z, k, which):
         if rows.m[i] != 0.0:
             for c in range(len(which)):
                 T[i, c] = rows.T[i, which[c]] - (x[which[c]] if z[i] else 0.0)
-    mu = np.ascontiguousarray(rows.S[:k, :k]) @ T
+    mu = np.ascontiguousarray(rows.M[:k, :k]) @ T
     return mu @ mu.T
 
 
@@ -64,7 +64,7 @@ def observed_products(rows, x, z, k, seen, gone):
 
 @njit(cache=True, nogil=True)
 def draw_missing(rng, rows, x, z, k, gone, s, sigma):
-    """Draw the row's missing entries from N(zμ, σ²), s = S z, and put them into x and T."""
+    """Draw the row's missing entries from N(zμ, σ²), s = M z, and put them into x and T."""
     for c in gone:
         mean = 0.0
         for i in range(k):

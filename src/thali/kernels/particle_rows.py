@@ -2,9 +2,9 @@ r"""One row of a particle filter for the linear-Gaussian model, A integrated out
 
 A particle carries, for the K features of the rows it has seen,
 
-    m = Zᵀ1,   C = ZᵀZ,   T = ZᵀX,   S = (C + rI)⁻¹,   G = μμᵀ with μ = S T,
+    m = Zᵀ1,   C = ZᵀZ,   T = ZᵀX,   M = (C + rI)⁻¹,   G = μμᵀ with μ = M T,
 
-and the next row is  x | z, j ~ N(zμ, σ_x²(V + j/r) I),  V = 1 + z S zᵀ,  j the new features
+and the next row is  x | z, j ~ N(zμ, σ_x²(V + j/r) I),  V = 1 + z M zᵀ,  j the new features
 (Wood and Griffiths 2007, with the predictive form in place of a new inverse). A row costs K·D for
 b = μ x, K² for the rank-one change, and O(1) a bit.
 
@@ -42,7 +42,7 @@ from thali.kernels.new_features import MOST_NEW, NewFeatures, invert, log_step, 
 LEAST = 1e-4  # of the probability with which a bit is proposed
 WIDEST = float(np.log(1.0 / LEAST - 1.0))
 TIE = 1e-9  # gains closer than this are equal columns, of which the first is taken
-LOST_DIGITS = 3e4  # Σ V² of rows that came, before S and G are made afresh
+LOST_DIGITS = 3e4  # Σ V² of rows that came, before M and G are made afresh
 NEGLIGIBLE = -36.0  # log of a share that rounding loses
 
 
@@ -53,9 +53,9 @@ class Particles(NamedTuple):
     m: np.ndarray  # (P, cap)
     C: np.ndarray  # (P, cap, cap)
     T: np.ndarray  # (P, cap, D')
-    S: np.ndarray  # (P, cap, cap)
+    M: np.ndarray  # (P, cap, cap)
     G: np.ndarray  # (P, cap, cap)
-    lost: np.ndarray  # (P,) Σ V² since S and G were made afresh
+    lost: np.ndarray  # (P,) Σ V² since M and G were made afresh
 
 
 class RowNumbers(NamedTuple):
@@ -95,10 +95,10 @@ def propose(particles, numbers, x, x2, uniforms, informed, proposals, first, las
     work = np.zeros((3, cap))
     for p in range(first, last):
         k = particles.k[p]
-        S, G, b = particles.S[p], particles.G[p], proposals.b[p]
+        M, G, b = particles.M[p], particles.G[p], proposals.b[p]
         dot_rows(particles.T[p], x, k, work[0])
         for i in range(k):
-            b[i] = dot(S[i], work[0], k)
+            b[i] = dot(M[i], work[0], k)
         sigma_x = numbers.sigma_x[p]
         log_w = numbers.new_log_weight[p]
         free = -1 if numbers.capacity < 0 else numbers.capacity - k
@@ -112,9 +112,9 @@ def propose(particles, numbers, x, x2, uniforms, informed, proposals, first, las
         z[k:] = 0
         offset, rest = numbers.offset[p], numbers.rest[p]
         if informed:
-            new, weight = from_conditional(m, S, G, b, x2, k, offset, rest, row, u, z, work)
+            new, weight = from_conditional(m, M, G, b, x2, k, offset, rest, row, u, z, work)
         else:
-            new, weight = from_prior(m, S, G, b, x2, k, offset, rest, row, u, z, work)
+            new, weight = from_prior(m, M, G, b, x2, k, offset, rest, row, u, z, work)
         proposals.new[p] = new
         weight -= row.half_d * np.log(2.0 * np.pi * sigma_x * sigma_x)
         # beyond MOST_NEW the scales cannot be meant, and arrays would not fit
@@ -122,13 +122,13 @@ def propose(particles, numbers, x, x2, uniforms, informed, proposals, first, las
 
 
 @njit(cache=True, nogil=True)
-def from_prior(m, S, G, b, x2, k, offset, rest, row, u, z, work):
+def from_prior(m, M, G, b, x2, k, offset, rest, row, u, z, work):
     """Bits and new features from the prior; returns their number and the log density of x."""
     for i in range(k):
         z[i] = u[i] * (rest + offset) < m[i] + offset
     new = prior_new_features(u[k], row)
     s, h = work[0], work[1]
-    times_bits(S, z, k, s)
+    times_bits(M, z, k, s)
     times_bits(G, z, k, h)
     rho = max(x2 - 2.0 * dot_bits(z, b, k) + dot_bits(z, h, k), 0.0)
     V = 1.0 + dot_bits(z, s, k) + new / row.r
@@ -136,7 +136,7 @@ def from_prior(m, S, G, b, x2, k, offset, rest, row, u, z, work):
 
 
 @njit(cache=True, nogil=True)
-def from_conditional(m, S, G, b, x2, k, offset, rest, row, u, z, work):
+def from_conditional(m, M, G, b, x2, k, offset, rest, row, u, z, work):
     """Bits by a scan from a mode, new features exactly; their number and the log weight."""
     s, h, odds = work[0], work[1], work[2]
     log_prior_ratio = 0.0  # log P(z) − log q(z)
@@ -146,14 +146,14 @@ def from_conditional(m, S, G, b, x2, k, offset, rest, row, u, z, work):
         h[i] = 0.0
         odds[i] = np.log((m[i] + offset) / (rest - m[i]))
         log_prior_ratio += np.log((rest - m[i]) / (rest + offset))
-    find_mode(S, G, b, k, odds, row.precision, z, s, h)
+    find_mode(M, G, b, k, odds, row.precision, z, s, h)
     q = dot_bits(z, s, k)
     c = dot_bits(z, b, k)
     g = dot_bits(z, h, k)
     here = log_with_or_without_new(x2 - 2.0 * c + g, 1.0 + q, row)
     for i in range(k):
         sign = -1.0 if z[i] else 1.0
-        q_other = q + 2.0 * sign * s[i] + S[i, i]
+        q_other = q + 2.0 * sign * s[i] + M[i, i]
         c_other = c + sign * b[i]
         g_other = g + 2.0 * sign * h[i] + G[i, i]
         other = log_with_or_without_new(x2 - 2.0 * c_other + g_other, 1.0 + q_other, row)
@@ -168,7 +168,7 @@ def from_conditional(m, S, G, b, x2, k, offset, rest, row, u, z, work):
         if taken != (z[i] == 1):
             z[i] = taken
             for j in range(k):
-                s[j] += sign * S[i, j]
+                s[j] += sign * M[i, j]
                 h[j] += sign * G[i, j]
             q, c, g, here = q_other, c_other, g_other, other
     rho = max(x2 - 2.0 * c + g, 0.0)
@@ -177,7 +177,7 @@ def from_conditional(m, S, G, b, x2, k, offset, rest, row, u, z, work):
 
 
 @njit(cache=True, nogil=True)
-def find_mode(S, G, b, k, odds, precision, z, s, h):
+def find_mode(M, G, b, k, odds, precision, z, s, h):
     """Flip the best bit until none pays, the variance of the features left out of account."""
     for _ in range(2 * k):
         best = 0.0
@@ -193,7 +193,7 @@ def find_mode(S, G, b, k, odds, precision, z, s, h):
         sign = -1.0 if z[which] else 1.0
         z[which] = 1 - z[which]
         for j in range(k):
-            s[j] += sign * S[which, j]
+            s[j] += sign * M[which, j]
             h[j] += sign * G[which, j]
 
 
@@ -253,23 +253,23 @@ def extend(particles, numbers, x, x2, proposals, first, last):
         k, new = particles.k[p], proposals.new[p]
         if proposals.log_weight[p] == -np.inf:
             continue  # it will not survive
-        S, G, z, b = particles.S[p], particles.G[p], proposals.z[p], proposals.b[p]
+        M, G, z, b = particles.M[p], particles.G[p], proposals.z[p], proposals.b[p]
         r = (numbers.sigma_x[p] / numbers.sigma_a[p]) ** 2
-        times_bits(S, z, k, s)
+        times_bits(M, z, k, s)
         times_bits(G, z, k, h)
         V_old = 1.0 + dot_bits(z, s, k)
         V = V_old + new / r
         rho = max(x2 - 2.0 * dot_bits(z, b, k) + dot_bits(z, h, k), 0.0)
         for i in range(k):
             h[i] = b[i] - h[i]
-        rank_one(S, G, s, h, -1.0 / V, 1.0 / V, rho / (V * V), k)
-        open_features(S, G, s, h, V_old, rho, r, k, new)
+        rank_one(M, G, s, h, -1.0 / V, 1.0 / V, rho / (V * V), k)
+        open_features(M, G, s, h, V_old, rho, r, k, new)
         count(particles, p, x, z, k, new)
         k += new
         particles.k[p] = k
         particles.lost[p] += V_old * V_old
         if particles.lost[p] > LOST_DIGITS or not V_old < RISKY:
-            rows = Rows(proposals.z, particles.m[p], particles.C[p], particles.T[p], S, G)
+            rows = Rows(proposals.z, particles.m[p], particles.C[p], particles.T[p], M, G)
             error = refresh(rows, k, r)
             if V_old < RISKY:  # a riskier change is mended at once, before it is ever used
                 drift = max(drift, error)
@@ -278,8 +278,8 @@ def extend(particles, numbers, x, x2, proposals, first, last):
 
 
 @njit(cache=True, nogil=True)
-def open_features(S, G, s, h, V_old, rho, r, k, new):
-    """S and G of features that the row opens: the rank-one change of S_kk = 1/r, without its loss.
+def open_features(M, G, s, h, V_old, rho, r, k, new):
+    """M and G of features that the row opens: the rank-one change of M_kk = 1/r, without its loss.
 
     With V = V_old + j/r:  S_kl = (δ_kl − 1/(rV))/r,  S_ki = −s_i/rV,  G_kl = ρ/(rV)²,
     G_ki = (h_i + ρ s_i/V)/rV.
@@ -288,12 +288,12 @@ def open_features(S, G, s, h, V_old, rho, r, k, new):
     rV = r * V_old + new
     for a in range(k, k + new):
         for i in range(k):
-            S[a, i] = S[i, a] = -s[i] / rV
+            M[a, i] = M[i, a] = -s[i] / rV
             G[a, i] = G[i, a] = (h[i] + rho * s[i] / V) / rV
         for c in range(k, k + new):
-            S[a, c] = -1.0 / (r * rV)
+            M[a, c] = -1.0 / (r * rV)
             G[a, c] = rho / (rV * rV)
-        S[a, a] = (r * V_old + new - 1.0) / (r * rV)
+        M[a, a] = (r * V_old + new - 1.0) / (r * rV)
 
 
 @njit(cache=True, nogil=True)
@@ -330,7 +330,7 @@ def copy_particles(particles, sources, targets):
             particles.m[b, i] = particles.m[a, i]
             for j in range(k):
                 particles.C[b, i, j] = particles.C[a, i, j]
-                particles.S[b, i, j] = particles.S[a, i, j]
+                particles.M[b, i, j] = particles.M[a, i, j]
                 particles.G[b, i, j] = particles.G[a, i, j]
             for d in range(particles.T.shape[2]):
                 particles.T[b, i, d] = particles.T[a, i, d]

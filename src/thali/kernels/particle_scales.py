@@ -1,7 +1,7 @@
 r"""The scales of many particles: log P(X | Z, σ_x, σ_a) of each, and a slice step on log σ.
 
 Both read a particle's C = ZᵀZ and T = ZᵀX only, through the eigenvalues of C (``evidence``), so
-that a value of σ costs O(K). A changed σ changes r, and S and G are made afresh.
+that a value of σ costs O(K). A changed σ changes r, and M and G are made afresh.
 """
 
 from math import lgamma
@@ -101,23 +101,23 @@ def slice_scale(rng, which, prior, floor, d, t, seen, sigma_x, sigma_a, width):
 
 
 @njit(cache=True, nogil=True)
-def move_scales(rng, particles, seen, law_x, law_a, floor, sigma_x, sigma_a, first, last):
-    """Update σ_x and σ_a of each particle where they have priors; S and G follow."""
+def move_scales(rng, particles, seen, prior_x, prior_a, floor, sigma_x, sigma_a, first, last):
+    """Update σ_x and σ_a of each particle where they have priors; M and G follow."""
     no_bits = np.zeros((0, 0), np.uint8)  # of a particle Z is not asked for
     for p in range(first, last):
         k, C, T = particles.k[p], particles.C[p], particles.T[p]
         d, t = spectrum(C[:k, :k].copy(), T[:k])
         # the standard deviations of log σ when K is settled: 1/√(2nD) and 1/√(2KD)
-        if law_x.family != FIXED:
+        if prior_x.family != FIXED:
             width = min(1.0, 3.0 / np.sqrt(2.0 * seen.n * seen.dimensions))
             sigma_x[p] = slice_scale(
-                rng, 0, law_x, floor, d, t, seen, sigma_x[p], sigma_a[p], width
+                rng, 0, prior_x, floor, d, t, seen, sigma_x[p], sigma_a[p], width
             )
-        if law_a.family != FIXED:
+        if prior_a.family != FIXED:
             width = min(1.0, 3.0 / np.sqrt(2.0 * (k + 1) * seen.dimensions))
             sigma_a[p] = slice_scale(
-                rng, 1, law_a, floor, d, t, seen, sigma_x[p], sigma_a[p], width
+                rng, 1, prior_a, floor, d, t, seen, sigma_x[p], sigma_a[p], width
             )
-        rows = Rows(no_bits, particles.m[p], C, T, particles.S[p], particles.G[p])
+        rows = Rows(no_bits, particles.m[p], C, T, particles.M[p], particles.G[p])
         refresh(rows, k, (sigma_x[p] / sigma_a[p]) ** 2)
         particles.lost[p] = 0.0

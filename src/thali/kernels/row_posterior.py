@@ -1,6 +1,6 @@
 r"""The posterior of a new row's bits, and its predictive density, given features of others.
 
-    p(x) = Σ_z P(z) Σ_j P(j) N(x; zμ, σ_x²(1 + z S zᵀ + j/r) I)
+    p(x) = Σ_z P(z) Σ_j P(j) N(x; zμ, σ_x²(1 + z M zᵀ + j/r) I)
 
 For each row a mode is found by single flips; the 2^w rows over the w = min(K, 10) features that are
 least certain there are then summed in Gray-code order, which is exact for K ≤ 10. The others
@@ -19,38 +19,38 @@ ENUMERATED = 10
 
 @njit(cache=True, nogil=True)
 def log_weight(sums, x2, r, new, scales):
-    """log [P(z) Σ_j w_j N(x | z, j)] up to constants; sums are zSz, z b, zGz and Σ z log odds."""
+    """log [P(z) Σ_j w_j N(x | z, j)] up to constants; sums are zMz, z b, zGz and Σ z log odds."""
     q, c, g, o = sums
     rho = max(x2 - 2.0 * c + g, 0.0)
     return o + log_sum(new, None, gaussian_row(rho, 1.0 + q, r, scales), None)
 
 
 @njit(cache=True, nogil=True, inline="always")
-def try_flip(i, z, sums, s, h, b, S, G, odds):
+def try_flip(i, z, sums, s, h, b, M, G, odds):
     """The sums as they were if bit i were flipped."""
     q, c, g, o = sums
     sign = -1.0 if z[i] else 1.0
-    q = q + 2.0 * sign * s[i] + S[i, i]
+    q = q + 2.0 * sign * s[i] + M[i, i]
     g = g + 2.0 * sign * h[i] + G[i, i]
     return q, c + sign * b[i], g, o + sign * odds[i]
 
 
 @njit(cache=True, nogil=True, inline="always")
-def do_flip(i, z, sums, s, h, b, S, G, odds):
-    """Flip bit i, along with s = S z and h = G z; returns the new sums."""
+def do_flip(i, z, sums, s, h, b, M, G, odds):
+    """Flip bit i, along with s = M z and h = G z; returns the new sums."""
     q, c, g, o = sums
     sign = -1.0 if z[i] else 1.0
-    q += 2.0 * sign * s[i] + S[i, i]
+    q += 2.0 * sign * s[i] + M[i, i]
     g += 2.0 * sign * h[i] + G[i, i]
     z[i] = not z[i]
     for j in range(len(z)):
-        s[j] += sign * S[i, j]
+        s[j] += sign * M[i, j]
         h[j] += sign * G[i, j]
     return q, c + sign * b[i], g, o + sign * odds[i]
 
 
 @njit(cache=True, nogil=True)
-def find_mode(z, b, x2, S, G, odds, r, new, scales, s, h):
+def find_mode(z, b, x2, M, G, odds, r, new, scales, s, h):
     """Flip the best bit of z until none pays; returns the log weight and the sums there."""
     k = len(b)
     q, c, g, o = 0.0, 0.0, 0.0, 0.0
@@ -61,7 +61,7 @@ def find_mode(z, b, x2, S, G, odds, r, new, scales, s, h):
             o += odds[a]
             c += b[a]
             for i in range(k):
-                s[i] += S[a, i]
+                s[i] += M[a, i]
                 h[i] += G[a, i]
     for a in range(k):
         if z[a]:
@@ -73,13 +73,13 @@ def find_mode(z, b, x2, S, G, odds, r, new, scales, s, h):
         best = at + 1e-10
         which = -1
         for i in range(k):
-            value = log_weight(try_flip(i, z, sums, s, h, b, S, G, odds), x2, r, new, scales)
+            value = log_weight(try_flip(i, z, sums, s, h, b, M, G, odds), x2, r, new, scales)
             if value > best:
                 best = value
                 which = i
         if which < 0:
             break
-        sums = do_flip(which, z, sums, s, h, b, S, G, odds)
+        sums = do_flip(which, z, sums, s, h, b, M, G, odds)
         at = best
     return at, sums
 
@@ -117,25 +117,25 @@ def sum_up_bits(z, doubt, enumerated, marginal, top, total):
 
 
 @njit(cache=True, nogil=True)
-def one_row(b, x2, S, G, odds, r, new, scales, marginal):
+def one_row(b, x2, M, G, odds, r, new, scales, marginal):
     """Fill ``marginal`` with P(z_k = 1 | x) and return log Σ of the weights."""
     k = len(b)
     s = np.zeros(k)
     h = np.zeros(k)
     z = np.zeros(k, np.bool_)
-    at, sums = find_mode(z, b, x2, S, G, odds, r, new, scales, s, h)
+    at, sums = find_mode(z, b, x2, M, G, odds, r, new, scales, s, h)
     # a second try from the bits that their own projection suggests
     other = np.zeros(k, np.bool_)
     for i in range(k):
         other[i] = b[i] > 0.5 * G[i, i]
     s2 = np.zeros(k)
     h2 = np.zeros(k)
-    at2, sums2 = find_mode(other, b, x2, S, G, odds, r, new, scales, s2, h2)
+    at2, sums2 = find_mode(other, b, x2, M, G, odds, r, new, scales, s2, h2)
     if at2 > at:
         at, sums, z, s, h = at2, sums2, other, s2, h2
     doubt = np.zeros(k)
     for i in range(k):
-        flipped = try_flip(i, z, sums, s, h, b, S, G, odds)
+        flipped = try_flip(i, z, sums, s, h, b, M, G, odds)
         doubt[i] = at - log_weight(flipped, x2, r, new, scales)
         marginal[i] = 1.0 if z[i] else 0.0
     free_bits = np.argsort(doubt)[: min(k, ENUMERATED)]
@@ -145,14 +145,14 @@ def one_row(b, x2, S, G, odds, r, new, scales, marginal):
         low = 0
         while not (code >> low) & 1:
             low += 1
-        sums = do_flip(free_bits[low], z, sums, s, h, b, S, G, odds)
+        sums = do_flip(free_bits[low], z, sums, s, h, b, M, G, odds)
         value = log_weight(sums, x2, r, new, scales)
         top, total = count_in(value, top, total, z, marginal)
     return sum_up_bits(z, doubt, len(free_bits), marginal, top, total)
 
 
 @njit(cache=True, nogil=True)
-def row_posteriors(B, squares, S, G, odds, r, new, scales, marginals, logs):
+def row_posteriors(B, squares, M, G, odds, r, new, scales, marginals, logs):
     """Fill P(z_nk = 1 | x_n) and log Σ_z,j weights for every row; rows are independent."""
     for i in range(B.shape[0]):
-        logs[i] = one_row(B[i], squares[i], S, G, odds, r, new, scales, marginals[i])
+        logs[i] = one_row(B[i], squares[i], M, G, odds, r, new, scales, marginals[i])

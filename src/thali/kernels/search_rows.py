@@ -1,7 +1,7 @@
 r"""The rows that may follow a candidate of a search, scored: all of them, or a beam within the row.
 
-A candidate is Z of the rows so far, with A integrated out. With S and G = μμᵀ of those rows and
-b = μ x, its next row is  x | z, j ~ N(zμ, σ_x²(1 + z S zᵀ + j/r) I),  j the features it opens, and
+A candidate is Z of the rows so far, with A integrated out. With M and G = μμᵀ of those rows and
+b = μ x, its next row is  x | z, j ~ N(zμ, σ_x²(1 + z M zᵀ + j/r) I),  j the features it opens, and
 
     score(z, j) = rest + Σ_k z_k take_k + new(j) − ties(z, j) + log N(x; zμ, σ_x² V I),
 
@@ -11,7 +11,7 @@ apart by nothing: of rows that take equally many of them only the one that takes
 looked at, so that every class of matrices is reached once.
 
     every row     2^K of them in Gray-code order: one bit changes at a time, and O(1) numbers of
-                  S z and G z with it, since bit i changes only when those below it are known
+                  M z and G z with it, since bit i changes only when those below it are known
     within a row  the best rows found so far, each changed in one bit, until no change is among
                   the best: O(K²) a row that is kept, O(K) one that is looked at
 """
@@ -255,7 +255,7 @@ def out_of_order(z, same, k, i):
 
 
 @njit(cache=True, nogil=True)
-def every_row(S, G, b, x2, k, row, found, whole):
+def every_row(M, G, b, x2, k, row, found, whole):
     """Keep the best of all 2^K rows and their new features; returns their number, and a bound of
     the scores of all others. With ``whole``, −1 where there is no room for all above the floor.
     """
@@ -277,9 +277,9 @@ def every_row(S, G, b, x2, k, row, found, whole):
                 i += 1
             sign = -1.0 if z[i] else 1.0
             # just below bit i, one is set; the rest are not
-            below_s = S[i, i - 1] if i > 0 else 0.0
+            below_s = M[i, i - 1] if i > 0 else 0.0
             below_g = G[i, i - 1] if i > 0 else 0.0
-            q += sign * (2.0 * (s[i] + below_s) + S[i, i])
+            q += sign * (2.0 * (s[i] + below_s) + M[i, i])
             g += sign * (2.0 * (h[i] + below_g) + G[i, i])
             c += sign * b[i]
             o += sign * row.take[i]
@@ -287,7 +287,7 @@ def every_row(S, G, b, x2, k, row, found, whole):
             z[i] = 1 - z[i]
             wrong += out_of_order(z, row.same, k, i)
             for a in range(i):
-                s[a] += sign * S[i, a]
+                s[a] += sign * M[i, a]
                 h[a] += sign * G[i, a]
         if wrong > 0:
             continue
@@ -303,10 +303,10 @@ def every_row(S, G, b, x2, k, row, found, whole):
 
 
 class Beam(NamedTuple):
-    """The best rows of a search within a row; z S zᵀ, z b, z G zᵀ and Σ take in ``sums``."""
+    """The best rows of a search within a row; z M zᵀ, z b, z G zᵀ and Σ take in ``sums``."""
 
     z: np.ndarray  # (W, K) uint8
-    s: np.ndarray  # (W, K) S z
+    s: np.ndarray  # (W, K) M z
     h: np.ndarray  # (W, K) G z
     sums: np.ndarray  # (W, 4)
     value: np.ndarray  # (W,)
@@ -314,11 +314,11 @@ class Beam(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def changed_value(S, G, b, x2, k, row, tied, beam, w, i, trial):
+def changed_value(M, G, b, x2, k, row, tied, beam, w, i, trial):
     """The score of row w with bit i changed, at its best number of new features."""
     z = beam.z[w]
     sign = -1.0 if z[i] else 1.0
-    q = beam.sums[w, 0] + 2.0 * sign * beam.s[w, i] + S[i, i]
+    q = beam.sums[w, 0] + 2.0 * sign * beam.s[w, i] + M[i, i]
     c = beam.sums[w, 1] + sign * b[i]
     g = beam.sums[w, 2] + 2.0 * sign * beam.h[w, i] + G[i, i]
     base = row.rest + beam.sums[w, 3] + sign * row.take[i]
@@ -331,17 +331,17 @@ def changed_value(S, G, b, x2, k, row, tied, beam, w, i, trial):
 
 
 @njit(cache=True, nogil=True)
-def change_into(S, G, b, k, row, beam, w, i, to, value):
+def change_into(M, G, b, k, row, beam, w, i, to, value):
     """Write row w with bit i changed over row ``to``."""
     sign = -1.0 if beam.z[w, i] else 1.0
     sums, target = beam.sums[w], beam.sums[to]
-    target[0] = sums[0] + 2.0 * sign * beam.s[w, i] + S[i, i]
+    target[0] = sums[0] + 2.0 * sign * beam.s[w, i] + M[i, i]
     target[1] = sums[1] + sign * b[i]
     target[2] = sums[2] + 2.0 * sign * beam.h[w, i] + G[i, i]
     target[3] = sums[3] + sign * row.take[i]
     for a in range(k):
         beam.z[to, a] = beam.z[w, a]
-        beam.s[to, a] = beam.s[w, a] + sign * S[i, a]
+        beam.s[to, a] = beam.s[w, a] + sign * M[i, a]
         beam.h[to, a] = beam.h[w, a] + sign * G[i, a]
     beam.z[to, i] = 1 - beam.z[to, i]
     beam.value[to] = value
@@ -373,7 +373,7 @@ def in_order_after(z, same, k, i):
 
 
 @njit(cache=True, nogil=True)
-def within_row(S, G, b, x2, k, row, found, width):
+def within_row(M, G, b, x2, k, row, found, width):
     """Keep the best rows that a beam of changes of one bit finds, from the empty row on."""
     size = 1
     beam = Beam(
@@ -396,13 +396,13 @@ def within_row(S, G, b, x2, k, row, found, width):
         which = -1
         for i in range(k):
             if in_order_after(beam.z[0], row.same, k, i):
-                value = changed_value(S, G, b, x2, k, row, tied, beam, 0, i, trial)
+                value = changed_value(M, G, b, x2, k, row, tied, beam, 0, i, trial)
                 if value > best + CLOSE * (1.0 + abs(best)):
                     best = value
                     which = i
         if which < 0:
             break
-        change_into(S, G, b, k, row, beam, 0, which, 0, best)
+        change_into(M, G, b, k, row, beam, 0, which, 0, best)
     for _ in range(4 * width):
         w = -1
         for p in range(size):
@@ -414,7 +414,7 @@ def within_row(S, G, b, x2, k, row, found, width):
         for i in range(k):
             if not in_order_after(beam.z[w], row.same, k, i):
                 continue
-            value = changed_value(S, G, b, x2, k, row, tied, beam, w, i, trial)
+            value = changed_value(M, G, b, x2, k, row, tied, beam, w, i, trial)
             low = size
             if size == width:
                 low = int(np.argmin(beam.value))
@@ -422,7 +422,7 @@ def within_row(S, G, b, x2, k, row, found, width):
                     continue
             if known(beam, size, w, i, value, k):
                 continue
-            change_into(S, G, b, k, row, beam, w, i, low, value)
+            change_into(M, G, b, k, row, beam, w, i, low, value)
             size = max(size, low + 1)
     kept = 0
     for p in range(size):

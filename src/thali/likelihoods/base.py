@@ -333,7 +333,7 @@ class Scaled(FeatureLikelihood):
 
 
 class GaussianRows(Scaled):
-    """Rows of the form x | z ~ N(zμ, σ_x²(1 + z S zᵀ)I) with S = (ZᵀZ + rI)⁻¹, μ = S ZᵀX.
+    """Rows of the form x | z ~ N(zμ, σ_x²(1 + z M zᵀ)I) with M = (ZᵀZ + rI)⁻¹, μ = M ZᵀX.
 
     The compiled collapsed sweep is written for it.
     """

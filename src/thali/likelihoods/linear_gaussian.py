@@ -242,11 +242,11 @@ class LinearGaussian(
         return given + log_normal(A, hyper["sigma_a"])
 
     def rows(self, X: Table, Z: ArrayLike) -> PredictiveRows:
-        """The predictive form of complete data (with missing entries S differs by column)."""
+        """The predictive form of complete data (with missing entries M differs by column)."""
         data, Z = _pair(X, Z)
         k = Z.shape[1]
-        S = cho_solve(self._factor(Z), np.eye(k)) if k else np.zeros((0, 0))
-        return PredictiveRows(S, S @ cross(Z, data))
+        M = cho_solve(self._factor(Z), np.eye(k)) if k else np.zeros((0, 0))
+        return PredictiveRows(M, M @ cross(Z, data))
 
     def _factor(self, Z: np.ndarray) -> tuple[np.ndarray, bool]:
         """The Cholesky factor L of ZᵀZ + rI."""
@@ -259,9 +259,9 @@ class LinearGaussian(
 
 
 class PredictiveRows(NamedTuple):
-    """S = (ZᵀZ + rI)⁻¹ and μ = S ZᵀX."""
+    """M = (ZᵀZ + rI)⁻¹ and μ = M ZᵀX."""
 
-    S: np.ndarray
+    M: np.ndarray
     mu: np.ndarray
 
 

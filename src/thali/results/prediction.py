@@ -5,7 +5,7 @@ likelihoods they are given the draw's parameters (``rows_given_features``). A pr
 potentials θ says nothing of a row beyond the n that it describes, and is refused.
 
 Entries may be missing (NaN) in the new rows, which then count with what they show, and in the
-training data, where each column has the S and μ of the rows that were observed there. Either may be
+training data, where each column has the M and μ of the rows that were observed there. Either may be
 sparse, and is not made dense.
 """
 
@@ -120,30 +120,30 @@ def _given_complete(
     """Complete training data: rows that show the same columns share G = μ_oμ_oᵀ and D_o."""
     predict = cast(GaussianRows, model.likelihood).rows(data, Z)
     if new.sparse:  # all columns, of which products are all that is needed
-        return _alike(new.X, row_squares(new.X), predict.S, predict.mu, known)
+        return _alike(new.X, row_squares(new.X), predict.M, predict.mu, known)
     marginals, logs = np.zeros((new.n, Z.shape[1])), np.zeros(new.n)
     for mine, seen in new.alike():
         part = new.X[np.ix_(mine, seen)]
         squares = np.einsum("nd,nd->n", part, part)
-        marginals[mine], logs[mine] = _alike(part, squares, predict.S, predict.mu[:, seen], known)
+        marginals[mine], logs[mine] = _alike(part, squares, predict.M, predict.mu[:, seen], known)
     return marginals, logs
 
 
 def _alike(
-    X: np.ndarray | csr_array, squares: np.ndarray, S: np.ndarray, mu: np.ndarray, known: Known
+    X: np.ndarray | csr_array, squares: np.ndarray, M: np.ndarray, mu: np.ndarray, known: Known
 ) -> tuple[np.ndarray, np.ndarray]:
     """The bits' probabilities and log densities of rows that show the same columns."""
     from thali.kernels.row_posterior import row_posteriors
 
     odds, r, own, scales = known
     B, G = np.ascontiguousarray(X @ mu.T), np.ascontiguousarray(mu @ mu.T)
-    S = np.ascontiguousarray(S)
+    M = np.ascontiguousarray(M)
     local = scales._replace(dimensions=max(float(X.shape[1]), NO_DIMENSION))
     found, densities = np.zeros(B.shape), np.zeros(len(B))
 
     def fill(block: slice) -> None:
         row_posteriors(
-            B[block], squares[block], S, G, odds, r, own, local, found[block], densities[block]
+            B[block], squares[block], M, G, odds, r, own, local, found[block], densities[block]
         )
 
     _in_blocks(fill, len(B))
@@ -153,7 +153,7 @@ def _alike(
 def _given_gaps(
     model: Model, data: Data, Z: np.ndarray, new: Data, known: Known
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Training data with gaps: each column has its own S, shared by those of one pattern."""
+    """Training data with gaps: each column has its own M, shared by those of one pattern."""
     from thali.kernels.masked_columns import inverses
     from thali.kernels.masked_row_posterior import masked_row_posteriors
 
@@ -165,13 +165,13 @@ def _given_gaps(
     odds, r, own, scales = known
     real = Z.astype(float)
     of_column, start, missing = data.patterns
-    S = inverses(np.ascontiguousarray(Z, np.uint8), real.T @ real, start, missing, r)
+    M = inverses(np.ascontiguousarray(Z, np.uint8), real.T @ real, start, missing, r)
     mu = np.ascontiguousarray(cast(Collapsed, model.likelihood).features(data, Z))
     marginals, logs, seen = np.zeros((new.n, Z.shape[1])), np.zeros(new.n), new.seen
 
     def fill(block: slice) -> None:
         masked_row_posteriors(
-            new.zeroed[block], seen[block], mu, S, of_column, odds, r, own, scales,
+            new.zeroed[block], seen[block], mu, M, of_column, odds, r, own, scales,
             marginals[block], logs[block],
         )  # fmt: skip
 

@@ -120,7 +120,7 @@ class State:
         new.k[:], new.lost[:], new.T[:, :used] = old.k, old.lost, old.T[:, :used]
         for ours, theirs in ((old.m, new.m), (proposals.z, wide.z), (proposals.b, wide.b)):
             theirs[:, :used] = ours[:, :used]
-        for ours, theirs in ((old.C, new.C), (old.S, new.S), (old.G, new.G)):
+        for ours, theirs in ((old.C, new.C), (old.M, new.M), (old.G, new.G)):
             theirs[:, :used, :used] = ours[:, :used, :used]
         self.particles = new
         return wide._replace(new=proposals.new, log_weight=proposals.log_weight)
@@ -230,7 +230,7 @@ def zero_particles(count: int, cap: int, d: int) -> Particles:
     from thali.kernels.particle_rows import Particles
 
     each, square = (count, cap), (count, cap, cap)
-    shapes = (each, square, (*each, d), square, square, count)  # of m, C, T, S, G, lost
+    shapes = (each, square, (*each, d), square, square, count)  # of m, C, T, M, G, lost
     return Particles(np.zeros(count, np.int64), *(np.zeros(shape) for shape in shapes))
 
 

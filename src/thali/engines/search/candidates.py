@@ -246,7 +246,7 @@ class Problem(SearchProblem[Kept]):
         z[0, :old] = candidate.z
         x, x2 = self.X[row], float(self.squares[row])
         b = np.zeros((1, k))
-        b[0, :old] = base.arrays.S[0] @ (base.arrays.T[0] @ x)
+        b[0, :old] = base.arrays.M[0] @ (base.arrays.T[0] @ x)
         one = np.ones(1)
         numbers = RowNumbers(
             one, one, one, self.sigma_x * one, self.sigma_a * one, -1, float(self.dimensions)
@@ -272,21 +272,21 @@ class Problem(SearchProblem[Kept]):
             floor=floor,
         )
         x, x2 = self.X[candidate.rows], float(self.squares[candidate.rows])
-        S, G = arrays.S[0], arrays.G[0]
-        b = S @ (arrays.T[0] @ x)
+        M, G = arrays.M[0], arrays.G[0]
+        b = M @ (arrays.T[0] @ x)
 
         def evidence(bits: np.ndarray, new: np.ndarray) -> np.ndarray:
             return candidate.evidence + self._density(bits.astype(float), arrays, b, x2, new)
 
         return RowScores(
-            lambda found, growing: kernel.every_row(S, G, b, x2, k, row, found, growing),
-            lambda found, wide: kernel.within_row(S, G, b, x2, k, row, found, wide),
+            lambda found, growing: kernel.every_row(M, G, b, x2, k, row, found, growing),
+            lambda found, wide: kernel.within_row(M, G, b, x2, k, row, found, wide),
             evidence,
         )
 
     def log_densities(self, rows: slice, Z: np.ndarray, arrays: Particles) -> np.ndarray:
-        """log N(x; zμ, σ_x²(1 + z S zᵀ) I) of rows with features Z, given a candidate's arrays."""
-        b = self.X[rows] @ (arrays.S[0] @ arrays.T[0]).T
+        """log N(x; zμ, σ_x²(1 + z M zᵀ) I) of rows with features Z, given a candidate's arrays."""
+        b = self.X[rows] @ (arrays.M[0] @ arrays.T[0]).T
         return self._density(Z, arrays, b, self.squares[rows], 0.0)
 
     def _density(
@@ -297,9 +297,9 @@ class Problem(SearchProblem[Kept]):
         squares: np.ndarray | float,
         new: np.ndarray | float,
     ) -> np.ndarray:
-        """log N(x; zμ, σ_x²(1 + z S zᵀ + j/r) I) of each row of Z; b = μ x."""
-        S, G = arrays.S[0], arrays.G[0]
-        V = 1.0 + np.maximum(np.einsum("ni,ni->n", Z @ S, Z), 0.0) + new / self.r
+        """log N(x; zμ, σ_x²(1 + z M zᵀ + j/r) I) of each row of Z; b = μ x."""
+        M, G = arrays.M[0], arrays.G[0]
+        V = 1.0 + np.maximum(np.einsum("ni,ni->n", Z @ M, Z), 0.0) + new / self.r
         bent = np.einsum("ni,ni->n", Z @ G - 2.0 * b, Z)
         rho = np.maximum(squares + bent, 0.0)
         scale = 2.0 * np.pi * self.sigma_x**2
