@@ -36,7 +36,7 @@ def test_frequencies_have_their_means(prior, rng):
 @pytest.mark.parametrize("gaps", [False, True])
 @pytest.mark.parametrize("slab", ["laplace slab", "gaussian slab"])
 def test_draws_of_amounts_have_their_moments(slab, gaps, rng):
-    """Of w = zs: ν E[s | z = 1] and ν E[s² | z = 1], once the rows have settled."""
+    """Of w = zs: ν E[s | z = 1] and ν E[s² | z = 1], once the rows change no more."""
     given = problem(rng, slab, "ibp", gaps=gaps, k=2)
     at = given.data, given.rows, given.globals()
     for _ in range(200):

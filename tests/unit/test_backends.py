@@ -13,7 +13,7 @@ import thali
 from thali.backends.base import PASSES
 from thali.backends.block import Block
 from thali.backends.hard_rounds import Crew, in_turn
-from thali.backends.local import SETTLED, Local
+from thali.backends.local import SMALL, Local
 from thali.backends.rows import Rows, pieces_of
 from thali.data import Data
 from thali.kernels.expected_rows import STILL
@@ -83,7 +83,7 @@ def sums(X, nu):
 
 
 def soft(X, nu, given, passes):
-    """Every feature of all rows at a time; rows that have settled stay."""
+    """Every feature of all rows at a time; rows that change no more stay."""
     Q = given.features.gram[0]
     R = X @ given.features.phi.T - nu @ Q
     moving = np.ones(len(X), bool)
@@ -96,7 +96,7 @@ def soft(X, nu, given, passes):
             nu[:, i] += change
             R -= np.outer(change, Q[i])
             largest = np.maximum(largest, np.abs(change))
-        moving &= largest >= SETTLED
+        moving &= largest >= SMALL
     return sums(X, nu)
 
 

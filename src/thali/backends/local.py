@@ -21,7 +21,7 @@ from thali.structures.statistics import Statistics
 
 MASKED_BLOCK = 256  # where entries are missing: pieces without gaps cost no more than elsewhere
 GAPS = 4e6  # numbers in the table of a piece's own matrices, where entries are missing
-SETTLED = 1e-3  # the largest change in a pass after which a row is left
+SMALL = 1e-3  # the largest change in a pass after which a row is left
 
 
 @dataclass(frozen=True)
@@ -141,12 +141,12 @@ def soft_rows(block: Block, rows: Rows, given: Globals, passes: int) -> Statisti
     gain = np.zeros(rows.k)
     precision = 1.0 / given.sigma_x**2
     if rows.slab is None:
-        kernel.expect_bits(R, Q, given.odds, precision, rows.nu, passes, SETTLED, gain)
+        kernel.expect_bits(R, Q, given.odds, precision, rows.nu, passes, SMALL, gain)
     else:
         first, second, cost = rows.amounts
         kernel.expect_amounts(
             R, Q, given.odds, precision, rows.slab == "laplace",
-            rows.nu, first, second, cost, passes, SETTLED, gain,
+            rows.nu, first, second, cost, passes, SMALL, gain,
         )  # fmt: skip
     return statistics(block, rows, gone, gain)
 

@@ -4,7 +4,7 @@ Given all other rows of Y, the entries of row f are independent, and y_ft is at 
 
     s_t = log P(y=1)/P(y=0) + Σ_{i: z_if = 1} [log P(x_it | c_it + 1) − log P(x_it | c_it)] > 0,
 
-c counting the others. So a bit z_if is judged with all y_f at their best before and after:
+c counting the others. So a bit z_if is tried with all y_f at their best before and after:
 Σ_t max(0, s_t) changes as node i enters or leaves the sum, and the prior with the count and the
 equal columns. ``best_states`` is the best Y given Z, by looking at all 2^K settings of a column.
 """

@@ -40,7 +40,7 @@ def coin_entropy(p):
 
 
 @njit(cache=True, nogil=True)
-def expect_bits(R, Q, odds, precision, nu, passes, settled, gain):
+def expect_bits(R, Q, odds, precision, nu, passes, small, gain):
     """Update ν and R in place, at most ``passes`` over each row, and add entropies to ``gain``.
 
     Q is (1, K, K) for all rows or (rows, K, K).
@@ -60,7 +60,7 @@ def expect_bits(R, Q, odds, precision, nu, passes, settled, gain):
                     largest = max(largest, abs(change))
                     for j in range(k):
                         r[j] -= change * q[i, j]
-            if largest < settled:
+            if largest < small:
                 break
         for i in range(k):
             gain[i] += coin_entropy(p[i])
@@ -94,7 +94,7 @@ def laplace_amount(a, b):
 
 
 @njit(cache=True, nogil=True)
-def expect_amounts(R, Q, odds, precision, laplace, nu, first, second, cost, passes, settled, gain):
+def expect_amounts(R, Q, odds, precision, laplace, nu, first, second, cost, passes, small, gain):
     """The same with amounts: ``first`` and ``second`` moments of q(s | z = 1), and ``cost``, its
     divergence from p(s), change in place along with ν."""
     rows, k = nu.shape
@@ -122,7 +122,7 @@ def expect_amounts(R, Q, odds, precision, laplace, nu, first, second, cost, pass
                     largest = max(largest, max(moved, abs(change) / (1.0 + abs(w))))
                     for j in range(k):
                         r[j] -= change * q[i, j]
-            if largest < settled:
+            if largest < small:
                 break
         for i in range(k):
             gain[i] += coin_entropy(nu[n, i]) - nu[n, i] * cost[n, i]

@@ -81,12 +81,12 @@ def solve_rows(rng, B, Q, precision, prior, solver, m, Z, follow):
             z[i] = Z[n, i] > 0.5
         row = Row(weights, pairs, total, own, prior.by_count, others)
         solve(rng, row, solver, z, slack, trial, spare, upper)
-        gained += _settle(row, likely, z, slack, spare, Z[n], m, follow)
+        gained += _write(row, likely, z, slack, spare, Z[n], m, follow)
     return gained
 
 
 @njit(cache=True, nogil=True)
-def _settle(row, likely, z, slack, before, out, m, follow):
+def _write(row, likely, z, slack, before, out, m, follow):
     """Write z where ``out`` was, and counts if they follow; the likelihood's gain."""
     k = len(z)
     changed = False

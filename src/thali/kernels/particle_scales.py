@@ -107,7 +107,7 @@ def move_scales(rng, particles, seen, prior_x, prior_a, floor, sigma_x, sigma_a,
     for p in range(first, last):
         k, C, T = particles.k[p], particles.C[p], particles.T[p]
         d, t = spectrum(C[:k, :k].copy(), T[:k])
-        # the standard deviations of log σ when K is settled: 1/√(2nD) and 1/√(2KD)
+        # the standard deviations of log σ when K stays: 1/√(2nD) and 1/√(2KD)
         if prior_x.family != FIXED:
             width = min(1.0, 3.0 / np.sqrt(2.0 * seen.n * seen.dimensions))
             sigma_x[p] = slice_scale(

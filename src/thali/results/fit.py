@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from arviz import InferenceData
 
 ARRAYS = dict[str, np.ndarray]
+COUNTED = ("enqueued", "dequeued")  # what a search may count
 SAVED = ("burn_in", "stopped", "seconds", "sweeps")  # fields that files keep as they are
 
 
@@ -279,10 +280,9 @@ class PointFit(Fit):
     def attributes(self) -> dict[str, object]:
         known = self.extra or {}
         return {
-            "proven_optimal_": bool(known["proven"]),
-            "log_joint_upper_bound_": float(known["bound"]),
-            "n_enqueued_": int(known["enqueued"]),
-            "n_dequeued_": int(known["dequeued"]),
+            "proven_optimal_": bool(known.get("proven", False)),
+            "log_joint_upper_bound_": float(known.get("bound", np.inf)),
+            **{f"n_{name}_": int(known[name]) for name in COUNTED if name in known},
         }
 
 

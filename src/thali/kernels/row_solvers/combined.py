@@ -12,7 +12,7 @@ from thali.kernels.row_solvers.exchange import climb_by_exchanges
 from thali.kernels.row_solvers.local_search import complement_worth, local_search
 from thali.kernels.row_solvers.row import begin, worth
 
-BEST, LOCAL_SEARCH, DOUBLE_GREEDY, RANDOMISED, EXACT = range(5)
+BEST, LOCAL_SEARCH, DOUBLE_GREEDY, RANDOMIZED, EXACT = range(5)
 SAME = 1e-11  # of the value: a gain below it is rounding
 
 
@@ -36,7 +36,7 @@ def solve(rng, row, solver, z, slack, trial, trial_slack, upper):
     elif solver == EXACT:
         at = enumerate_sets(rng, row, trial, trial_slack, upper)
     else:
-        at = double_greedy(rng, row, trial, trial_slack, upper, solver == RANDOMISED)
+        at = double_greedy(rng, row, trial, trial_slack, upper, solver == RANDOMIZED)
     return _keep(row, value, j, z, slack, trial, trial_slack, at)[1]
 
 
