@@ -2,15 +2,28 @@
 
 import heapq
 from bisect import insort
+from collections.abc import Sequence
 from typing import Any, Generic
 
 import numpy as np
 
 from thali.engines.search.candidates import Candidate, KeptT, SearchProblem
-from thali.engines.search.heuristics import Heuristic, Neighbors, RowSums
 
 EVERY = 10  # features up to which every row is looked at, where that is left open
 LARGEST = 20  # features beyond which they cannot be
+
+
+class Heuristic:
+    """What the rows to come may add to a score; ``admissible``: they can add no more."""
+
+    admissible: bool
+
+    def future(self, rows: int) -> float | None:
+        """Of every candidate of so many rows; None where each has its own."""
+
+    def futures(self, candidates: Sequence[Candidate[Any]]) -> Sequence[float]:
+        """Of each of the candidates that follow one and the same, where they differ."""
+        return ()
 
 
 class Queue(Generic[KeptT]):
@@ -91,21 +104,19 @@ class BestFirst(Generic[KeptT]):
                 f"BeamSearch: expansion='all' looks at all 2^{candidate.k} rows that may follow a "
                 f"candidate of {candidate.k} features, too many; use expansion='auto' or 'within'."
             )
-        guess, future, floor = self.heuristic, 0.0, -np.inf
-        if isinstance(guess, RowSums):  # else it depends on the candidates that follow
-            future, floor = guess.future(rows), self.floor
+        future = self.heuristic.future(rows)
         children, lost = self.problem.expand(
             candidate,
-            future,
+            future or 0.0,
             expansion="all" if every else "within",
             width=self.width,
-            floor=floor,
+            floor=-np.inf if future is None else self.floor,
             most_new=self.most_new,
         )
         self.queue.lost = max(self.queue.lost, lost)
-        if isinstance(guess, Neighbors):
-            for child, future in zip(children, guess.futures(children), strict=True):
-                child.score += future
+        if future is None:
+            for child, own in zip(children, self.heuristic.futures(children), strict=True):
+                child.score += own
         for child in children:
             self.queue.put(child)
 

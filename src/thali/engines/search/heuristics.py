@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from thali.engines.search.best_first import Heuristic, search
 from thali.engines.search.candidates import Candidate, KeptT, Problem, SearchProblem
 from thali.machine import refuse_beyond_memory
 
@@ -32,18 +33,17 @@ WIDTH = 20  # of the search among those that stand for them
 
 
 @dataclass(frozen=True)
-class RowSums:
+class RowSums(Heuristic):
     """What all rows after the first n add, by n; ``admissible``: none of them can add more."""
 
     sums: np.ndarray
     admissible: bool = False
 
     def future(self, rows: int) -> float:
-        """Of a candidate of so many rows."""
         return float(self.sums[rows])
 
 
-class Neighbors:
+class Neighbors(Heuristic):
     """A row to come adds its log density given the candidate's features and those of near rows."""
 
     admissible = False
@@ -63,7 +63,6 @@ class Neighbors:
         return self.near[rows]
 
     def futures(self, candidates: Sequence[Candidate[Any]]) -> list[float]:
-        """For candidates that follow one and the same."""
         problem = self.problem
         if not candidates or candidates[0].rows == problem.n:
             return [0.0] * len(candidates)
@@ -78,9 +77,6 @@ class Neighbors:
             arrays = problem.kept(candidate).arrays
             found.append(float(problem.log_densities(slice(rows, None), shared, arrays).sum()))
         return found
-
-
-Heuristic = RowSums | Neighbors
 
 
 def heuristic(
@@ -111,8 +107,6 @@ def after_each(logs: np.ndarray) -> np.ndarray:
 
 def by_cluster(problem: Problem, rng: np.random.Generator) -> np.ndarray:
     """The log density of each row given the features of the row that stands for its cluster."""
-    from thali.engines.search.best_first import search
-
     stands, members = representatives(problem.X, rng)
     few = problem.part(stands)
     found = search(few, trivial(few), width=WIDTH).answer
