@@ -118,7 +118,7 @@ class InverseGamma(Hyperprior):
         return float(np.sqrt(self.scale / self.shape))
 
     def sample(self, rng: np.random.Generator) -> float:
-        return float(np.sqrt(self.scale / max(rng.gamma(self.shape), SMALLEST)))
+        return draw_scale(rng, self.shape, self.scale)
 
     def log_density(self, value: float) -> float:
         """Log density of σ (not of σ²: the factor 2σ of the change of variable is in it)."""
@@ -157,7 +157,7 @@ class Beta(Hyperprior):
         return min(max(self.a / (self.a + self.b), SMALLEST), LARGEST)
 
     def sample(self, rng: np.random.Generator) -> float:
-        return min(max(float(rng.beta(self.a, self.b)), SMALLEST), LARGEST)
+        return draw_probability(rng, self.a, self.b)
 
     def log_density(self, value: float) -> float:
         a, b = self.a, self.b
@@ -196,6 +196,16 @@ class Scope(MutableMapping[str, Value]):
         return len(self.labels)
 
 
+def draw_scale(rng: np.random.Generator, shape: float, scale: float) -> float:
+    """σ with σ² ~ InverseGamma(shape, scale)."""
+    return float(np.sqrt(scale / max(rng.gamma(shape), SMALLEST)))
+
+
+def draw_probability(rng: np.random.Generator, a: float, b: float) -> float:
+    """A draw of Beta(a, b), neither 0 nor 1."""
+    return min(max(float(rng.beta(a, b)), SMALLEST), LARGEST)
+
+
 def as_scalars(hyper: Mapping[str, Value]) -> dict[str, float]:
     """Hyperparameters as single numbers, an array's entries one by one.
 
@@ -204,7 +214,7 @@ def as_scalars(hyper: Mapping[str, Value]) -> dict[str, float]:
     """
     found: dict[str, float] = {}
     for name, value in hyper.items():
-        if np.ndim(value) == 0:
+        if type(value) is float or np.ndim(value) == 0:
             found[name] = value
         else:
             found |= {f"{name}[{i}]": x for i, x in enumerate(np.ravel(value).tolist())}
@@ -229,6 +239,8 @@ def from_scalars(scalars: Mapping[str, float]) -> dict[str, Value]:
 
 def check_hyperparameter(owner: str, name: str, value: object, probability: bool = False) -> None:
     """Refuse anything but a positive number (or a probability) or a hyperprior of one."""
+    if type(value) is float and 0.0 < value < (1.0 if probability else inf):
+        return  # the most common by far: every sweep makes parts anew
     what, such_as = KINDS[probability]
     other = ""
     if isinstance(value, Hyperprior):
@@ -247,6 +259,8 @@ def check_hyperparameter(owner: str, name: str, value: object, probability: bool
 
 def as_number(owner: str, name: str, value: object) -> float:
     """Return a fixed hyperparameter, or say how to fix it."""
+    if type(value) is float and 0.0 < value < inf:
+        return value
     if isinstance(value, Hyperprior):
         raise ValueError(
             f"{owner}: {name} is {value}, a hyperprior; this needs a number. "

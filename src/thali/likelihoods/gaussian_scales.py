@@ -19,6 +19,7 @@ from thali.hyperparameters import (
     Values,
     as_number,
     check_hyperparameter,
+    draw_scale,
     metropolis_step,
     slice_step,
 )
@@ -171,7 +172,7 @@ def scale_given_squares(
     if not isinstance(prior, Hyperprior):
         return value
     if isinstance(prior, InverseGamma):
-        return InverseGamma(prior.shape + 0.5 * n, prior.scale + 0.5 * squares).sample(rng)
+        return draw_scale(rng, prior.shape + 0.5 * n, prior.scale + 0.5 * squares)
 
     def target(sigma: float) -> float:
         return prior.log_density(sigma) - n * np.log(sigma) - 0.5 * squares / sigma**2

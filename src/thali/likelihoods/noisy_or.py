@@ -33,6 +33,7 @@ from thali.hyperparameters import (
     Values,
     as_number,
     check_hyperparameter,
+    draw_probability,
     slice_step_of_probability,
 )
 from thali.likelihoods.base import (
@@ -245,7 +246,7 @@ class NoisyOr(Settings, GibbsUpdates, EstimatesEvidence, CountedFeatures, Masked
         """p given Σ y, then ε and λ given n_cx; whether one of the two is inferred."""
         of_p = self.p
         if isinstance(of_p, Beta):
-            hyper["p"] = Beta(of_p.a + on, of_p.b + size - on).sample(rng)
+            hyper["p"] = draw_probability(rng, of_p.a + on, of_p.b + size - on)
         elif isinstance(of_p, Hyperprior):
             hyper["p"] = slice_step_of_probability(
                 rng,
@@ -260,10 +261,13 @@ class NoisyOr(Settings, GibbsUpdates, EstimatesEvidence, CountedFeatures, Masked
                 continue
             changed = True
 
-            def target(value: float, name: str = name, prior: Hyperprior = prior) -> float:
-                at = {**hyper, name: value}
-                value_of = log_likelihood_of_counts(counts, at["epsilon"], at["lam"])
-                return prior.log_density(value) + value_of
+            other = hyper["lam" if name == "epsilon" else "epsilon"]
+
+            def target(
+                value: float, name: str = name, prior: Hyperprior = prior, other: float = other
+            ) -> float:
+                pair = (value, other) if name == "epsilon" else (other, value)
+                return prior.log_density(value) + log_likelihood_of_counts(counts, *pair)
 
             hyper[name] = slice_step_of_probability(rng, hyper[name], target, width=1.0)
         return changed
