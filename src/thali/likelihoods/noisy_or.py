@@ -244,6 +244,9 @@ class NoisyOr(Settings, GibbsUpdates, EstimatesEvidence, CountedFeatures, Masked
         hyper: Values,
     ) -> bool:
         """p given Σ y, then ε and λ given n_cx; whether one of the two is inferred."""
+        from thali.kernels.noisy_or import log_likelihood_of as of_counts
+        from thali.kernels.noisy_or import rates_at
+
         of_p = self.p
         if isinstance(of_p, Beta):
             hyper["p"] = draw_probability(rng, of_p.a + on, of_p.b + size - on)
@@ -267,7 +270,7 @@ class NoisyOr(Settings, GibbsUpdates, EstimatesEvidence, CountedFeatures, Masked
                 value: float, name: str = name, prior: Hyperprior = prior, other: float = other
             ) -> float:
                 pair = (value, other) if name == "epsilon" else (other, value)
-                return prior.log_density(value) + log_likelihood_of_counts(counts, *pair)
+                return prior.log_density(value) + float(of_counts(counts, rates_at(*pair, 0.5)))
 
             hyper[name] = slice_step_of_probability(rng, hyper[name], target, width=1.0)
         return changed
