@@ -54,9 +54,7 @@ class State:
     hyper: Values
     sweep: int = 0
     hold_sigma: int = 0  # the scales stay put until this sweep, while features are being born
-    prior: PredictsRow | None = (
-        None  # the model's prior at ``hyper``, kept from one sweep to the next
-    )
+    prior: PredictsRow | None = None  # the model's at ``hyper``, kept for the next sweep
 
     @property
     def latent(self) -> np.ndarray:
@@ -147,8 +145,8 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
         tables = state.prior.tables(data.n)
         try:
             if self.moves:
-                self._move_columns(rng, data, state, tables, scales)
-            report = self._sweep(rng, data, state, tables, scales)
+                self._move_columns(rng, state, tables, scales)
+            report = self._sweep(rng, state, tables, scales)
         except (np.linalg.LinAlgError, ZeroDivisionError):
             raise ValueError(
                 f"Features are nearly equal and the noise sigma_x={scales.sigma_x:.3g} is so "
@@ -182,36 +180,26 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
         return Info(k, log_joint, dict(hyper), float(report.drift))
 
     def _move_columns(
-        self,
-        rng: np.random.Generator,
-        data: Data,
-        state: State,
-        tables: FeatureTables,
-        scales: Scales,
+        self, rng: np.random.Generator, state: State, tables: FeatureTables, scales: Scales
     ) -> None:
         """Attempts at changes of whole columns; M and G are left to the sweep to make afresh."""
         from thali.kernels import column_moves as kernel
 
         prior = kernel.ColumnPrior(
-            *column_tables(tables, data.n), tables.capacity, tables.row_potentials
+            *column_tables(tables, state.data.n), tables.capacity, tables.row_potentials
         )
         state.rows, state.n_components, _ = kernel.column_moves(
             rng, state.X, state.rows, state.n_components, prior, scales, self.moves, kernel.SHARES
         )
 
     def _sweep(
-        self,
-        rng: np.random.Generator,
-        data: Data,
-        state: State,
-        tables: FeatureTables,
-        scales: Scales,
+        self, rng: np.random.Generator, state: State, tables: FeatureTables, scales: Scales
     ) -> Report:
         """One pass of the compiled kernel; returns its report."""
         from thali.kernels import collapsed_rows as kernel
         from thali.kernels.new_features import MOST_NEW
 
-        k = state.n_components
+        data, k = state.data.given, state.n_components
         every = max(256, 8 * k)
         report: Report
         complete = data.observed is None
@@ -247,13 +235,8 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
         arrays = {"Z": np.packbits(state.rows.Z[:, :k], axis=0), "T": state.rows.T[:k].copy()}
         if isinstance(state.data, Augmented):
             arrays["X"] = state.data.X
-        numbers = {
-            "k": k,
-            "hyper": dict(state.hyper),
-            "sweep": state.sweep,
-            "hold": state.hold_sigma,
-        }
-        return arrays, numbers
+        progress = {"k": k, "sweep": state.sweep, "hold": state.hold_sigma}
+        return arrays, progress | {"hyper": dict(state.hyper)}
 
     def from_arrays(
         self, model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]

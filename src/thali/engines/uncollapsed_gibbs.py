@@ -32,7 +32,7 @@ depend on the columns' age. Given the parameters the rows cost O(NK(K + D)) thro
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -49,15 +49,6 @@ from thali.starts import Start
 from thali.structures.features import FeatureCounts, FeatureTables, with_row_sums
 
 
-class FixedPrior(NamedTuple):
-    """A prior ``of`` a model with its hyperparameters fixed ``at`` numbers, and its tables."""
-
-    of: Prior
-    at: dict[str, float]
-    prior: PredictsRow
-    tables: FeatureTables
-
-
 @dataclass
 class State(GibbsState):
     """What the next step needs, how many steps led to it, and how long σ is held."""
@@ -65,15 +56,15 @@ class State(GibbsState):
     sweep: int = 0
     hold_sigma: int = 0
     all_hyper: Values = field(default_factory=dict)  # those of the prior too
-    fixed: FixedPrior | None = None
+    fixed: tuple[Prior, dict[str, float], PredictsRow, FeatureTables] | None = None
 
-    def fixed_prior(self, model: Model) -> FixedPrior:
-        """The prior at the numbers of ``hyper``, made anew when these are others than before."""
+    def fixed_prior(self, model: Model) -> tuple[PredictsRow, FeatureTables]:
+        """The prior at the numbers of ``hyper`` and its tables, anew where these have changed."""
         at = as_scalars(model.own_values("prior", self.all_hyper))
-        if self.fixed is None or self.fixed.of is not model.prior or self.fixed.at != at:
+        if self.fixed is None or self.fixed[0] is not model.prior or self.fixed[1] != at:
             prior = cast(PredictsRow, model.prior_at(self.all_hyper))
-            self.fixed = FixedPrior(model.prior, at, prior, prior.tables(self.data.n))
-        return self.fixed
+            self.fixed = model.prior, at, prior, prior.tables(self.data.n)
+        return self.fixed[2:]
 
 
 @ENGINES.register("uncollapsed_gibbs")
@@ -144,20 +135,20 @@ class UncollapsedGibbs(ChainSettings, Sampler[State]):
         likelihood = cast(GibbsUpdates, model.likelihood)
         hyper = state.all_hyper
         self._select(model, state, rng.permutation(state.n_components))
-        fixed = state.fixed_prior(model)
+        prior, tables = state.fixed_prior(model)
         if self.new_features == "slice":
-            self._slice(rng, model, state, cast(HasFrequencies, fixed.prior))
+            self._slice(rng, model, state, cast(HasFrequencies, prior))
         else:
-            self._bits_then_own(rng, model, state, fixed.tables)
+            self._bits_then_own(rng, model, state, tables)
         self._augment(rng, model, data, state)
         hold = state.sweep < state.hold_sigma
         log_density = likelihood.update_parameters(rng, state, hold)
         if likelihood.augments(data):
             log_density = log_density_of_observed(model, data, state)
-        counts = counts_of(state.bits, fixed.tables)
+        counts = counts_of(state.bits, tables)
         model.prior.resample(rng, model.prior_values(hyper), counts)
         state.sweep += 1
-        log_joint = log_density + state.fixed_prior(model).prior.log_prob_counts(counts)
+        log_joint = log_density + state.fixed_prior(model)[0].log_prob_counts(counts)
         return Info(state.n_components, log_joint, dict(hyper), 0.0)
 
     def level(
@@ -170,8 +161,8 @@ class UncollapsedGibbs(ChainSettings, Sampler[State]):
         if not isinstance(model.likelihood, EstimatesEvidence):
             return info.log_joint
         likelihood = cast(GibbsUpdates, model.likelihood)
-        fixed = state.fixed_prior(model)
-        log_prior = fixed.prior.log_prob_counts(counts_of(state.bits, fixed.tables))
+        prior, tables = state.fixed_prior(model)
+        log_prior = prior.log_prob_counts(counts_of(state.bits, tables))
         evidence = model.likelihood.estimate_evidence(rng, state)
         if likelihood.augments(data):
             evidence += likelihood.log_density(replace(state, data=data))

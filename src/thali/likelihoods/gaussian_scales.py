@@ -29,11 +29,7 @@ from thali.settings import Settings
 
 METROPOLIS_WIDTH = 0.05  # the step of Anand (2015)
 FINEST = 1e-6  # a noise below this share of the data's scale is lost in double precision
-LEAST = (
-    1e-4  # of the data's scale and of σ_a: priors of σ_x are cut off there, for the digits' sake
-)
-
-
+LEAST = 1e-4  # of the data's scale and of σ_a: priors of σ_x end there, for the digits' sake
 Pair = tuple[float, float]
 
 

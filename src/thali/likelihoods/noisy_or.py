@@ -236,12 +236,7 @@ class NoisyOr(Settings, GibbsUpdates, EstimatesEvidence, CountedFeatures, Masked
         return float(log_likelihood) + log_prior_of_states(on, Y.size, hyper["p"])
 
     def _update_rates(
-        self,
-        rng: np.random.Generator,
-        counts: np.ndarray,
-        on: int,
-        size: int,
-        hyper: Values,
+        self, rng: np.random.Generator, counts: np.ndarray, on: int, size: int, hyper: Values
     ) -> bool:
         """p given Σ y, then ε and λ given n_cx; whether one of the two is inferred."""
         from thali.kernels.noisy_or import log_likelihood_of as of_counts
