@@ -55,8 +55,8 @@ class Local:
         def tally(piece: slice) -> Statistics:
             return as_they_are(block.part(piece), rows.part(piece))
 
-        pieces = list(self._pieces(block, rows.k))
-        with self._mapped() as mapped:
+        pieces = self._pieces(block, rows.k)
+        with self._mapped(pieces) as mapped:
             crew = Crew(improve, tally, mapped)
             if side_by_side and len(pieces) > 1:
                 return in_rounds(rng, rows, pieces, given.level, crew)
@@ -75,8 +75,9 @@ class Local:
             scores[piece] = found[0]
             return found[1]
 
-        with self._mapped() as mapped:
-            for more in mapped(work, pieces_of(block.n, self.most)):
+        pieces = list(pieces_of(block.n, self.most))
+        with self._mapped(pieces) as mapped:
+            for more in mapped(work, pieces):
                 back += more
         return scores, back
 
@@ -84,8 +85,8 @@ class Local:
         def work(piece: slice) -> np.ndarray:
             return bounds(block.part(piece), rows.part(piece), given, none)
 
-        with self._mapped() as mapped:
-            pieces = self._pieces(block, rows.k, masked=self.most)
+        pieces = self._pieces(block, rows.k, masked=self.most)
+        with self._mapped(pieces) as mapped:
             return np.concatenate(list(mapped(work, pieces)))
 
     def draw_rows(
@@ -112,20 +113,21 @@ class Local:
         def of_piece(piece: slice) -> Statistics:
             return work(block.part(piece), rows.part(piece))
 
-        with self._mapped() as mapped:
-            return reduce(add, mapped(of_piece, self._pieces(block, rows.k)))
+        pieces = self._pieces(block, rows.k)
+        with self._mapped(pieces) as mapped:
+            return reduce(add, mapped(of_piece, pieces))
 
-    def _pieces(self, block: Block, k: int, masked: int = MASKED_BLOCK) -> Iterator[slice]:
+    def _pieces(self, block: Block, k: int, masked: int = MASKED_BLOCK) -> list[slice]:
         """How many rows to look at at once: fewer where each has a matrix of its own."""
         size = self.most
         if block.masked:
             size = int(np.clip(GAPS / max(k * k, 1), 1, min(size, masked)))
-        return pieces_of(block.n, size)
+        return list(pieces_of(block.n, size))
 
     @contextmanager
-    def _mapped(self) -> Iterator[Mapped]:
-        """``map``, in order, by the threads."""
-        if self.threads == 1:
+    def _mapped(self, pieces: list[slice]) -> Iterator[Mapped]:
+        """``map``, in order, by the threads; a single piece needs none."""
+        if self.threads == 1 or len(pieces) == 1:
             yield map
             return
         with ThreadPoolExecutor(self.threads) as pool:
