@@ -50,7 +50,7 @@ class Settings:
 
     def replace(self, **changes: object) -> Self:
         """Return a copy with some fields changed; unknown names are refused with a suggestion."""
-        names = [f.name for f in dataclasses.fields(self)]
+        names: Mapping[str, object] = self.__dataclass_fields__
         for name in changes:
             if name not in names:
                 raise ValueError(

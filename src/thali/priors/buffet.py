@@ -18,10 +18,10 @@ from thali.hyperparameters import (
     Gamma,
     Hyperprior,
     Values,
+    as_number,
     check_hyperparameters,
     draw_numbers,
     first_numbers,
-    fixed_numbers,
     slice_step,
 )
 from thali.priors.base import FeaturePrior, HasFrequencies, PredictsRow, Sequential
@@ -50,10 +50,11 @@ class Buffet(PositiveNumbers, PredictsRow, HasFrequencies, Sequential):
 
     def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
         n = whole_number(f"{type(self).__name__}.sample", "n", n, 1)
-        return draw_buffet(rng, n, *self._alpha_beta(draw_numbers(rng, self)))
+        drawn = dict(zip(hyperparameters_of(self), draw_numbers(rng, self), strict=True))
+        return draw_buffet(rng, n, drawn["alpha"], drawn.get("beta", 1.0))
 
     def tables(self, n: int) -> FeatureTables:
-        alpha, beta = self._alpha_beta(fixed_numbers(self))
+        alpha, beta = self._alpha_beta()
         m = np.arange(n, dtype=float)
         with np.errstate(divide="ignore"):
             log_odds = np.log(m) - np.log(beta + n - 1.0 - m)
@@ -65,12 +66,12 @@ class Buffet(PositiveNumbers, PredictsRow, HasFrequencies, Sequential):
         return NextRow(0.0, rest, np.log(hyper["alpha"] * beta / rest), -1)
 
     def used_frequencies(self, rng: np.random.Generator, n: int, m: np.ndarray) -> np.ndarray:
-        return rng.beta(m, n - m + self._alpha_beta(fixed_numbers(self))[1])
+        return rng.beta(m, n - m + self._alpha_beta()[1])
 
     def unused_frequencies(
         self, rng: np.random.Generator, n: int, used: int, above: float
     ) -> np.ndarray:
-        alpha, beta = self._alpha_beta(fixed_numbers(self))
+        alpha, beta = self._alpha_beta()
         return unused_sticks(rng, n, alpha * beta, beta, above)
 
     def resample(self, rng: np.random.Generator, hyper: Values, counts: FeatureCounts) -> None:
@@ -78,9 +79,10 @@ class Buffet(PositiveNumbers, PredictsRow, HasFrequencies, Sequential):
             k, rate = len(counts.column_sums), harmonic(counts.n, hyper.get("beta", 1.0))
             hyper["alpha"] = resample_mass(rng, self.alpha, hyper["alpha"], k, rate)
 
-    def _alpha_beta(self, numbers: list[float]) -> tuple[float, float]:
-        named = dict(zip(hyperparameters_of(self), numbers, strict=True))
-        return named["alpha"], named.get("beta", 1.0)
+    def _alpha_beta(self) -> tuple[float, float]:
+        owner = type(self).__name__
+        alpha, beta = (as_number(owner, n, getattr(self, n, 1.0)) for n in ("alpha", "beta"))
+        return alpha, beta
 
 
 def draw_rows(

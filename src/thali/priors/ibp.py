@@ -11,7 +11,7 @@ from math import lgamma, log
 
 from scipy.special import gammaln
 
-from thali.hyperparameters import Gamma, Hyperprior, fixed_numbers
+from thali.hyperparameters import Gamma, Hyperprior, as_number
 from thali.priors.base import Truncates
 from thali.priors.buffet import Buffet, harmonic, log_orders
 from thali.priors.frequencies import Frequencies
@@ -81,4 +81,4 @@ class IBP(Buffet, Truncates):
         )
 
     def _mass(self) -> float:
-        return fixed_numbers(self)[0]
+        return as_number(type(self).__name__, "alpha", self.alpha)
