@@ -99,7 +99,7 @@ def propose(
 
 
 def extend(p: Particle, x: NDArray, z: NDArray, new: int, numbers: Numbers) -> None:
-    """The row joins: new dishes have S_kk = 1/r and no μ, then a rank-one change."""
+    """The row joins: new dishes have M_kk = 1/r and no μ, then a rank-one change."""
     k = len(p.m)
     M = np.zeros((k + new, k + new))
     M[:k, :k] = p.M

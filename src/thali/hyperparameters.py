@@ -290,12 +290,6 @@ def draw_numbers(rng: np.random.Generator, part: Settings) -> list[float]:
     return [v.sample(rng) if isinstance(v, Hyperprior) else float(v) for v in values]
 
 
-def fixed_numbers(part: Settings) -> list[float]:
-    """The number of each, in order, or a refusal that says how to fix it."""
-    owner = type(part).__name__
-    return [as_number(owner, name, getattr(part, name)) for name in hyperparameters_of(part)]
-
-
 # steps
 
 

@@ -50,7 +50,8 @@ class Settings:
 
     def replace(self, **changes: object) -> Self:
         """Return a copy with some fields changed; unknown names are refused with a suggestion."""
-        names: Mapping[str, object] = self.__dataclass_fields__
+        cls: type = type(self)
+        names = (*hyperparameters_of(cls), *settings_of(cls))
         for name in changes:
             if name not in names:
                 raise ValueError(

@@ -128,10 +128,10 @@ NEVER_REFRESHED: list[Change] = [
     ("RISKY = 150.0", "RISKY = 1e300"),
 ]
 # Python, not kernel: P(z = 1) = m/(N+1), and α drawn with (Σm, N) in place of (K, H_N).
-ODDS_OFF_BY_ONE: list[Change] = [("np.log(m) - np.log(n - m)", "np.log(m) - np.log(n + 1.0 - m)")]
+ODDS_OFF_BY_ONE: list[Change] = [("np.log(beta + n - 1.0 - m)", "np.log(beta + n - m)")]
 ALPHA_FROM_SUMS: list[Change] = [
     (
-        "k, rate = len(counts.column_sums), harmonic(counts.n, 1.0)",
+        "k, rate = len(counts.column_sums), harmonic(counts.n, self._beta(hyper))",
         "k, rate = float(counts.column_sums.sum()), float(counts.n)",
     )
 ]

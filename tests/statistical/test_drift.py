@@ -125,8 +125,8 @@ def test_refreshing_at_every_row_changes_no_draw(monkeypatch, seed):
     plain.run(300)
     sweep = kernel.sweep
 
-    def always_fresh(rng, X, squares, rows, k, tables, scales, refresh_every, climb):
-        return sweep(rng, X, squares, None, rows, k, tables, scales, 1, climb)
+    def always_fresh(rng, X, squares, mask, rows, k, tables, scales, refresh_every, climb):
+        return sweep(rng, X, squares, mask, rows, k, tables, scales, 1, climb)
 
     monkeypatch.setattr(kernel, "sweep", always_fresh)
     fresh = Chain(setting, seed)

@@ -35,7 +35,7 @@ class Plain:
         steps = [soft(X, nu, given, passes) for X, nu in self.parts(block, rows)]
         return reduce(add, steps)
 
-    def hard_step(self, rng, block, rows, given, side_by_side):
+    def hard_step(self, rng, block, rows, given):
         self.calls.append("hard_step")
 
         def improve(rng, piece, m, follow):

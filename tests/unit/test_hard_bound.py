@@ -247,7 +247,9 @@ def test_a_block_that_would_lower_the_bound_is_put_back(each, taken, rng, monkey
     gains = np.array([0.0, each - own, each - own])
     monkeypatch.setattr(features.NonnegativeFeatures, "gains", lambda self, sigma_a: gains)
     known = given.globals()
-    found = Local(2, most=2).hard_step(rng, given.data, given.rows, known, side_by_side=True)
+    found = Local(2, most=2).hard_step(
+        rng, given.data, given.rows, known._replace(side_by_side=True)
+    )
     after = Z.copy()
     if taken:
         after[0, 1] = after[1, 2] = 1

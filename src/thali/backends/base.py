@@ -51,7 +51,8 @@ class HardGlobals(NamedTuple):
 
     ``log_odds`` is by the number of other rows that have a feature, ``own`` (K,) for features that
     no other has, ``in_use`` by the number of features in use; ``solver`` is one of ``SOLVERS``.
-    ``level`` tells what the bound has of the counts m alone; it is not sent to blocks.
+    ``level`` tells what the bound has of the counts m alone, ``side_by_side`` whether pieces of the
+    rows are worked on at once; neither is sent to blocks.
     """
 
     features: Moments
@@ -61,6 +62,7 @@ class HardGlobals(NamedTuple):
     in_use: np.ndarray
     solver: int
     level: Callable[[np.ndarray], float]
+    side_by_side: bool
 
 
 class Backend(Protocol):
@@ -75,12 +77,7 @@ class Backend(Protocol):
         """
 
     def hard_step(
-        self,
-        rng: np.random.Generator,
-        block: Block,
-        rows: Rows,
-        given: HardGlobals,
-        side_by_side: bool,
+        self, rng: np.random.Generator, block: Block, rows: Rows, given: HardGlobals
     ) -> Statistics:
         """Improve rows of 0 and 1 in place, and return their statistics.
 

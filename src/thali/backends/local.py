@@ -40,12 +40,7 @@ class Local:
         return self._total(block, rows, lambda part, own: soft_rows(part, own, given, passes))
 
     def hard_step(
-        self,
-        rng: np.random.Generator,
-        block: Block,
-        rows: Rows,
-        given: HardGlobals,
-        side_by_side: bool,
+        self, rng: np.random.Generator, block: Block, rows: Rows, given: HardGlobals
     ) -> Statistics:
         def improve(
             rng: np.random.Generator, piece: slice, m: np.ndarray, follow: bool
@@ -58,7 +53,7 @@ class Local:
         pieces = self._pieces(block, rows.k)
         with self._mapped(pieces) as mapped:
             crew = Crew(improve, tally, mapped)
-            if side_by_side and len(pieces) > 1:
+            if given.side_by_side and len(pieces) > 1:
                 return in_rounds(rng, rows, pieces, given.level, crew)
             return in_turn(rng, rows, pieces, crew)
 

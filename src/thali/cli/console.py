@@ -12,7 +12,7 @@ from thali.data.sparse import is_sparse
 from thali.estimators.base import LatentModel
 from thali.evaluation import match_features
 from thali.report.markup import plural
-from thali.results.fit import PointFit, VariationalFit, WeightedDraws
+from thali.results.fit import VariationalFit, WeightedDraws
 from thali.structures.features import FEATURES
 
 
@@ -112,7 +112,7 @@ def _facts(model: LatentModel) -> dict[str, str]:
     }
     if isinstance(model.fit_, VariationalFit):
         facts["bound"] = f"{model.elbo_:,.2f}"
-    if isinstance(model.fit_, PointFit):
+    if hasattr(model, "n_enqueued_") and hasattr(model, "n_dequeued_"):
         facts["queue"] = f"{model.n_enqueued_:,} candidates in, {model.n_dequeued_:,} out"
     return facts | {
         **{key: str(summary[key]) for key in ("prior", "likelihood", "engine", "seed")},

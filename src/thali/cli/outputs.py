@@ -30,6 +30,7 @@ from thali.storage import Json
 from thali.structures.features import FEATURES
 
 FILES = ("model.thali", "features.csv", "assignments.csv", "summary.json", "report.html")
+LINE = "\r\n"  # as csv has it: names with a carriage return are then quoted
 IMPUTED = "imputed.csv"  # where entries are missing
 CHECKPOINT = "checkpoint.thali"
 
@@ -74,7 +75,7 @@ def write_outputs(
         if model.structure == FEATURES:
             heads = [f"feature_{k + 1}" for k in range(model.n_components_)]
             table = pd.DataFrame(model.components_, columns=columns)
-            table.to_csv(staging / "features.csv", index=False)
+            table.to_csv(staging / "features.csv", index=False, lineterminator=LINE)
             _write_rows(model, staging / "assignments.csv", heads, model.Z_.astype(int))
         (staging / "summary.json").write_text(
             json.dumps(summary_of(model), indent=2, allow_nan=False) + "\n", encoding="utf-8"
@@ -122,4 +123,5 @@ def _finite(value: float) -> float | None:
 def _write_rows(model: LatentModel, path: Path, heads: Sequence[str], values: np.ndarray) -> None:
     """A table with a line for each row of the data, its name in front."""
     names = range(1, len(values) + 1) if model.row_names_ is None else model.row_names_
-    pd.DataFrame(values, index=names, columns=heads).to_csv(path, index_label="row")
+    table = pd.DataFrame(values, index=names, columns=heads)
+    table.to_csv(path, index_label="row", lineterminator=LINE)

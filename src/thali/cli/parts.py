@@ -75,7 +75,7 @@ def _fields(cls: Any) -> dict[str, Setting]:
     for name, label in hyperparameters_of(cls).items():
         default = cls.__dataclass_fields__[name].default
         shown = default if isinstance(default, int | float) else "inferred"
-        found[name] = Setting(shown, label.words, kinds=frozenset(["float"]))
+        found[name] = Setting(shown, label.words, None, -math.inf, frozenset(["float"]))
     return found | {name: said for name, said in settings_of(cls).items() if _kind(name, said)}
 
 

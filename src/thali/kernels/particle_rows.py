@@ -281,7 +281,7 @@ def extend(particles, numbers, x, x2, proposals, first, last):
 def open_features(M, G, s, h, V_old, rho, r, k, new):
     """M and G of features that the row opens: the rank-one change of M_kk = 1/r, without its loss.
 
-    With V = V_old + j/r:  S_kl = (δ_kl − 1/(rV))/r,  S_ki = −s_i/rV,  G_kl = ρ/(rV)²,
+    With V = V_old + j/r:  M_kl = (δ_kl − 1/(rV))/r,  M_ki = −s_i/rV,  G_kl = ρ/(rV)²,
     G_ki = (h_i + ρ s_i/V)/rV.
     """
     V = V_old + new / r

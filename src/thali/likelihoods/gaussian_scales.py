@@ -30,7 +30,6 @@ from thali.settings import Settings
 METROPOLIS_WIDTH = 0.05  # the step of Anand (2015)
 FINEST = 1e-6  # a noise below this share of the data's scale is lost in double precision
 LEAST = 1e-4  # of the data's scale and of σ_a: priors of σ_x end there, for the digits' sake
-Pair = tuple[float, float]
 
 
 class GaussianScales(Settings, Scaled):
@@ -143,12 +142,9 @@ def scales_without_features(
         if not isinstance(prior, Hyperprior) or hold:
             continue
 
-        sigmas = hyper["sigma_x"], hyper["sigma_a"]
-
-        def target(
-            value: float, name: str = name, prior: Hyperprior = prior, sigmas: Pair = sigmas
-        ) -> float:
-            sigma_x, sigma_a = (value, sigmas[1]) if name == "sigma_x" else (sigmas[0], value)
+        def target(value: float, name: str = name, prior: Hyperprior = prior) -> float:
+            sigma_x = value if name == "sigma_x" else hyper["sigma_x"]
+            sigma_a = value if name == "sigma_a" else hyper["sigma_a"]
             if inferred and sigma_x < LEAST * max(scale, sigma_a):
                 return -np.inf
             return prior.log_density(value) + evidence(sigma_x, sigma_a)

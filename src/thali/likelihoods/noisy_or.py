@@ -246,12 +246,11 @@ class NoisyOr(Settings, GibbsUpdates, EstimatesEvidence, CountedFeatures, Masked
         if isinstance(of_p, Beta):
             hyper["p"] = draw_probability(rng, of_p.a + on, of_p.b + size - on)
         elif isinstance(of_p, Hyperprior):
-            hyper["p"] = slice_step_of_probability(
-                rng,
-                hyper["p"],
-                lambda p: of_p.log_density(p) + log_prior_of_states(on, size, p),
-                width=1.0,
-            )
+
+            def of_states(p: float) -> float:
+                return of_p.log_density(p) + log_prior_of_states(on, size, p)
+
+            hyper["p"] = slice_step_of_probability(rng, hyper["p"], of_states, width=1.0)
         changed = False
         for name in ("epsilon", "lam"):
             prior = getattr(self, name)
@@ -259,13 +258,10 @@ class NoisyOr(Settings, GibbsUpdates, EstimatesEvidence, CountedFeatures, Masked
                 continue
             changed = True
 
-            other = hyper["lam" if name == "epsilon" else "epsilon"]
-
-            def target(
-                value: float, name: str = name, prior: Hyperprior = prior, other: float = other
-            ) -> float:
-                pair = (value, other) if name == "epsilon" else (other, value)
-                return prior.log_density(value) + float(of_counts(counts, rates_at(*pair, 0.5)))
+            def target(value: float, name: str = name, prior: Hyperprior = prior) -> float:
+                epsilon = value if name == "epsilon" else hyper["epsilon"]
+                rates = rates_at(epsilon, value if name == "lam" else hyper["lam"], 0.5)
+                return prior.log_density(value) + float(of_counts(counts, rates))
 
             hyper[name] = slice_step_of_probability(rng, hyper[name], target, width=1.0)
         return changed

@@ -77,7 +77,7 @@ class SparseFactor(GaussianScales, GibbsUpdates, Masked, Expected):
     -----
     A number is fixed; a hyperprior means that the scale is inferred. "auto" infers it under a weak
     prior centered on the data: σ_x² ~ InverseGamma(1, v/100) and σ_a² ~ InverseGamma(2, v), v the
-    mean square of the data.
+    mean square of the data. ``log_likelihood(X, W, A)`` takes the amounts W = Z ⊙ S in place of Z.
 
     Examples
     --------

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import gammaln
 
-from thali.hyperparameters import Gamma, Hyperprior, Values, draw_numbers, fixed_numbers
+from thali.hyperparameters import Gamma, Hyperprior, Values, as_number, draw_numbers
 from thali.priors.base import HasFrequencies, PredictsRow, Sequential, Truncates
 from thali.priors.buffet import PositiveNumbers, draw_rows, resample_by_slice
 from thali.priors.frequencies import Frequencies
@@ -67,7 +67,7 @@ class BetaBernoulli(PositiveNumbers, PredictsRow, HasFrequencies, Sequential, Tr
         return Frequencies.prior(alpha, k)
 
     def tables(self, n: int) -> FeatureTables:
-        a = fixed_numbers(self)[0] / self.n_components
+        a = as_number("BetaBernoulli", "alpha", self.alpha) / self.n_components
         m = np.arange(n, dtype=float)
         return FeatureTables(np.log(m + a) - np.log(n - m), float(np.log(a / n)), self.n_components)
 
@@ -76,19 +76,19 @@ class BetaBernoulli(PositiveNumbers, PredictsRow, HasFrequencies, Sequential, Tr
         return NextRow(a, float(n), np.log(a / n), self.n_components)
 
     def used_frequencies(self, rng: np.random.Generator, n: int, m: np.ndarray) -> np.ndarray:
-        a = fixed_numbers(self)[0] / self.n_components
+        a = as_number("BetaBernoulli", "alpha", self.alpha) / self.n_components
         return rng.beta(m + a, n - m + 1.0)
 
     def unused_frequencies(
         self, rng: np.random.Generator, n: int, used: int, above: float
     ) -> np.ndarray:
-        a = fixed_numbers(self)[0] / self.n_components
+        a = as_number("BetaBernoulli", "alpha", self.alpha) / self.n_components
         pi = rng.beta(a, n + 1.0, self.n_components - used)
         return pi[pi > above]
 
     def log_prob_counts(self, counts: FeatureCounts) -> float:
         k = self.n_components
-        a = fixed_numbers(self)[0] / k
+        a = as_number("BetaBernoulli", "alpha", self.alpha) / k
         n, m = counts.n, counts.column_sums
         empty = k - len(m)
         if empty < 0:

@@ -6,7 +6,7 @@ intensity thinned by (1−π)^n; only finitely many lie above any s > 0 (Teh, G�
 2007 break them as sticks instead, for β = 1).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Self
 
@@ -17,6 +17,7 @@ from thali.hyperparameters import (
     SMALLEST,
     Gamma,
     Hyperprior,
+    Value,
     Values,
     as_number,
     check_hyperparameters,
@@ -44,14 +45,14 @@ class PositiveNumbers(Settings):
 
 
 class Buffet(PositiveNumbers, PredictsRow, HasFrequencies, Sequential):
-    """What the processes of one and of two parameters share; β = 1 where there is no beta."""
+    """What the processes of one and of two parameters share."""
 
     alpha: float | Hyperprior
 
     def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
         n = whole_number(f"{type(self).__name__}.sample", "n", n, 1)
         drawn = dict(zip(hyperparameters_of(self), draw_numbers(rng, self), strict=True))
-        return draw_buffet(rng, n, drawn["alpha"], drawn.get("beta", 1.0))
+        return draw_buffet(rng, n, drawn["alpha"], self._beta(drawn))
 
     def tables(self, n: int) -> FeatureTables:
         alpha, beta = self._alpha_beta()
@@ -61,7 +62,7 @@ class Buffet(PositiveNumbers, PredictsRow, HasFrequencies, Sequential):
         return FeatureTables(log_odds, float(np.log(alpha * beta / (beta + n - 1.0))), -1)
 
     def next_row(self, n: int, hyper: Values) -> NextRow:
-        beta = hyper.get("beta", 1.0)
+        beta = self._beta(hyper)
         rest = beta + n - 1.0
         return NextRow(0.0, rest, np.log(hyper["alpha"] * beta / rest), -1)
 
@@ -76,13 +77,16 @@ class Buffet(PositiveNumbers, PredictsRow, HasFrequencies, Sequential):
 
     def resample(self, rng: np.random.Generator, hyper: Values, counts: FeatureCounts) -> None:
         if isinstance(self.alpha, Hyperprior):
-            k, rate = len(counts.column_sums), harmonic(counts.n, hyper.get("beta", 1.0))
+            k, rate = len(counts.column_sums), harmonic(counts.n, self._beta(hyper))
             hyper["alpha"] = resample_mass(rng, self.alpha, hyper["alpha"], k, rate)
 
+    def _beta(self, hyper: Mapping[str, Value]) -> float:
+        """β of the prior's own numbers, which only the two-parameter process has."""
+        return 1.0
+
     def _alpha_beta(self) -> tuple[float, float]:
-        owner = type(self).__name__
-        alpha, beta = (as_number(owner, n, getattr(self, n, 1.0)) for n in ("alpha", "beta"))
-        return alpha, beta
+        alpha = as_number(type(self).__name__, "alpha", self.alpha)
+        return alpha, self._beta(self.__dict__)
 
 
 def draw_rows(

@@ -35,7 +35,8 @@ class IBP(Buffet, Truncates):
 
     Examples
     --------
-    >>>     >>> Z = IBP(alpha=2.0).sample(np.random.default_rng(0), 5)
+    >>> import numpy as np
+    >>> Z = IBP(alpha=2.0).sample(np.random.default_rng(0), 5)
     >>> Z.shape[0]
     5
     >>> round(IBP(alpha=2.0).log_prob(np.ones((1, 1))), 4)  # Poisson(2) at 1

@@ -6,12 +6,13 @@ Row n has feature k with probability m_{−n,k}/(β+N−1) and Poisson(αβ/(β+
 β = 1 is the one-parameter process; a large β shares features less.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import gammaln
 
-from thali.hyperparameters import Gamma, Hyperprior, Values, fixed_numbers
+from thali.hyperparameters import Gamma, Hyperprior, Value, Values, as_number
 from thali.priors.buffet import Buffet, harmonic, resample_by_slice
 from thali.registry import PRIORS
 from thali.settings import hyperparameter
@@ -49,8 +50,11 @@ class TwoParameterIBP(Buffet):
         1.0, symbol="β", words="how little features are shared"
     )
 
+    def _beta(self, hyper: Mapping[str, Value]) -> float:
+        return as_number(type(self).__name__, "beta", hyper["beta"])
+
     def log_prob_counts(self, counts: FeatureCounts) -> float:
-        alpha, beta = fixed_numbers(self)
+        alpha, beta = self._alpha_beta()
         n, m = counts.n, counts.column_sums
         return float(
             len(m) * np.log(alpha * beta)

@@ -60,7 +60,8 @@ def summary(model: LatentFeatures, shape: Shape) -> list[Markup]:
     if isinstance(model.fit_, PointFit):
         proven = "yes" if model.proven_optimal_ else "no"
         sizes.append(("proven to be the most probable", proven))
-        sizes.append(("candidates looked at", f"{model.n_dequeued_:,}"))
+        if hasattr(model, "n_dequeued_"):
+            sizes.append(("candidates looked at", f"{model.n_dequeued_:,}"))
     if missing := model.fit_.data.missing:
         sizes.append(("missing entries, imputed", f"{missing:,}"))
     drift = float(model.drift_)

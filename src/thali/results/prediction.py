@@ -182,5 +182,7 @@ def _given_gaps(
 def _in_blocks(fill: Callable[[slice], None], n: int) -> None:
     """Blocks of rows side by side: kernels release the interpreter's lock."""
     blocks = np.linspace(0, n, min(n, 4 * cores()) + 1).astype(int)
+    if len(blocks) == 2:
+        return fill(slice(0, n))
     with ThreadPoolExecutor(cores()) as pool:
         list(pool.map(fill, [slice(a, b) for a, b in pairwise(blocks)]))

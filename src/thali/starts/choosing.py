@@ -47,7 +47,7 @@ class Starting:
             owner = type(self.engine).__name__
             return [given_start(init, self.model, self.filled, owner)] * chains
         init = suitable(init, self.model, self.engine.races)
-        names = contenders(self.model.likelihood) if init == RACE else [init] * chains
+        names = self._contenders() if init == RACE else [init] * chains
         generators = [np.random.default_rng(s) for s in sequence.spawn(len(names))]
         self.filled.singular_values  # noqa: B018 computed once, before threads need it
         self.filled.squares  # noqa: B018
@@ -55,6 +55,15 @@ class Starting:
             return [STARTS[init](generators[0], self.model, self.filled)] * chains
         starts = self._begin(names, generators)
         return self._race(starts, generators, sequence) if init == RACE else starts
+
+    def _contenders(self) -> list[str]:
+        """Those of the likelihood; no draw of a prior that has no way to make one."""
+        names = contenders(self.model.likelihood)
+        try:
+            self.model.at(self.model.start(self.data)).prior.sample(np.random.default_rng(0), 1)
+        except NotImplementedError:
+            names = [name for name in names if name != "prior"]
+        return names
 
     def _begin(self, names: Sequence[str], generators: list[np.random.Generator]) -> list[Start]:
         """The named starts; one that knows nothing of the data is annealed if the engine asks."""

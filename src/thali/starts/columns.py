@@ -9,9 +9,14 @@ import numpy as np
 from thali.data import Data, sparse
 from thali.model import Model
 from thali.starts.base import Start, start
-from thali.starts.ica import drop_rejected, fitted_scales, largest_rank, noise_scale, split_in_two
-
-CHUNK = 16  # columns that are made dense at a time
+from thali.starts.ica import (
+    CHUNK,
+    drop_rejected,
+    fitted_scales,
+    largest_rank,
+    noise_scale,
+    split_in_two,
+)
 
 
 @start("columns")
@@ -23,7 +28,7 @@ def columns_start(rng: np.random.Generator, model: Model, data: Data) -> Start:
     widest = widest[width[widest] > 0.0]
     Z = np.zeros((data.n, 0), bool)
     if len(widest) and data.n >= 4:
-        few = np.split(np.sort(widest), range(CHUNK, len(widest), CHUNK))
+        few = np.split(np.sort(widest), range(CHUNK, len(widest), CHUNK))  # dense at a time
         parts = (sparse.columns(data.X, w) if data.sparse else data.X[:, w] for w in few)
         Z = np.concatenate([split_in_two(part) for part in parts], axis=1)
         Z = drop_rejected(model, data, Z, hyper)

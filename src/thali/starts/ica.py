@@ -23,6 +23,7 @@ from thali.priors.base import PredictsRow
 from thali.starts.base import Start, start
 from thali.structures.features import FEATURES, counts_from_gram, with_row_sums
 
+CHUNK = 16  # sources that are split at a time
 LARGEST_RANK = 100
 ROUNDS = 50  # of least squares and flips; a handful suffices
 ROUNDING = 1e-6  # of the largest singular value: less is lost when the Gram matrix squares it
@@ -201,17 +202,22 @@ def products(Z: np.ndarray, X: np.ndarray | csr_array) -> np.ndarray:
 
 def split_in_two(sources: np.ndarray) -> np.ndarray:
     """Two means in one dimension, for each source: the cut with the least squares within."""
-    n = len(sources)
-    below = np.arange(1, n)
-    found = np.empty(sources.shape, bool)
-    for k, source in enumerate(sources.T):
-        ordered = np.sort(source)
-        sums = np.cumsum(ordered)
-        left = sums[:-1]
-        between = left**2 / below + (sums[-1] - left) ** 2 / (n - below)
-        cut = int(between.argmax())
-        found[:, k] = source > 0.5 * (ordered[cut] + ordered[cut + 1])
-    return found
+    few = (sources[:, i : i + CHUNK] for i in range(0, sources.shape[1], CHUNK))
+    return np.concatenate([_split(part) for part in few], axis=1)
+
+
+def _split(sources: np.ndarray) -> np.ndarray:
+    """``split_in_two`` of a few sources, of which several copies are made."""
+    ordered = np.sort(sources, axis=0)
+    n = len(ordered)
+    below = np.arange(1, n)[:, None]
+    left = np.cumsum(ordered, axis=0)[:-1]
+    right = ordered.sum(axis=0) - left
+    between = left**2 / below + right**2 / (n - below)
+    cut = between.argmax(axis=0)
+    columns = np.arange(sources.shape[1])
+    threshold = 0.5 * (ordered[cut, columns] + ordered[cut + 1, columns])
+    return np.asarray(sources > threshold)
 
 
 def orient(Z: np.ndarray, X: np.ndarray | csr_array) -> np.ndarray:

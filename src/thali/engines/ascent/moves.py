@@ -104,11 +104,8 @@ def with_column(rows: Rows, column: np.ndarray, scores: np.ndarray) -> Rows:
     size = float(np.sqrt(np.mean(scores[column] ** 2))) or 1.0
     first = scores / size
     new = first, first**2 + 1e-4, np.zeros(len(column))
-    return Rows(
-        nu,
-        rows.slab,
-        tuple(np.column_stack(pair) for pair in zip(rows.amounts, new, strict=True)),
-    )
+    amounts = tuple(np.column_stack(pair) for pair in zip(rows.amounts, new, strict=True))
+    return Rows(nu, rows.slab, amounts)
 
 
 def main_scores(state: AscentState, rng: np.random.Generator) -> np.ndarray:

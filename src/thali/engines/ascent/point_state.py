@@ -40,8 +40,7 @@ class PointState(AscentState):
         if passes == 0:
             found = self.backend.tally(self.data, self.rows)
         else:
-            given = self.globals()
-            found = self.backend.hard_step(self.rng, self.data, self.rows, given, self.side_by_side)
+            found = self.backend.hard_step(self.rng, self.data, self.rows, self.globals())
         used = np.flatnonzero(found.counts > 0.5)
         if len(used) < self.k:
             self.take(used)
@@ -66,6 +65,7 @@ class PointState(AscentState):
             prior.by_number(self.rows.k, tables.capacity),
             SOLVERS.index(self.solver),
             level,
+            self.side_by_side,
         )
 
     def fit_prior(self, found: Statistics) -> None:

@@ -16,10 +16,11 @@ LARGEST = 20  # features beyond which they cannot be
 class Heuristic:
     """What the rows to come may add to a score; ``admissible``: they can add no more."""
 
-    admissible: bool
+    admissible = False
 
     def future(self, rows: int) -> float | None:
         """Of every candidate of so many rows; None where each has its own."""
+        return None
 
     def futures(self, candidates: Sequence[Candidate[Any]]) -> Sequence[float]:
         """Of each of the candidates that follow one and the same, where they differ."""
