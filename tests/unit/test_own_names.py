@@ -18,6 +18,7 @@ from thali.model import Model
 from thali.priors.base import PredictsRow
 from thali.run.loop import run
 from thali.settings import Settings, hyperparameter
+from thali.structures.features import feature_counts
 
 ENGINES = {
     "collapsed": thali.CollapsedGibbs(sweeps=8, chains=1, init="prior"),
@@ -126,3 +127,14 @@ def test_a_prior_need_not_have_an_alpha(name):
     assert others == ["mass" if each == "alpha" else each for each in names]
     assert np.array_equal(found, plain)
     assert np.array_equal(Z, same)
+
+
+@pytest.mark.parametrize("prior", [thali.IBP(thali.Gamma(1.0, 1.0)), thali.IBP(2.0)])
+def test_a_prior_does_not_read_numbers_of_another_part(prior):
+    """The table of all parts may hold a beta; that of an IBP is 1 all the same."""
+    counts = feature_counts(np.eye(6, 3, dtype=bool))
+    own, all_parts = {"alpha": 2.0}, {"alpha": 2.0, "beta": 50.0}
+    assert prior.next_row(3, own) == prior.next_row(3, all_parts)
+    for hyper in (own, all_parts):
+        prior.resample(np.random.default_rng(0), hyper, counts)
+    assert own["alpha"] == all_parts["alpha"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from oracles.features import (
 from oracles.search_problems import KINDS, Case, larger, tiny
 
 import thali
+from thali.cli import console
 from thali.data import Data
 from thali.engines.search.best_first import BestFirst
 from thali.engines.search.heuristics import heuristic
@@ -266,3 +268,18 @@ def test_a_stop_gives_an_answer_with_all_rows(how, rng, monkeypatch):
     assert np.isclose(case.log_joint(model.Z_), model.log_joint_)
     assert model.log_joint_upper_bound_ > model.log_joint_
     assert not model.proven_optimal_
+
+
+def test_a_search_that_kept_no_count_is_reported_all_the_same(tmp_path):
+    """Somebody else's search may know less than the beam search does."""
+    X = np.random.default_rng(0).normal(size=(5, 3))
+    engine = thali.BeamSearch(width=2, n_init=1, init="empty")
+    model = thali.LatentFeatures(engine=engine, random_state=0, progress=False).fit(X)
+    assert "candidates looked at" in model.report(tmp_path / "all.html").read_text()
+    assert replace(model.fit_, extra={}).attributes() == {
+        "proven_optimal_": False,
+        "log_joint_upper_bound_": np.inf,
+    }
+    del model.n_enqueued_, model.n_dequeued_
+    assert "candidates looked at" not in model.report(tmp_path / "none.html").read_text()
+    console.print_summary(model)

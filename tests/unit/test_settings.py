@@ -100,3 +100,8 @@ def test_good_settings_are_kept_and_words_spelled_with_underscores():
 def test_wrong_settings_are_refused_in_a_sentence(wrong, error, words):
     with pytest.raises(error, match=words):
         Declared(**wrong)
+
+
+def test_what_a_class_says_of_itself_is_no_setting():
+    with pytest.raises(ValueError, match="no setting 'masked'; it has sweeps, .*, anneal\\.$"):
+        thali.CollapsedGibbs().replace(masked=True)
