@@ -103,5 +103,5 @@ def test_wrong_settings_are_refused_in_a_sentence(wrong, error, words):
 
 
 def test_what_a_class_says_of_itself_is_no_setting():
-    with pytest.raises(ValueError, match="no setting 'masked'; it has sweeps, .*, anneal\\.$"):
+    with pytest.raises(ValueError, match=r"no setting 'masked'; it has sweeps, .*, anneal\.$"):
         thali.CollapsedGibbs().replace(masked=True)
