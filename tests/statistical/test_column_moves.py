@@ -133,11 +133,8 @@ def test_moves_alone_give_back_the_prior_under_a_flat_likelihood(name, seed):
     judge("column_moves", recovery.p_values(spec, K, takers, np.full(K.shape, spec.alpha)))
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["the places of a newborn column"]
-    + [pytest.param(name, marks=pytest.mark.slow) for name in list(MUTANTS)[1:]],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MUTANTS)
 def test_a_factor_left_out_is_noticed(name, seed):
     mutant = mutate(KERNEL, [MUTANTS[name]])
     # a finite prior where K would otherwise grow without end

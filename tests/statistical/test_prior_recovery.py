@@ -111,7 +111,9 @@ def p_values(spec, K, takers, alpha):
     return found
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow if i % 3 else ()) for i, n in enumerate(CASES)]
+)
 def test_a_flat_likelihood_gives_back_the_prior(name, seed):
     spec = CASES[name]
     judge("prior_recovery", p_values(spec, *walk(spec, seed, sweeps=5000)))

@@ -91,7 +91,8 @@ def killed_and_resumed(program, seed, folder, kills):
     return answer, died
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [2, 8])
 def test_killed_and_resumed_is_never_killed(program, kills, tmp_path, seed):
     if not hasattr(signal, "SIGKILL"):
         pytest.skip("this system has no SIGKILL")

@@ -184,7 +184,9 @@ def test_moves_on_columns_without_row_potentials_are_caught(seed):
     assert alarms(moves_alone(seed, 4000, None))
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if "," in name else ()) for name in CASES]
+)
 def test_a_sampler_that_ignores_row_potentials_is_caught(name, seed):
     prior = CASES[name][4]
     quiet = RowWeighted(prior.weight, prior.theta, ignored=True, n_components=prior.n_components)

@@ -36,13 +36,18 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """
     monkeypatch.setattr(chain_settings, "MOST", chain_settings.FEWEST)
     monkeypatch.setattr(loop, "CHECKPOINT_EVERY", 0.0)  # few sweeps are over before the first
-    for registry in (PRIORS, LIKELIHOODS, ENGINES, ESTIMATORS, STARTS):  # parts stay on their page
-        monkeypatch.setattr(registry, "_classes", dict(registry._classes))
+    registries = (PRIORS, LIKELIHOODS, ENGINES, ESTIMATORS, STARTS)
+    before = [dict(registry) for registry in registries]
     monkeypatch.chdir(tmp_path)  # examples write their files here
     reader = ModuleType("reader")
     monkeypatch.setitem(sys.modules, "reader", reader)  # dataclasses ask for their module
-    for number, block in enumerate(blocks(page), start=1):
-        exec(compile(block, f"{page.name}, block {number}", "exec"), reader.__dict__)
+    try:
+        for number, block in enumerate(blocks(page), start=1):
+            exec(compile(block, f"{page.name}, block {number}", "exec"), reader.__dict__)
+    finally:  # parts stay on their page
+        for registry, parts in zip(registries, before, strict=True):
+            registry.clear()
+            registry.update(parts)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

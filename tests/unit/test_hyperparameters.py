@@ -63,6 +63,7 @@ def test_a_step_on_the_wrong_density_is_noticed(seed):
     assert stats.kstest(draws, stats.gamma(2.5, scale=1 / 1.5).cdf).pvalue < 1e-6
 
 
+@pytest.mark.slow
 def test_the_papers_step_is_an_option_and_agrees_with_slice_sampling(seed):
     X = thali.datasets.images(n=20, random_state=0).X
     means = []

@@ -181,7 +181,7 @@ def test_the_sweep_keeps_observed_entries_and_its_sums(rng):
     state = engine.begin(rng, model, data, Start("given", Z, hyper))
     tables, scales = model.prior.tables(40), Scales(SIGMA_X, SIGMA_A, 9.0)
     for _ in range(5):
-        report = engine._sweep(rng, data, state, tables, scales)
+        report = engine._sweep(rng, state, tables, scales)
         state.n_components = k = int(report.n_components)
         bits = state.latent.astype(float)
         assert np.array_equal(state.X[data.observed], X[data.observed])

@@ -255,7 +255,7 @@ def distances(rng, gaps):
         yield f"α ~ {kind}, finite", of_mass(of("gaussian", "beta_bernoulli"), kind)
 
 
-@pytest.mark.parametrize("gaps", [False, True])
+@pytest.mark.parametrize("gaps", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_closed_forms_are_optima(gaps, rng):
     found = dict(distances(rng, gaps))
     assert max(found.values()) < CLOSE, {k: v for k, v in found.items() if v > CLOSE}
