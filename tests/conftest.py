@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import sys
 import zlib
 from collections.abc import Iterator
@@ -31,6 +32,24 @@ def seed_of(name: str) -> int:
     """The seed of the test called ``name``: from THALI_TEST_SEED if set, else a fixed one."""
     base = int(os.environ.get("THALI_TEST_SEED", DEFAULT_SEED))
     return int(np.random.SeedSequence([base, zlib.crc32(name.encode())]).generate_state(1)[0] >> 1)
+
+
+# Two workers begin at the two halves of the tests. What they compile first should differ, as
+# neither finds what the other is still compiling.
+ONE = re.compile("column_moves|drift|enumeration|geweke|ladder|missing|own_names|row_potentials")
+OTHER = re.compile("hard|maximi|noisy_or|nonnegative|search|solvers|sparse_factor|variational")
+
+
+@pytest.hookimpl(trylast=True)  # once it is known which tests are left out
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of collapsed samplers first, and those of other engines from the middle on."""
+    kinds: dict[int, list[pytest.Item]] = {0: [], 1: [], 2: []}
+    for item in items:
+        name = Path(item.nodeid.split("::")[0]).name
+        kinds[0 if ONE.search(name) else 1 if OTHER.search(name) else 2].append(item)
+    one, other, rest = kinds.values()
+    between = max(0, len(items) // 2 - len(one))
+    items[:] = one + rest[:between] + other + rest[between:]
 
 
 @pytest.fixture
