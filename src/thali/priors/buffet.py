@@ -80,13 +80,13 @@ class Buffet(PositiveNumbers, PredictsRow, HasFrequencies, Sequential):
             k, rate = len(counts.column_sums), harmonic(counts.n, self._beta(hyper))
             hyper["alpha"] = resample_mass(rng, self.alpha, hyper["alpha"], k, rate)
 
-    def _beta(self, hyper: Mapping[str, Value]) -> float:
+    def _beta(self, hyper: Mapping[str, Value]) -> Value:
         """β of the prior's own numbers, which only the two-parameter process has."""
         return 1.0
 
     def _alpha_beta(self) -> tuple[float, float]:
-        alpha = as_number(type(self).__name__, "alpha", self.alpha)
-        return alpha, self._beta(self.__dict__)
+        owner, beta = type(self).__name__, self._beta(self.__dict__)
+        return as_number(owner, "alpha", self.alpha), as_number(owner, "beta", beta)
 
 
 def draw_rows(

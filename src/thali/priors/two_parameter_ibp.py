@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import gammaln
 
-from thali.hyperparameters import Gamma, Hyperprior, Value, Values, as_number
+from thali.hyperparameters import Gamma, Hyperprior, Value, Values
 from thali.priors.buffet import Buffet, harmonic, resample_by_slice
 from thali.registry import PRIORS
 from thali.settings import hyperparameter
@@ -50,8 +50,8 @@ class TwoParameterIBP(Buffet):
         1.0, symbol="β", words="how little features are shared"
     )
 
-    def _beta(self, hyper: Mapping[str, Value]) -> float:
-        return as_number(type(self).__name__, "beta", hyper["beta"])
+    def _beta(self, hyper: Mapping[str, Value]) -> Value:
+        return hyper["beta"]
 
     def log_prob_counts(self, counts: FeatureCounts) -> float:
         alpha, beta = self._alpha_beta()
