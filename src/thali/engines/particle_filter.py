@@ -118,6 +118,7 @@ class ParticleFilter(Settings, WeightedSampler[State]):
 
     def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:
         """Particles without rows, their hyperparameters drawn."""
+        scale_priors(model)  # says at once which hyperpriors it does not know
         count = self.n_particles
         hyper, log_weights = {}, np.zeros(count)
         for name, value in start.hyper.items():
@@ -281,8 +282,7 @@ def move(rng: np.random.Generator, state: State) -> None:
             model.prior.resample(rng, numbers, FeatureCounts(n, particles.m[p, :k], none))
             for name, value in numbers.items():
                 hyper[name][p] = value
-    scales = inferred(model.likelihood)
-    of_x, of_a = (scale_prior(scales.get(name)) for name in ("sigma_x", "sigma_a"))
+    of_x, of_a = scale_priors(model)
     if of_x.family != kernel.FIXED or of_a.family != kernel.FIXED:
         now, floor, sigmas = state.seen, floor_of(model, state.data), state.sigmas
         seeds = rng.integers(2**63, size=-(-len(state.log_weights) // BLOCK))
@@ -301,6 +301,12 @@ def floor_of(model: Model, data: Data) -> Floor:
     if "sigma_x" in inferred(model.likelihood):
         return Floor(LEAST, float(np.sqrt(data.mean_square)))
     return Floor(FINEST, 0.0)
+
+
+def scale_priors(model: Model) -> list[ScalePrior]:
+    """Those of σ_x and σ_a."""
+    scales = inferred(model.likelihood)
+    return [scale_prior(scales.get(name)) for name in ("sigma_x", "sigma_a")]
 
 
 def scale_prior(hyperprior: Hyperprior | None) -> ScalePrior:
