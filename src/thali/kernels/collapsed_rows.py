@@ -37,6 +37,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from thali.kernels.copying import put, put_matrix
 from thali.kernels.gaussian_row import gaussian_row_at
 from thali.kernels.maintained_rows import (
     dot,
@@ -182,14 +183,15 @@ def leave_afresh(rows, x, z, b, k, r):
             if rows.m[i] == 0.0:
                 T[i] = 0.0  # rounding aside it is so already
             else:
-                T[i] -= x
+                for c in range(x.shape[0]):
+                    T[i, c] -= x[c]
             for j in range(k):
                 if z[j]:
                     C[i, j] -= 1.0
     M, G = fresh(C, T, r)
-    b[:k] = M @ (T @ x)
-    rows.M[:k, :k] = M
-    rows.G[:k, :k] = G
+    put(b, M @ (T @ x))
+    put_matrix(rows.M, M)
+    put_matrix(rows.G, G)
 
 
 @njit(cache=True, nogil=True)
@@ -310,7 +312,7 @@ def sweep(rng, X, squares, mask, rows, k, tables, scales, refresh_every, climb):
             rows = grow(rows, k + new - own)
             cap = rows.m.shape[0]
             wider = np.zeros(cap)
-            wider[:k] = b[:k]
+            put(wider, b)
             b = wider
             y = np.zeros(cap)
             out = np.zeros((2, cap))

@@ -27,8 +27,9 @@ import numpy as np
 from numba import njit
 
 from thali.kernels.column_proposals import code_anew, flips_from_urn, residue_column
+from thali.kernels.copying import put, put_matrix
 from thali.kernels.maintained_rows import FAST, flip, grow, swap_features
-from thali.kernels.row_potentials import sum_of_rows
+from thali.kernels.row_potentials import count_on, sum_of_rows
 
 TURN, DROP, DISSOLVE, RESIDUE = 0, 1, 2, 3
 SHARES = np.array([0.4, 0.2, 0.2, 0.2])  # of the four kinds among the attempts
@@ -115,12 +116,11 @@ def add_column(X, rows, k, v):
                 rows.C[k, j] += z[j]
             for c in range(X.shape[1]):
                 t[c] += X[n, c]
-    rows.C[:k, k] = rows.C[k, :k]
     rows.m[k] = rows.C[k, k]
-    rows.M[k, : k + 1] = 0.0  # M and G are made afresh by the next sweep
-    rows.M[: k + 1, k] = 0.0
-    rows.G[k, : k + 1] = 0.0
-    rows.G[: k + 1, k] = 0.0
+    for j in range(k + 1):
+        rows.C[j, k] = rows.C[k, j]
+        rows.M[k, j], rows.M[j, k] = 0.0, 0.0  # M and G are made afresh by the next sweep
+        rows.G[k, j], rows.G[j, k] = 0.0, 0.0
 
 
 @njit(cache=True, nogil=True)
@@ -141,7 +141,8 @@ def turn(X, rows, k, e, d):
     for j in range(k):
         rows.C[e, j] += rows.C[d, j] - 2.0 * both[j]
     rows.C[e, e] = m
-    rows.C[:k, e] = rows.C[e, :k]
+    for j in range(k):
+        rows.C[j, e] = rows.C[e, j]
     rows.m[e] = m
     for c in range(X.shape[1]):
         rows.T[e, c] += rows.T[d, c] - 2.0 * shared[c]
@@ -221,9 +222,10 @@ def bring(rng, X, rows, k, prior, scales, kind, born, v):
         return 0.0
     log_q = 0.0
     if kind == RESIDUE:
-        seed = int(rng.random() * X.shape[0])
-        log_q -= residue_column(rng, X, rows, k, scales, seed, v, True)
-        log_q += np.log(X.shape[0] / v.sum())  # the seed: one of N, and one of m on the way back
+        n = X.shape[0]
+        seed = int(rng.random() * n)
+        log_q -= residue_column(rng, X, rows, k, scales, seed, v, born)
+        log_q += np.log(n / count_on(v, n))  # the seed: one of N, and one of m on the way back
     else:
         log_q -= draw_column(rng, prior, v)
     add_column(X, rows, k, v)
@@ -238,12 +240,12 @@ def leave_to_urn(rng, X, rows, whole, scales, born, flips):
     """
     d = whole - 1
     if born:
-        log_q = -flips_from_urn(rng, rows.Z, d, flips, True)
+        log_q = -flips_from_urn(rng, rows.Z, d, flips, born)
         flip_members(X, rows, whole, d, flips)
-        return log_q + code_anew(rng, X, rows, whole, scales, flips, False)
-    log_q = -code_anew(rng, X, rows, whole, scales, flips, True)
+        return log_q + code_anew(rng, X, rows, whole, scales, flips, not born)
+    log_q = -code_anew(rng, X, rows, whole, scales, flips, not born)
     flip_members(X, rows, whole, d, flips)
-    return log_q + flips_from_urn(rng, rows.Z, d, flips, False)
+    return log_q + flips_from_urn(rng, rows.Z, d, flips, born)
 
 
 @njit(cache=True, nogil=True)
@@ -289,7 +291,7 @@ def attempt(rng, X, rows, k, prior, scales, now, kind, born, v, flips):
         seed = pick_member(rng, rows.Z, d, rows.m[d])
         for n in range(X.shape[0]):
             v[n] = rows.Z[n, d]
-        log_q += residue_column(rng, X, rows, d, scales, seed, v, False)
+        log_q += residue_column(rng, X, rows, d, scales, seed, v, born)
         log_q -= np.log(X.shape[0] / rows.m[d])
     log_ratio = log_prior(prior, rows, after) - before + log_q
     if kind != TURN:
@@ -309,9 +311,9 @@ def attempt(rng, X, rows, k, prior, scales, now, kind, born, v, flips):
             rows.Z[:, d] = 0
         return after, there, True
     undo(rows, d, first, second, kind == DISSOLVE, flips)
-    rows.C[:whole, :whole] = C
-    rows.T[:whole] = T
-    rows.m[:whole] = m
+    put_matrix(rows.C, C)
+    put_matrix(rows.T, T)
+    put(rows.m, m)
     if born:
         rows.Z[:, d] = 0
     return k, now, False

@@ -205,7 +205,8 @@ def residue_column(rng, X, rows, k, scales, seed, v, draw):
     w = X[seed].copy()
     for i in range(k):
         if rows.Z[seed, i]:
-            w -= mu[i]
+            for c in range(X.shape[1]):
+                w[c] -= mu[i, c]
     scores = np.zeros(X.shape[0])
     size = 0
     for turn in range(REFINED + 1):

@@ -13,7 +13,12 @@ def spectrum(C, T):
     """Eigenvalues d of C = ZᵀZ and squared lengths t of UᵀT, T = ZᵀX: every P(X|Z,σ) follows."""
     d, U = np.linalg.eigh(C)
     projected = np.ascontiguousarray(U.T) @ T
-    return np.maximum(d, 0.0), np.sum(projected * projected, axis=1)
+    t = np.zeros(d.shape[0])
+    for i in range(d.shape[0]):
+        d[i] = max(d[i], 0.0)
+        for c in range(T.shape[1]):
+            t[i] += projected[i, c] * projected[i, c]
+    return d, t
 
 
 @njit(cache=True, nogil=True)

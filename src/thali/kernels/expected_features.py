@@ -8,6 +8,7 @@ import math
 import numpy as np
 from numba import njit
 
+from thali.kernels.copying import put
 from thali.kernels.truncated_normal import mean
 
 
@@ -18,7 +19,7 @@ def expect_nonnegative(C, T, mu, s, phi, sigma_x, r, passes):
     left = np.empty(d)
     for _ in range(passes):
         for i in range(k):
-            left[:] = T[i]
+            put(left, T[i])
             for j in range(k):
                 if j == i:
                     continue

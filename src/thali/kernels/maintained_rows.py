@@ -9,6 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from thali.kernels.copying import put, put_matrix
+
 FAST = {"reassoc", "contract", "arcp", "nsz"}  # sums may be reordered, so that they vectorize
 
 
@@ -172,17 +174,15 @@ def grow(rows, needed):
     cap = max(needed, old + old // 2 + 4)
     n, d = rows.Z.shape[0], rows.T.shape[1]
     Z = np.zeros((n, cap), np.uint8)
-    Z[:, :old] = rows.Z
+    put_matrix(Z, rows.Z)
     m = np.zeros(cap)
-    m[:old] = rows.m
-    C = np.zeros((cap, cap))
-    C[:old, :old] = rows.C
+    put(m, rows.m)
     T = np.zeros((cap, d))
-    T[:old] = rows.T
-    M = np.zeros((cap, cap))
-    M[:old, :old] = rows.M
-    G = np.zeros((cap, cap))
-    G[:old, :old] = rows.G
+    put_matrix(T, rows.T)
+    C, M, G = np.zeros((cap, cap)), np.zeros((cap, cap)), np.zeros((cap, cap))
+    put_matrix(C, rows.C)
+    put_matrix(M, rows.M)
+    put_matrix(G, rows.G)
     return Rows(Z, m, C, T, M, G)
 
 
@@ -209,10 +209,13 @@ def drop_feature(rows, k, gone):
         for n in range(rows.Z.shape[0]):
             rows.Z[n, gone] = rows.Z[n, last]
         rows.m[gone] = rows.m[last]
-        rows.T[gone] = rows.T[last]
+        for c in range(rows.T.shape[1]):
+            rows.T[gone, c] = rows.T[last, c]
         for matrix in (rows.C, rows.M, rows.G):
-            matrix[gone, :k] = matrix[last, :k]
-            matrix[:k, gone] = matrix[:k, last]
+            for i in range(k):
+                matrix[gone, i] = matrix[last, i]
+            for i in range(k):
+                matrix[i, gone] = matrix[i, last]
             matrix[gone, gone] = matrix[last, last]
     for n in range(rows.Z.shape[0]):
         rows.Z[n, last] = 0

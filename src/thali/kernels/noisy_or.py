@@ -28,6 +28,7 @@ import numpy as np
 from numba import njit
 
 from thali.kernels.bit_prior import accepts, prior_log_odds
+from thali.kernels.copying import put, put_matrix
 from thali.kernels.new_features import NewFeatures, draw, factor_of
 from thali.kernels.row_potentials import count_on, row_step
 
@@ -116,7 +117,11 @@ def count_codes(E, most):
     counts = np.zeros((4, 4 * (most + 1)), np.int64)
     for i in range(E.shape[0]):
         tally(E[i], counts)
-    return counts.sum(axis=0)[: 2 * (most + 1)].reshape(most + 1, 2)
+    total = np.zeros((most + 1, 2), np.int64)
+    for e in range(2 * (most + 1)):
+        for row in range(4):
+            total[e // 2, e % 2] += counts[row, e]
+    return total
 
 
 @njit(cache=True, nogil=True)
@@ -364,7 +369,7 @@ def renew_own_features(rng, X, seen, Z, Y, m, new_log_weight, capacity, theta, r
     has = np.zeros(n, np.int64)
     Zs, Ys = np.empty((n, shared), np.uint8), np.empty((shared, t), np.uint8)
     for f in range(shared):
-        Ys[f] = Y[old[f]]
+        put(Ys[f], Y[old[f]])
     for i in range(n):
         for f in range(shared):
             Zs[i, f] = Z[i, old[f]]
@@ -375,7 +380,7 @@ def renew_own_features(rng, X, seen, Z, Y, m, new_log_weight, capacity, theta, r
     own = count_own_features(rng, E, has, Zs, new_log_weight, capacity, theta, rates)
     new = draw_own_states(rng, E, own, shared, rates)
     Z = np.zeros((n, shared + new.shape[0]), np.uint8)
-    Z[:, :shared] = Zs
+    put_matrix(Z, Zs)
     first = shared
     for i in range(n):
         Z[i, first : first + own[i]] = 1

@@ -24,6 +24,7 @@ import math
 import numpy as np
 from numba import njit
 
+from thali.kernels.copying import put, put_matrix
 from thali.kernels.new_features import MOST_NEW, NewFeatures, log_step
 from thali.kernels.truncated_normal import LOG_2, log_density, log_lifted_ndtr, sample
 
@@ -34,7 +35,7 @@ CUBIC = 0.044
 @njit(cache=True, nogil=True)
 def left_over(C, T, A, k, out):
     """T_k − Σ_{j≠k} C_kj a_j, what the other features leave for feature k."""
-    out[:] = T[k]
+    put(out, T[k])
     for j in range(A.shape[0]):
         c = C[k, j]
         if j != k and c != 0.0:
@@ -145,22 +146,25 @@ def own_features(rng, E, Z, m, A, others, tables, capacity, scales, steps):
                 if log_u >= weight + most_gain(e, scales) or log_u >= weight + log_gain(e, scales):
                     continue
                 if size == features.shape[0]:
-                    features, owner, own = longer(features), longer(owner), longer(own)
-                    stays = longer(stays)
+                    owner, own, stays = longer(owner), longer(own), longer(stays)
+                    more = np.zeros((owner.shape[0], d))
+                    put_matrix(more, features)
+                    features = more
                 draw_own_feature(rng, e, scales, features[size])
                 owner[size] = n
                 stays[size] = True
-                e -= features[size]
+                for c in range(d):
+                    e[c] -= features[size, c]
                 own[j] = size
                 size += 1
                 j += 1
                 used += 1
             elif j > 0:
                 at = int(rng.random() * j)
-                proposal[:] = e
-                proposal += features[own[at]]
+                for c in range(d):
+                    proposal[c] = e[c] + features[own[at], c]
                 if log_u < -(log_step(new, theta, j - 1) + log_gain(proposal, scales)):
-                    e[:] = proposal
+                    put(e, proposal)
                     stays[own[at]] = False
                     own[at] = own[j - 1]
                     j -= 1
@@ -200,13 +204,13 @@ def own_observed_features(rng, E, mask, Z, m, A, others, tables, scales, steps):
             features.append(feature)
     found = np.empty((len(features) - 1, d))
     for b in range(len(found)):
-        found[b] = features[b + 1]
+        put(found[b], features[b + 1])
     return stays, np.array(owners[1:]), found
 
 
 @njit(cache=True, nogil=True)
 def longer(array):
     """The same values with room for at least twice as many."""
-    more = np.zeros((2 * array.shape[0] + 8, *array.shape[1:]), array.dtype)
-    more[: array.shape[0]] = array
+    more = np.zeros(2 * array.shape[0] + 8, array.dtype)
+    put(more, array)
     return more

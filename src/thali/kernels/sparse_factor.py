@@ -21,6 +21,7 @@ import numpy as np
 from numba import njit
 
 from thali.kernels.bit_prior import accepts, prior_log_odds
+from thali.kernels.copying import put
 from thali.kernels.gaussian_row import Scales
 from thali.kernels.new_features import MOST_NEW, NewFeatures, log_step
 from thali.kernels.observed_rows import observed_gram
@@ -316,7 +317,7 @@ def move_own_features(rng, rho, dimensions, Z, S, m, others, tables, scales, lap
         counts[n] = now
         if held + now > weights.shape[0]:
             longer = np.empty(2 * (held + now))
-            longer[:held] = weights[:held]
+            put(longer, weights)
             weights = longer
         for i in range(now):
             weights[held] = own[i] if rng.random() < 0.5 else -own[i]

@@ -6,6 +6,7 @@ finds; it takes the better one.
 
 from numba import njit
 
+from thali.kernels.copying import put
 from thali.kernels.row_solvers.double_greedy import double_greedy
 from thali.kernels.row_solvers.enumeration import enumerate_sets
 from thali.kernels.row_solvers.exchange import climb_by_exchanges
@@ -22,8 +23,8 @@ def solve(rng, row, solver, z, slack, trial, trial_slack, upper):
     j = begin(row, z, slack)
     value = worth(row, z, slack, j)
     if solver == BEST:
-        trial[:] = z
-        trial_slack[:] = slack
+        put(trial, z)
+        put(trial_slack, slack)
         at = climb_by_exchanges(row, trial, trial_slack, j, upper)
         last, was = value, j
         value, j = _keep(row, value, j, z, slack, trial, trial_slack, at)
@@ -45,7 +46,7 @@ def _keep(row, value, j, z, slack, trial, trial_slack, at):
     """Take the trial in the place of z if it is worth more; the value and j of what is kept."""
     found = worth(row, trial, trial_slack, at)
     if found > value + SAME * (1.0 + abs(value)):
-        z[:] = trial
-        slack[:] = trial_slack
+        put(z, trial)
+        put(slack, trial_slack)
         return found, at
     return value, j
