@@ -40,9 +40,27 @@ ONE = re.compile("column_moves|drift|enumeration|geweke|ladder|missing|own_names
 OTHER = re.compile("hard|maximi|noisy_or|nonnegative|search|solvers|sparse_factor|variational")
 
 
+SLOW = {
+    f"tests/{line}": False  # whether there is such a test
+    for line in Path(__file__).with_name("slow.txt").read_text().splitlines()
+    if not line.startswith("#")
+}
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark as slow what ``slow.txt`` names, a test or one case of it."""
+    for name in (item.nodeid, item.nodeid.split("[")[0]):
+        if name in SLOW:
+            SLOW[name] = True
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.hookimpl(trylast=True)  # once it is known which tests are left out
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests of collapsed samplers first, and those of other engines from the middle on."""
+    if config.args_source is pytest.Config.ArgsSource.TESTPATHS and not all(SLOW.values()):
+        stale = ", ".join(name for name, there in SLOW.items() if not there)
+        raise pytest.UsageError(f"tests/slow.txt names no test: {stale}")
     kinds: dict[int, list[pytest.Item]] = {0: [], 1: [], 2: []}
     for item in items:
         name = Path(item.nodeid.split("::")[0]).name

@@ -226,7 +226,7 @@ def check_enumeration(engine, story, prior, seed, size=1000):
     }
 
 
-@GRID
+@over(CELLS, turns=(0, 1))
 def test_enumeration(cell, seed):
     judge("ladder", check_enumeration(*parts(cell), seed))
 
@@ -432,7 +432,7 @@ def p_value_of_ratio(residuals, chain, grand):
     return float(2.0 * stats.t.sf(abs(grand - batches.mean()) / spread, len(residuals) - 1))
 
 
-@over(SHARED)
+@over(SHARED, turns=(0,))
 def test_agreement_with_the_collapsed_sampler(cell, seed):
     judge("ladder", check_agreement(*parts(cell), seed))
 

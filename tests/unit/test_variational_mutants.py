@@ -95,14 +95,14 @@ MUTANTS = {  # what is wrong -> where, old, new, and which checks must notice
     ),
     "σ by the density of σ²": (
         BOUND,
-        "(size + 2.0 * law.shape + 1.0)",
-        "(size + 2.0 * law.shape)",
+        "(size + 2.0 * hyperprior.shape + 1.0)",
+        "(size + 2.0 * hyperprior.shape)",
         {"optima"},
     ),
     "α of a shape too large": (
         BOUND,
-        "(law.shape + frequencies.k - 1.0)",
-        "(law.shape + frequencies.k)",
+        "(hyperprior.shape + frequencies.k - 1.0)",
+        "(hyperprior.shape + frequencies.k)",
         {"falls", "optima"},
     ),
     "finite frequencies with α for α/K": (
