@@ -143,9 +143,7 @@ def _standardized(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.concatenate([unit, np.where(constant, np.sign(mean), 0.0)], axis=1)
 
 
-def _pair(
-    cost: NDArray[np.float64],
-) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
+def _pair(cost: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
     """Cheapest pairing, and the rows and columns left alone."""
     # Imported here: `import thali` should not pay for the solver.
     from scipy.optimize import linear_sum_assignment

@@ -166,10 +166,8 @@ def take_out(rows, u, v, c0, c1, c2, k, r):
     for i in range(k):
         if rows.m[i] == 0.0:
             for j in range(k):
-                rows.M[i, j] = 0.0
-                rows.M[j, i] = 0.0
-                rows.G[i, j] = 0.0
-                rows.G[j, i] = 0.0
+                rows.M[i, j] = rows.M[j, i] = 0.0
+                rows.G[i, j] = rows.G[j, i] = 0.0
             rows.M[i, i] = 1.0 / r
 
 
@@ -215,11 +213,8 @@ def sweep(rng, X, squares, mask, rows, k, tables, scales, refresh_every, climb):
     drift = 0.0
     refresh(rows, k, r)
     cap = rows.m.shape[0]
-    b = np.zeros(cap)
-    y = np.zeros(cap)
+    b, y, s, h = np.zeros(cap), np.zeros(cap), np.zeros(cap), np.zeros(cap)
     out = np.zeros((2, cap))
-    s = np.zeros(cap)
-    h = np.zeros(cap)
     since = 0
     lost = 0.0
     for n in range(n_rows):
@@ -313,11 +308,8 @@ def sweep(rng, X, squares, mask, rows, k, tables, scales, refresh_every, climb):
             cap = rows.m.shape[0]
             wider = np.zeros(cap)
             put(wider, b)
-            b = wider
-            y = np.zeros(cap)
+            b, y, s, h = wider, np.zeros(cap), np.zeros(cap), np.zeros(cap)
             out = np.zeros((2, cap))
-            s = np.zeros(cap)
-            h = np.zeros(cap)
             z = rows.Z[n]
         while own < new:
             rows.m[k] = 0.0

@@ -56,11 +56,9 @@ def log_evidence(C, T, k, scales):
     d = T.shape[1]
     L = np.empty((k, k))
     Y = np.empty((k, d))
-    log_det = 0.0
-    explained = 0.0
+    log_det = explained = 0.0
     for i in range(k):
-        for c in range(d):
-            Y[i, c] = T[i, c]
+        put(Y[i], T[i])
         for j in range(i):
             total = C[i, j]
             for h in range(j):
@@ -119,8 +117,8 @@ def add_column(X, rows, k, v):
     rows.m[k] = rows.C[k, k]
     for j in range(k + 1):
         rows.C[j, k] = rows.C[k, j]
-        rows.M[k, j], rows.M[j, k] = 0.0, 0.0  # M and G are made afresh by the next sweep
-        rows.G[k, j], rows.G[j, k] = 0.0, 0.0
+        rows.M[k, j] = rows.M[j, k] = 0.0  # M and G are made afresh by the next sweep
+        rows.G[k, j] = rows.G[j, k] = 0.0
 
 
 @njit(cache=True, nogil=True)
@@ -270,8 +268,7 @@ def attempt(rng, X, rows, k, prior, scales, now, kind, born, v, flips):
     after = k if kind == TURN else (k + 1 if born else k - 1)
     d = whole - 1
     C, T, m = rows.C[:whole, :whole].copy(), rows.T[:whole].copy(), rows.m[:whole].copy()
-    first = -1
-    second = -1
+    first = second = -1
     if kind in (TURN, DROP):
         partners = 1 + int(2.0 * rng.random()) if kind == TURN else int(3.0 * rng.random())
         if partners > d:

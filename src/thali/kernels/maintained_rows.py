@@ -33,14 +33,8 @@ def rows_of(Z: np.ndarray, X: np.ndarray) -> Rows:
     bits[:, :k] = Z
     real = bits.astype(float)
     C = real.T @ real
-    return Rows(
-        bits,
-        np.diagonal(C).copy(),
-        C,
-        np.ascontiguousarray(real.T @ X),
-        np.zeros((cap, cap)),
-        np.zeros((cap, cap)),
-    )
+    T = np.ascontiguousarray(real.T @ X)
+    return Rows(bits, np.diagonal(C).copy(), C, T, np.zeros((cap, cap)), np.zeros((cap, cap)))
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
@@ -49,14 +43,8 @@ def dot_rows(T, x, k, out):
     d = x.shape[0]
     i = 0
     while i + 4 <= k:
-        a0 = 0.0
-        a1 = 0.0
-        a2 = 0.0
-        a3 = 0.0
-        t0 = T[i]
-        t1 = T[i + 1]
-        t2 = T[i + 2]
-        t3 = T[i + 3]
+        a0 = a1 = a2 = a3 = 0.0
+        t0, t1, t2, t3 = T[i], T[i + 1], T[i + 2], T[i + 3]
         for c in range(d):
             v = x[c]
             a0 += t0[c] * v
@@ -149,10 +137,7 @@ def refresh(rows, k, r):
     if k == 0:
         return 0.0
     M, G = fresh(rows.C[:k, :k].copy(), rows.T[:k], r)
-    error_s = 0.0
-    error_g = 0.0
-    size_s = 0.0
-    size_g = 0.0
+    error_s = error_g = size_s = size_g = 0.0
     for i in range(k):
         for j in range(k):
             error_s = max(error_s, abs(rows.M[i, j] - M[i, j]))
@@ -209,11 +194,9 @@ def drop_feature(rows, k, gone):
         for n in range(rows.Z.shape[0]):
             rows.Z[n, gone] = rows.Z[n, last]
         rows.m[gone] = rows.m[last]
-        for c in range(rows.T.shape[1]):
-            rows.T[gone, c] = rows.T[last, c]
+        put(rows.T[gone], rows.T[last])
         for matrix in (rows.C, rows.M, rows.G):
-            for i in range(k):
-                matrix[gone, i] = matrix[last, i]
+            put(matrix[gone], matrix[last, :k])
             for i in range(k):
                 matrix[i, gone] = matrix[i, last]
             matrix[gone, gone] = matrix[last, last]

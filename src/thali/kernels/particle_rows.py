@@ -142,8 +142,7 @@ def from_conditional(m, M, G, b, x2, k, offset, rest, row, u, z, work):
     log_prior_ratio = 0.0  # log P(z) − log q(z)
     for i in range(k):
         z[i] = 0
-        s[i] = 0.0
-        h[i] = 0.0
+        s[i] = h[i] = 0.0
         odds[i] = np.log((m[i] + offset) / (rest - m[i]))
         log_prior_ratio += np.log((rest - m[i]) / (rest + offset))
     find_mode(M, G, b, k, odds, row.precision, z, s, h)

@@ -179,8 +179,7 @@ def swap(found, a, b):
 
 @njit(cache=True, nogil=True)
 def put(found, i, score, z, j):
-    found.score[i] = score
-    found.new[i] = j
+    found.score[i], found.new[i] = score, j
     for a in range(found.bits.shape[1]):
         found.bits[i, a] = z[a]
 
@@ -263,10 +262,7 @@ def every_row(M, G, b, x2, k, row, found, whole):
     s = np.zeros(k)  # Σ_{l>i} S_il z_l
     h = np.zeros(k)
     tied = can_tie(row, k)
-    q = 0.0
-    c = 0.0
-    g = 0.0
-    o = 0.0
+    q = c = g = o = 0.0
     wrong = 0
     size = 0
     lost = -np.inf

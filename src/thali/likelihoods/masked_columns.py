@@ -49,12 +49,7 @@ def solve_amounts(data: Data, W: np.ndarray, r: float) -> tuple[np.ndarray, np.n
 
 
 def log_evidence(
-    data: Data,
-    log_dets: np.ndarray,
-    explained: np.ndarray,
-    k: int,
-    sigma_x: float,
-    sigma_a: float,
+    data: Data, log_dets: np.ndarray, explained: np.ndarray, k: int, sigma_x: float, sigma_a: float
 ) -> float:
     """log P(observed entries | Z) from what ``solve`` found."""
     d, seen = data.d, float(data.n * data.d - data.missing)

@@ -37,11 +37,7 @@ from thali.likelihoods.base import (
 from thali.likelihoods.entries import NormalEntries
 from thali.likelihoods.feature_posteriors import GaussianFeatures
 from thali.likelihoods.gaussian_scales import GaussianScales
-from thali.likelihoods.linear_gaussian import (
-    products,
-    scales_then_features,
-    with_own_features,
-)
+from thali.likelihoods.linear_gaussian import products, scales_then_features, with_own_features
 from thali.likelihoods.observed_rows import (
     dimensions,
     observed_products,
