@@ -54,6 +54,11 @@ class Hyperprior(Settings, ABC):
     def log_density(self, value: float) -> float:
         """Log density of the parameter at ``value``."""
 
+    def powers(self) -> tuple[float, float, float] | None:
+        """p, a and b where the log density is  p log v − a/v² − b v + const: compiled code can then
+        sample the parameter itself. None where it is not of that form."""
+        return None
+
 
 @HYPERPRIORS.register("gamma")
 @dataclass(frozen=True)
@@ -88,6 +93,9 @@ class Gamma(Hyperprior):
         if value <= 0.0:
             return -inf
         return a * log(b) - lgamma(a) + (a - 1.0) * log(value) - b * value
+
+    def powers(self) -> tuple[float, float, float]:
+        return self.shape - 1.0, 0.0, self.rate
 
 
 @HYPERPRIORS.register("inverse_gamma")
@@ -127,6 +135,9 @@ class InverseGamma(Hyperprior):
             return -inf
         known = log(2.0) + a * log(b) - lgamma(a)
         return known - (2.0 * a + 1.0) * log(value) - b / (value * value)
+
+    def powers(self) -> tuple[float, float, float]:
+        return -2.0 * self.shape - 1.0, self.scale, 0.0
 
 
 @HYPERPRIORS.register("beta")

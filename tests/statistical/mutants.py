@@ -23,6 +23,7 @@ from types import ModuleType
 
 import pytest
 
+import thali
 import thali.kernels
 from thali.registry import Registry
 
@@ -83,6 +84,13 @@ def install_kernel(patch: pytest.MonkeyPatch, kernel: ModuleType) -> None:
     patch.setattr(thali.kernels, "collapsed_rows", kernel)
 
 
+def update_in_python(patch: pytest.MonkeyPatch) -> None:
+    """Let collapsed Gibbs update hyperparameters as it does where compiled code cannot."""
+    from thali.kernels.hyperparameter_steps import ELSEWHERE
+
+    patch.setattr(thali.CollapsedGibbs, "_laws", lambda *_: ELSEWHERE)
+
+
 def block(text: str, indent: int) -> str:
     """``text`` dedented and moved to ``indent`` spaces, to fit where it is put."""
     return textwrap.indent(textwrap.dedent(text).strip("\n"), " " * indent).lstrip()
@@ -97,7 +105,7 @@ SINGLETONS_AS_BITS: list[Change] = [
         "            if m == 0.0:\n                m = 1.0\n",
     ),
     (
-        "if climb:\n            new = likeliest(weights, theta, row, None)\n"
+        "if climb is not None:\n            new = likeliest(weights, theta, row, None)\n"
         "        else:\n            new = draw(rng, weights, theta, row, None)",
         block(
             """
@@ -109,7 +117,7 @@ SINGLETONS_AS_BITS: list[Change] = [
                     else:
                         flip(rows, n, x, k, i)
             left = free - stay if free >= 0 else -1
-            weights = NewFeatures(tables.new_log_weight, left, -1, MOST_NEW)
+            weights = NewFeatures(new_log_weight, left, -1, MOST_NEW)
             row = gaussian_row_at(rho, 1.0 + q, r, half_d, precision)
             new = stay + draw(rng, weights, theta, row, None)
             """,
@@ -120,12 +128,14 @@ SINGLETONS_AS_BITS: list[Change] = [
 AT_MOST_ONE_NEW: list[Change] = [("free, F - own, MOST_NEW)", "free, F - own, 0)")]
 NEVER_REFRESHED: list[Change] = [
     (  # once, where a chain begins: M of a fresh state is all zeros
-        "    refresh(rows, k, r)\n    cap = rows",
-        "    if k > 0 and rows.M[0, 0] == 0.0:\n        refresh(rows, k, r)\n    cap = rows",
+        "            refresh(rows, k, r)\n            refreshes += 1\n            drift = lost",
+        "            if k > 0 and rows.M[0, 0] == 0.0:\n                refresh(rows, k, r)\n"
+        "            drift = lost",
     ),
-    ("            drift = max(drift, refresh(rows, k, r))\n", "            drift = 0.0\n"),
-    ("    drift = max(drift, refresh(rows, k, r))\n    return", "    return"),
+    ("                drift = max(drift, refresh(rows, k, r))\n", "                drift = 0.0\n"),
+    ("\n            drift = max(drift, refresh(rows, k, r))\n", "\n            drift = 0.0\n"),
     ("RISKY = 150.0", "RISKY = 1e300"),
+    ("SUMS_AFRESH = 64", "SUMS_AFRESH = 1_000_000_000"),
 ]
 # Python, not kernel: P(z = 1) = m/(N+1), and α drawn with (Σm, N) in place of (K, H_N).
 ODDS_OFF_BY_ONE: list[Change] = [("np.log(beta + n - 1.0 - m)", "np.log(beta + n - m)")]
@@ -135,5 +145,17 @@ ALPHA_FROM_SUMS: list[Change] = [
         "k, rate = float(counts.column_sums.sum()), float(counts.n)",
     )
 ]
+ALPHA_FROM_SUMS_COMPILED: list[Change] = [
+    (
+        "                    alpha = draw_mass(rng, alpha, k, laws)\n",
+        "                    takers = 0.0\n"
+        "                    for i in range(k):\n"
+        "                        takers += rows.C[i, i]\n"
+        "                    if laws.shape > 0.0:\n"
+        "                        shape, rate = laws.shape + takers, laws.rate + n_rows\n"
+        "                        alpha = rng.standard_gamma(shape) / rate\n",
+    )
+]
 # The density of σ in place of that of log σ: a Jacobian forgotten.
 NO_JACOBIAN: list[Change] = [("return log_density(exp(u)) + u if", "return log_density(exp(u)) if")]
+NO_JACOBIAN_COMPILED: list[Change] = [("prior = (own.power + 1.0) * u", "prior = own.power * u")]

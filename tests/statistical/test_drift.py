@@ -19,7 +19,6 @@ from statistical.mutants import KERNEL, NEVER_REFRESHED, install_kernel, mutate
 
 import thali
 from thali.data import Data
-from thali.engines import collapsed_gibbs
 from thali.model import Model
 from thali.starts import Start
 
@@ -106,7 +105,6 @@ def test_maintained_arrays_equal_recomputed_ones(name, sweeps, seed):
 @pytest.mark.slow
 def test_without_refreshing_the_check_fails(monkeypatch, seed):
     install_kernel(monkeypatch, mutate(KERNEL, NEVER_REFRESHED))
-    monkeypatch.setattr(collapsed_gibbs, "SUMS_AFRESH", 10**9)
     # moves on columns leave M to be made afresh, which is what this mutant does not do
     worst = []
     for own in range(seed, seed + 5):  # how fast errors grow depends on data and machine
@@ -123,12 +121,13 @@ def test_refreshing_at_every_row_changes_no_draw(monkeypatch, seed):
     setting = ordinary(np.random.default_rng(seed))
     plain = Chain(setting, seed)
     plain.run(300)
-    sweep = kernel.sweep
+    sweeps = kernel.sweeps
 
-    def always_fresh(rng, X, squares, mask, rows, k, tables, scales, refresh_every, climb):
-        return sweep(rng, X, squares, mask, rows, k, tables, scales, 1, climb)
+    def always_fresh(*arguments):
+        *rest, plan, climb = arguments
+        return sweeps(*rest, plan._replace(refresh_every=1), climb)
 
-    monkeypatch.setattr(kernel, "sweep", always_fresh)
+    monkeypatch.setattr(kernel, "sweeps", always_fresh)
     fresh = Chain(setting, seed)
     fresh.run(300)
     assert np.array_equal(plain.state.latent, fresh.state.latent)

@@ -464,7 +464,10 @@ MUTANTS = {  # engine -> where, what is wrong, and the way and size that must no
         1500,
     ),
 }
-USERS = {"thali.kernels.bit_prior": ["thali.kernels.given_features"]}  # compiled together with it
+USERS = {  # compiled together with it
+    "thali.kernels.bit_prior": ["thali.kernels.given_features"],
+    "thali.kernels.hyperparameter_steps": ["thali.kernels.collapsed_rows"],
+}
 
 
 def install(patch, module, changes):

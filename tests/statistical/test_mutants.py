@@ -10,7 +10,8 @@ from __future__ import annotations
 import pytest
 from statistical import mutants, test_enumeration, test_geweke
 from statistical.budget import alarms
-from statistical.mutants import KERNEL, install_kernel, mutate
+from statistical.mutants import KERNEL, install_kernel, mutate, update_in_python
+from statistical.test_ladder import install
 
 import thali
 
@@ -49,34 +50,45 @@ def test_geweke_catches_odds_off_by_one(seed):
     assert alarms(test_geweke.geweke_p_values(seed, JOINT, test_geweke.DRAWS, prior=prior))
 
 
-def test_enumeration_catches_alpha_drawn_from_sums(seed):
+@pytest.mark.parametrize("where", ["compiled", "python"])
+def test_enumeration_catches_alpha_drawn_from_sums(where, monkeypatch, seed):
     """α ~ Gamma(a + Σm, b + N) in place of Gamma(a + K, b + H_N)."""
+    if where == "compiled":
+        install_kernel(monkeypatch, mutate(KERNEL, mutants.ALPHA_FROM_SUMS_COMPILED))
+        assert alarms(test_enumeration.check(ALPHA_INFERRED, seed, sweeps=6000))
+        return
+    update_in_python(monkeypatch)
     prior = ibp_mutant(mutants.ALPHA_FROM_SUMS, ALPHA_INFERRED.prior.alpha)
     assert alarms(test_enumeration.check(ALPHA_INFERRED, seed, sweeps=6000, prior=prior))
 
 
 @pytest.mark.slow
-def test_geweke_catches_alpha_drawn_from_sums(seed):
+def test_geweke_catches_alpha_drawn_from_sums(monkeypatch, seed):
     """A hard one: E[Σm | α] = αN, so all first moments stay right; only α² and αK tell."""
-    prior = ibp_mutant(mutants.ALPHA_FROM_SUMS, test_geweke.ALPHA)
-    assert alarms(test_geweke.geweke_p_values(seed, JOINT, draws=150_000, prior=prior))
+    install_kernel(monkeypatch, mutate(KERNEL, mutants.ALPHA_FROM_SUMS_COMPILED))
+    assert alarms(test_geweke.geweke_p_values(seed, JOINT, draws=150_000))
 
 
-def forget_the_jacobian(monkeypatch):
+def forget_the_jacobian(monkeypatch, where):
     from thali.likelihoods import gaussian_scales
 
+    if where == "compiled":
+        install(monkeypatch, "thali.kernels.hyperparameter_steps", mutants.NO_JACOBIAN_COMPILED)
+        return
+    update_in_python(monkeypatch)
     broken = mutate("thali.hyperparameters", mutants.NO_JACOBIAN)
     monkeypatch.setattr(gaussian_scales, "slice_step", broken.slice_step)
 
 
-def test_enumeration_catches_a_forgotten_jacobian(monkeypatch, seed):
+@pytest.mark.parametrize("where", ["compiled", "python"])
+def test_enumeration_catches_a_forgotten_jacobian(where, monkeypatch, seed):
     """σ sampled on the log scale with the density of σ itself."""
-    forget_the_jacobian(monkeypatch)
+    forget_the_jacobian(monkeypatch, where)
     assert alarms(test_enumeration.check(SIGMA_INFERRED, seed, sweeps=2000))
 
 
 def test_geweke_catches_a_forgotten_jacobian(monkeypatch, seed):
-    forget_the_jacobian(monkeypatch)
+    forget_the_jacobian(monkeypatch, "compiled")
     assert alarms(test_geweke.geweke_p_values(seed, JOINT, test_geweke.DRAWS))
 
 

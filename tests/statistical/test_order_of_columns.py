@@ -9,13 +9,13 @@ import itertools
 
 import numpy as np
 import pytest
-from numba import njit
 from scipy import stats
 from statistical.mutants import KERNEL, mutate
 
 import thali
 from thali.data import Data
 from thali.kernels.gaussian_row import Scales
+from thali.kernels.hyperparameter_steps import ELSEWHERE
 from thali.model import Model
 from thali.starts import Start
 
@@ -50,22 +50,17 @@ def smallest_p_value(kernel, prior, sweeps, seed):
     """The smallest of the batch-mean p-values of P(K = k), corrected for their number."""
     data = Data(X)
     rng = np.random.default_rng(seed)
-    sweep = kernel.sweep
-
-    @njit(nogil=True)
-    def drive(rng, X, squares, rows, k, tables, scales, counts):
-        for i in range(len(counts)):
-            rows, report = sweep(rng, X, squares, None, rows, k, tables, scales, 512, False)
-            k = report.n_components
-            counts[i] = k
 
     numbers = {"alpha": 1.0, "sigma_x": SIGMA_X, "sigma_a": SIGMA_A}
     start = Start("empty", np.zeros((3, 0), bool), numbers)
     rows = thali.CollapsedGibbs().begin(rng, Model(prior, LIKELIHOOD), data, start).rows
     tables = prior.tables(3)
     scales = Scales(SIGMA_X, SIGMA_A, 2.0)
-    counts = np.zeros(sweeps, np.int64)
-    drive(rng, data.reduced, data.squares, rows, 0, tables, scales, counts)
+    plan = kernel.Plan(sweeps, 0, False, 512)
+    _, _, scalars, _ = kernel.sweeps(
+        rng, data.reduced, data.squares, None, rows, 0, tables, scales, ELSEWHERE, plan, None
+    )
+    counts = scalars[:, 0]
     exact = exact_law_of_k(prior, 3 if tables.capacity > 0 else 8)
     p_values = []
     for k in range(4):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, TypeVar, cast
 
 import numpy as np
 
@@ -42,6 +42,15 @@ class Info(NamedTuple):
     log_joint: float
     hyper: Values
     drift: float
+
+
+class Drawn(NamedTuple):
+    """What is known of a step once it is made: its diagnostics, its latent value, packed (None
+    where it was not wanted), and the parameters to keep with it."""
+
+    info: Info
+    packed: np.ndarray | None
+    parameters: Parameters
 
 
 class Population(NamedTuple):
@@ -106,6 +115,22 @@ class Engine(Protocol[StateT]):
     @abstractmethod
     def step(self, rng: np.random.Generator, model: Model, data: Data, state: StateT) -> Info:
         """One step, in place, and its diagnostics."""
+
+    def several(
+        self,
+        rng: np.random.Generator,
+        model: Model,
+        data: Data,
+        state: StateT,
+        most: int,
+        keep: bool = True,
+    ) -> list[Drawn]:
+        """At least one step and at most so many, with the value after each of them if ``keep``.
+
+        How many are made at once changes no draw. An engine whose steps are short overrides this,
+        so that a call of compiled code makes several.
+        """
+        return [Drawn(self.step(rng, model, data, state), None, {})]
 
     def finished(self, state: StateT) -> bool:
         """Whether another step would change nothing; samplers never are."""
@@ -172,6 +197,13 @@ class Engine(Protocol[StateT]):
 AnyEngine = Engine[Any]  # for code that holds an engine and its states without looking inside
 
 
+class HasLatent(Protocol):
+    """A state with a value of the latent structure."""
+
+    @property
+    def latent(self) -> Any: ...
+
+
 class Sampler(Engine[StateT]):
     """Leaves the posterior invariant, step by step."""
 
@@ -181,6 +213,21 @@ class Sampler(Engine[StateT]):
         None where a draw's parameters can be drawn exactly later, given its latent value.
         """
         return {}
+
+    def several(
+        self,
+        rng: np.random.Generator,
+        model: Model,
+        data: Data,
+        state: StateT,
+        most: int,
+        keep: bool = True,
+    ) -> list[Drawn]:
+        info = self.step(rng, model, data, state)
+        if not keep:
+            return [Drawn(info, None, {})]
+        latent = model.structure.pack(cast(HasLatent, state).latent)
+        return [Drawn(info, latent, self.kept_parameters(model, state))]
 
 
 class EndsWithPopulation(Engine[StateT]):

@@ -24,11 +24,11 @@ import numpy as np
 from scipy.special import gammaln
 
 from thali.data import Augmented, Data
-from thali.engines.base import Info, Sampler
+from thali.engines.base import Drawn, Info, Sampler
 from thali.engines.chain_settings import ChainSettings
-from thali.hyperparameters import Values
+from thali.hyperparameters import Hyperprior, Values
 from thali.likelihoods.base import Collapsed, GaussianRows, Scaled
-from thali.likelihoods.gaussian_scales import scales_without_features
+from thali.likelihoods.gaussian_scales import LEAST, scales_without_features
 from thali.model import Model
 from thali.priors.base import PredictsRow
 from thali.registry import ENGINES
@@ -39,9 +39,11 @@ from thali.structures.features import FeatureTables, counts_from_gram, potential
 if TYPE_CHECKING:
     from thali.kernels.collapsed_rows import Report
     from thali.kernels.gaussian_row import Scales
+    from thali.kernels.hyperparameter_steps import Laws
     from thali.kernels.maintained_rows import Rows
 
-SUMS_AFRESH = 64  # sweeps after which T = ZᵀX is summed again from the data
+TOGETHER = 1_000_000  # entries that the sweeps between two turns of moves on columns may look at
+A_CALL = 20_000_000  # multiply-adds of one call of compiled code, where a sweep is not more
 
 
 @dataclass
@@ -136,25 +138,85 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
         return State(at, rows, Z.shape[1], hyper, 0, start.hold_sigma)
 
     def step(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> Info:
-        """Moves on columns, one sweep, and one update of every inferred hyperparameter."""
-        hyper = state.hyper
-        values = model.likelihood_values(hyper)
+        """Moves on columns when it is their turn, one sweep, and one update of every inferred
+        hyperparameter."""
+        return self.several(rng, model, data, state, 1, keep=False)[0].info
+
+    def several(
+        self,
+        rng: np.random.Generator,
+        model: Model,
+        data: Data,
+        state: State,
+        most: int,
+        keep: bool = True,
+    ) -> list[Drawn]:
+        """Sweeps up to the next moves on columns, in one call of compiled code where it can update
+        the hyperparameters too; one sweep where it cannot."""
+        values = model.likelihood_values(state.hyper)
         scales = scales_of(values, data)
         if state.prior is None:
-            state.prior = cast(PredictsRow, model.prior_at(hyper))
+            state.prior = cast(PredictsRow, model.prior_at(state.hyper))
         tables = state.prior.tables(data.n)
+        laws = self._laws(model, data, state, values)
+        turn = moves_every(data)
+        count = min(most, turn - state.sweep % turn, sweeps_a_call(state)) if laws.here else 1
         try:
-            if self.moves:
-                self._move_columns(rng, state, tables, scales)
-            report = self._sweep(rng, state, tables, scales)
+            if self.moves and state.sweep % turn == 0:
+                self._move_columns(rng, state, tables, scales, self.moves * turn)
+            scalars, packed = self._sweep(rng, state, tables, scales, laws, count, keep)
         except (np.linalg.LinAlgError, ZeroDivisionError):
             raise ValueError(
                 f"Features are nearly equal and the noise sigma_x={scales.sigma_x:.3g} is so "
                 f"small beside sigma_a={scales.sigma_a:.3g} that double precision cannot tell "
                 "them apart; give a larger sigma_x, or let both be inferred."
             ) from None
-        state.n_components = k = int(report.n_components)
-        state.sweep += 1
+        state.sweep += count
+        if laws.here:
+            return self._drawn(model, data, state, scalars, packed if keep else None)
+        info = self._update(rng, model, data, state, tables, values)
+        drift = float(scalars[0, 6])
+        return [Drawn(info._replace(drift=drift), model.structure.pack(state.latent), {})]
+
+    def _drawn(
+        self,
+        model: Model,
+        data: Data,
+        state: State,
+        scalars: np.ndarray,
+        packed: np.ndarray | None,
+    ) -> list[Drawn]:
+        """What compiled code did, sweep by sweep; the state's hyperparameters are the last ones."""
+        drawn: list[Drawn] = []
+        labels = {"alpha": model.labels["prior"].get("alpha"), **model.labels["likelihood"]}
+        inferred = model.hyperpriors
+        bits, n_bytes = packed, -(-data.n // 8)
+        for k, evidence, prior, *numbers, drift in scalars.tolist():
+            hyper = dict(state.hyper)
+            for name, number in zip(("alpha", "sigma_x", "sigma_a"), numbers, strict=True):
+                if labels[name] in inferred:
+                    hyper[labels[name]] = number
+            latent = None
+            if bits is not None:
+                size = n_bytes * int(k)
+                latent, bits = bits[:size].reshape(n_bytes, int(k)), bits[size:]
+            drawn.append(Drawn(Info(int(k), evidence + prior, hyper, drift), latent, {}))
+        if drawn[-1].info.hyper != state.hyper:
+            state.hyper.update(drawn[-1].info.hyper)
+            state.prior = None
+        return drawn
+
+    def _update(
+        self,
+        rng: np.random.Generator,
+        model: Model,
+        data: Data,
+        state: State,
+        tables: FeatureTables,
+        values: Values,
+    ) -> Info:
+        """The hyperparameters after a sweep, where compiled code cannot see to them."""
+        hyper, k = state.hyper, state.n_components
         counts = counts_from_gram(data.n, state.rows.C[:k, :k])
         counts = with_row_sums(counts, tables, state.rows.Z[:, :k])
         model.prior.resample(rng, model.prior_values(hyper), counts)
@@ -176,11 +238,35 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
             state.data, evidence = augmented(rng, model, state.data, Z, hyper)
             state.rows.T[:k] = Z.T.astype(float) @ state.X
         state.prior = cast(PredictsRow, model.prior_at(hyper))
-        log_joint = evidence + state.prior.log_prob_counts(counts)
-        return Info(k, log_joint, dict(hyper), float(report.drift))
+        return Info(k, evidence + state.prior.log_prob_counts(counts), dict(hyper), 0.0)
+
+    def _laws(self, model: Model, data: Data, state: State, values: Values) -> Laws:
+        """How compiled code updates the hyperparameters; ``ELSEWHERE`` where it cannot."""
+        from thali.kernels.hyperparameter_steps import ELSEWHERE, STAYS, Laws, ScaleLaw
+
+        likelihood = cast(Scaled, model.likelihood)
+        prior = cast(PredictsRow, model.prior)
+        mass = prior.mass_law(data.n, model.prior_values(state.hyper))
+        if mass is None or model.likelihood.augments(data) or self.sigma_step != "slice":
+            return ELSEWHERE
+        scales = []
+        for given in (likelihood.sigma_x, likelihood.sigma_a):
+            powers = given.powers() if isinstance(given, Hyperprior) else (0.0, 0.0, 0.0)
+            if powers is None:
+                return ELSEWHERE
+            inferred = isinstance(given, Hyperprior)
+            scales.append(ScaleLaw(*map(float, powers), True) if inferred else STAYS)
+        lowest = LEAST * float(np.sqrt(data.mean_square))
+        squares, held = total_square(state.data), state.hold_sigma - state.sweep
+        return Laws(True, *map(float, mass), *scales, LEAST, lowest, squares, held)
 
     def _move_columns(
-        self, rng: np.random.Generator, state: State, tables: FeatureTables, scales: Scales
+        self,
+        rng: np.random.Generator,
+        state: State,
+        tables: FeatureTables,
+        scales: Scales,
+        attempts: int,
     ) -> None:
         """Attempts at changes of whole columns; M and G are left to the sweep to make afresh."""
         from thali.kernels import column_moves as kernel
@@ -189,27 +275,33 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
             *column_tables(tables, state.data.n), tables.capacity, tables.row_potentials
         )
         state.rows, state.n_components, _ = kernel.column_moves(
-            rng, state.X, state.rows, state.n_components, prior, scales, self.moves, kernel.SHARES
+            rng, state.X, state.rows, state.n_components, prior, scales, attempts, kernel.SHARES
         )
 
     def _sweep(
-        self, rng: np.random.Generator, state: State, tables: FeatureTables, scales: Scales
-    ) -> Report:
-        """One pass of the compiled kernel; returns its report."""
+        self,
+        rng: np.random.Generator,
+        state: State,
+        tables: FeatureTables,
+        scales: Scales,
+        laws: Laws,
+        count: int,
+        keep: bool,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """A few passes of the compiled kernel; returns what it says of each."""
         from thali.kernels import collapsed_rows as kernel
         from thali.kernels.new_features import MOST_NEW
 
         data, k = state.data.given, state.n_components
-        every = max(256, 8 * k)
         report: Report
         complete = data.observed is None
         X = state.X if complete else state.X.copy()  # in which it draws
         squares = state.data.squares if complete else None
-        if complete and state.sweep and state.sweep % SUMS_AFRESH == 0:
-            state.rows.T[:k] = state.rows.Z[:, :k].T.astype(float) @ X
-        state.rows, report = kernel.sweep(
-            rng, X, squares, data.observed, state.rows, k, tables, scales, every, False
+        plan = kernel.Plan(count, state.sweep, keep, max(256, 8 * k))
+        state.rows, report, scalars, packed = kernel.sweeps(
+            rng, X, squares, data.observed, state.rows, k, tables, scales, laws, plan, None
         )
+        state.n_components = int(report.n_components)
         if not complete:
             state.data = Augmented(X, source=data)
         if report.refused >= 0 and tables.new_log_weight > np.log(0.1 * MOST_NEW):
@@ -226,7 +318,7 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
                 f"{scales.sigma_a:.3g} can make that it asks for more than {MOST_NEW} of "
                 "its own; give a larger sigma_a, let it be inferred, or look at that row."
             )
-        return report
+        return scalars, packed
 
     def to_arrays(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """The state as arrays and plain values; T goes along, so that a resumed chain is bitwise
@@ -249,6 +341,19 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
         rows.T[: numbers["k"]] = arrays["T"]
         hyper = dict(numbers["hyper"])
         return State(at, rows, numbers["k"], hyper, numbers["sweep"], numbers["hold"])
+
+
+def moves_every(data: Data) -> int:
+    """Sweeps between attempts to change columns, which are then made for all of them at once: so
+    calls of compiled code are few where sweeps are short."""
+    return int(np.clip(TOGETHER // (data.n * min(data.n, data.d)), 1, 8))
+
+
+def sweeps_a_call(state: State) -> int:
+    """How many sweeps a call of compiled code makes at most: short enough to be interrupted."""
+    n, width = state.X.shape
+    k = state.n_components + 1
+    return int(max(1, A_CALL // (n * k * (width + 8 * k))))
 
 
 def scales_of(hyper: Values, data: Data) -> Scales:

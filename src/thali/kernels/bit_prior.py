@@ -13,7 +13,8 @@ is in use at all is weighted by 1/π* besides.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+
+from thali.kernels.compiling import helper
 
 
 class BitPrior(NamedTuple):
@@ -25,7 +26,7 @@ class BitPrior(NamedTuple):
     theta: np.ndarray | None = None  # θ_0, θ_1, …; None where θ = 0
 
 
-@njit(cache=True, nogil=True)
+@helper
 def prior_log_odds(prior, k, z):
     """log P(z_k=1) − log P(z_k=0) given the other rows, but for θ; NaN for a row's own feature."""
     others = prior.m[k] - z
@@ -42,7 +43,7 @@ def prior_log_odds(prior, k, z):
     return value
 
 
-@njit(cache=True, nogil=True)
+@helper
 def accepts(rng, log_ratio):
     """True with probability 1 / (1 + e^{−log_ratio}); no number is drawn where rounding decides."""
     if log_ratio > 37.0:

@@ -10,12 +10,12 @@ equal columns. ``best_states`` is the best Y given Z, by looking at all 2^K sett
 """
 
 import numpy as np
-from numba import njit
 
+from thali.kernels.compiling import helper, kernel
 from thali.kernels.search_kept import count_bits
 
 
-@njit(cache=True, nogil=True)
+@helper
 def equal_to(Z, f, i):
     """How many other columns equal column f, its bit i turned (no bit for i < 0)."""
     count = 0
@@ -32,7 +32,7 @@ def equal_to(Z, f, i):
     return count
 
 
-@njit(cache=True, nogil=True)
+@helper
 def prior_change(Z, m, f, i, potential, each, free):
     """What log P([Z]), and ``each`` for every feature, change by as z_if turns.
 
@@ -51,7 +51,7 @@ def prior_change(Z, m, f, i, potential, each, free):
     return change
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def climb(X, Z, Y, table, on, off, potential, capacity):
     """One pass over all features, each with its bits and y; Z and Y change in place.
 
@@ -116,7 +116,7 @@ def climb(X, Z, Y, table, on, off, potential, capacity):
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def best_states(X, Z, table, on, off):
     """The Y (K×T) of highest P(X, Y | Z), all 2^K settings of each column looked at."""
     n, k = Z.shape

@@ -35,18 +35,22 @@ rows; what differs then is in ``masked_rows``.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from thali.kernels.compiling import helper, kernel
 from thali.kernels.copying import put, put_matrix
-from thali.kernels.gaussian_row import gaussian_row_at
+from thali.kernels.gaussian_row import Scales, gaussian_row_at
+from thali.kernels.hyperparameter_steps import draw_mass, draw_scales, log_orders
 from thali.kernels.maintained_rows import (
+    clear_feature,
     dot,
     dot_bits,
     dot_rows,
     drop_feature,
     flip,
-    fresh,
     grow,
+    inverse,
+    multiply,
+    products,
     rank_one,
     refresh,
     swap_features,
@@ -54,12 +58,13 @@ from thali.kernels.maintained_rows import (
 )
 from thali.kernels.masked_rows import NO_DIMENSION, draw_missing, observed_products, project
 from thali.kernels.new_features import MOST_NEW, NewFeatures, draw, likeliest
-from thali.kernels.row_potentials import count_on, row_step
+from thali.kernels.row_potentials import count_on, row_step, sum_of_rows
 
 LOST_DIGITS = 3e4  # Σ V² of rows come and gone, in units of rounding, before M is made afresh
 LEVEL = 1e-9  # of log odds, below which a climb leaves a bit as it is
 LAZY = 1e3  # V up to which a row's absence is allowed for and not written into M and G
 RISKY = 150.0  # V beyond which a row leaves by making M and G afresh without it
+SUMS_AFRESH = 64  # sweeps after which T = ZᵀX is summed again from the data
 SUNK = 1e6  # and V, own features counted, beyond which 1 − zMz has lost too many digits to tell V
 
 
@@ -76,13 +81,25 @@ class Report(NamedTuple):
     refused: int
 
 
-@njit(cache=True, nogil=True)
+class Plan(NamedTuple):
+    """What a call is to do: ``count`` sweeps, after ``first`` that were made before."""
+
+    count: int
+    first: int
+    keep: bool  # whether Z after each sweep is wanted
+    refresh_every: int  # rows
+
+
+SCALARS = 7  # of each sweep: K, log P(X|Z), log P([Z]), α, σ_x, σ_a and the drift
+
+
+@helper
 def chance(rng, log_ratio):
     """Whether a thing with these log odds happens."""
     return rng.random() * (1.0 + np.exp(-log_ratio)) < 1.0
 
 
-@njit(cache=True, nogil=True)
+@helper
 def log_orders_ratio(rows, z, k, i):
     """log ∏_h K_h! as it is less what it is with bit i changed; m is without the row, C with it."""
     equal = 1.0
@@ -98,7 +115,7 @@ def log_orders_ratio(rows, z, k, i):
     return np.log(equal / other)
 
 
-@njit(cache=True, nogil=True)
+@helper
 def own_feature(m, which):
     """The position of the row's own feature number ``which``: no other row has it."""
     i = 0
@@ -109,7 +126,7 @@ def own_feature(m, which):
     return i
 
 
-@njit(cache=True, nogil=True)
+@helper
 def leave(rows, x, z, b, x2, k, r, out, s, h):
     """Take a row out of m and b, where b = μ x on entry, and see what M and G are without it.
 
@@ -159,7 +176,7 @@ def leave(rows, x, z, b, x2, k, r, out, s, h):
     return own, shared, c0, c1, c2
 
 
-@njit(cache=True, nogil=True)
+@helper
 def take_out(rows, u, v, c0, c1, c2, k, r):
     """Change M and G to what they are without the row; its own features are known exactly."""
     rank_one(rows.M, rows.G, u, v, c0, c1, c2, k)
@@ -171,7 +188,7 @@ def take_out(rows, u, v, c0, c1, c2, k, r):
             rows.M[i, i] = 1.0 / r
 
 
-@njit(cache=True, nogil=True)
+@helper
 def leave_afresh(rows, x, z, b, k, r):
     """M, G and b = μ x without a row, from C − zzᵀ and T − zᵀx. Own features come out exactly."""
     C = rows.C[:k, :k].copy()
@@ -179,45 +196,133 @@ def leave_afresh(rows, x, z, b, k, r):
     for i in range(k):
         if z[i]:
             if rows.m[i] == 0.0:
-                T[i] = 0.0  # rounding aside it is so already
+                for c in range(x.shape[0]):  # rounding aside it is so already
+                    T[i, c] = 0.0
             else:
                 for c in range(x.shape[0]):
                     T[i, c] -= x[c]
             for j in range(k):
                 if z[j]:
                     C[i, j] -= 1.0
-    M, G = fresh(C, T, r)
-    put(b, M @ (T @ x))
+    M = inverse(C, k, r)
+    mu = multiply(M, T, k)
+    dot_rows(mu, x, k, b)
     put_matrix(rows.M, M)
-    put_matrix(rows.G, G)
+    put_matrix(rows.G, products(mu, k))
 
 
-@njit(cache=True, nogil=True)
-def sweep(rng, X, squares, mask, rows, k, tables, scales, refresh_every, climb):
-    """One pass over all rows; returns the arrays (grown if need be) and a report.
+@helper
+def sum_afresh(X, rows, k):
+    """T = ZᵀX from the data: what flips add and take away leaves its rounding behind."""
+    for i in range(k):
+        for c in range(X.shape[1]):
+            rows.T[i, c] = 0.0
+    for n in range(X.shape[0]):
+        for i in range(k):
+            if rows.Z[n, i]:
+                for c in range(X.shape[1]):
+                    rows.T[i, c] += X[n, c]
 
-    Every bit and number of own features is drawn given the rest or, with ``climb``, set
+
+@helper
+def log_prior(rows, k, tables, beyond, new_log_weight, constant):
+    """log P([Z]) = Σ_k λ_{m_k} + Σ_n θ_{F_n} − Σ_h log K_h! + const, from m = diag C; ``beyond``
+    holds λ_m − λ_1."""
+    total = constant - log_orders(rows.C, k)
+    for i in range(k):
+        total += new_log_weight + beyond[int(rows.C[i, i])]
+        if tables.capacity >= 0:
+            total += np.log(tables.capacity - float(i))
+    if tables.row_potentials is not None:
+        total += sum_of_rows(tables.row_potentials, rows.Z, k)
+    return total
+
+
+@helper
+def pack(packed, used, Z, k):
+    """Write Z to ``packed`` from position ``used`` on, eight rows to a byte, the first row highest;
+    returns the array, longer if need be."""
+    n_bytes = (Z.shape[0] + 7) // 8
+    if used + n_bytes * k > packed.shape[0]:
+        longer = np.zeros(2 * (used + n_bytes * k), np.uint8)
+        put(longer, packed)
+        packed = longer
+    for n in range(Z.shape[0]):
+        at, weight = used + (n >> 3) * k, 128 >> (n & 7)
+        for i in range(k):
+            packed[at + i] += weight * Z[n, i]
+    return packed
+
+
+@kernel
+def sweeps(rng, X, squares, mask, rows, k, tables, scales, laws, plan, climb):
+    """Several passes over all rows, each followed by an update of the hyperparameters.
+
+    Every bit and number of own features is drawn given the rest or, unless ``climb`` is None, set
     where that probability is highest. ``mask`` is true where an entry was observed, None where all
     were; missing entries are drawn too, in X, and ``squares``, ‖x‖² of complete rows, are None.
+    (What None rules out is not compiled.) Returns the arrays (grown if need be), a report, the scalars of every sweep and, packed one
+    after the other, the matrices Z.
     """
     n_rows = X.shape[0]
-    r = (scales.sigma_x / scales.sigma_a) ** 2
-    half_d = 0.5 * scales.dimensions
-    precision = 0.5 / (scales.sigma_x * scales.sigma_x)
     log_odds = tables.log_odds
     theta = tables.row_potentials
     has_theta = theta is not None
     F = 0  # features of the row, where θ asks for them
     flips = 0
-    refreshes = 1
-    drift = 0.0
-    refresh(rows, k, r)
+    refreshes = 0
+    drift = worst = 0.0
     cap = rows.m.shape[0]
     b, y, s, h = np.zeros(cap), np.zeros(cap), np.zeros(cap), np.zeros(cap)
     out = np.zeros((2, cap))
     since = 0
     lost = 0.0
-    for n in range(n_rows):
+    made = 0
+    scalars = np.zeros((plan.count, SCALARS))
+    packed = np.zeros(0, np.uint8)
+    used = packed.shape[0]
+    alpha = laws.alpha
+    new_log_weight = tables.new_log_weight if laws.shape == 0.0 else laws.unit + np.log(alpha)
+    beyond = np.zeros(n_rows + 1)  # λ_m − λ_1
+    for m in range(1, n_rows):
+        beyond[m + 1] = beyond[m] + log_odds[m]
+    r = half_d = precision = 0.0
+    for visit in range(plan.count * n_rows + 1):
+        n = visit % n_rows
+        if n == 0:  # between two sweeps
+            if visit > 0:
+                drift = max(drift, refresh(rows, k, r))
+                refreshes += 1
+                evidence = prior = np.nan
+                if laws.here:
+                    alpha = draw_mass(rng, alpha, k, laws)
+                    if laws.shape > 0.0:
+                        new_log_weight = laws.unit + np.log(alpha)
+                    C, T, held = rows.C[:k, :k].copy(), rows.T[:k], made < laws.held
+                    sigma_x, sigma_a, evidence = draw_scales(rng, C, T, n_rows, scales, laws, held)
+                    scales = Scales(sigma_x, sigma_a, scales.dimensions)
+                    constant = -alpha * laws.total if laws.total > 0.0 else laws.constant
+                    prior = log_prior(rows, k, tables, beyond, new_log_weight, constant)
+                worst = max(worst, drift)
+                record = scalars[made]
+                record[0], record[1], record[2] = k, evidence, prior
+                record[3], record[4], record[5] = alpha, scales.sigma_x, scales.sigma_a
+                record[6] = drift
+                if plan.keep:
+                    packed = pack(packed, used, rows.Z, k)
+                    used += (n_rows + 7) // 8 * k
+                made += 1
+                if made == plan.count:
+                    break
+            if mask is None and plan.first + made > 0 and (plan.first + made) % SUMS_AFRESH == 0:
+                sum_afresh(X, rows, k)
+            r = (scales.sigma_x / scales.sigma_a) ** 2
+            half_d = 0.5 * scales.dimensions
+            precision = 0.5 / (scales.sigma_x * scales.sigma_x)
+            refresh(rows, k, r)
+            refreshes += 1
+            drift = lost = 0.0
+            since = 0
         x = X[n]
         z = rows.Z[n]
         x2 = dot(x, x, x.shape[0]) if squares is None else squares[n]
@@ -262,7 +367,7 @@ def sweep(rng, X, squares, mask, rows, k, tables, scales, refresh_every, climb):
             )
             if has_theta:
                 log_ratio += sign * row_step(theta, F - z[i])
-            if climb:  # chains walk on matrices, a climb on classes [Z]: equal columns count once
+            if climb is not None:  # chains walk on matrices, a climb on classes [Z]: equal columns count once
                 changes = log_ratio + log_orders_ratio(rows, z, k, i) > LEVEL
             else:
                 changes = chance(rng, log_ratio)
@@ -281,9 +386,9 @@ def sweep(rng, X, squares, mask, rows, k, tables, scales, refresh_every, climb):
         free = -1 if tables.capacity < 0 else tables.capacity - (k - own)
         rho = max(x2 - 2.0 * c + g, 0.0)
         V_shared = max(1.0 + q - own / r, 1.0)  # it is, but for rounding
-        weights = NewFeatures(tables.new_log_weight, free, F - own, MOST_NEW)
+        weights = NewFeatures(new_log_weight, free, F - own, MOST_NEW)
         row = gaussian_row_at(rho, V_shared, r, half_d, precision)
-        if climb:
+        if climb is not None:
             new = likeliest(weights, theta, row, None)
         else:
             new = draw(rng, weights, theta, row, None)
@@ -294,7 +399,7 @@ def sweep(rng, X, squares, mask, rows, k, tables, scales, refresh_every, climb):
         if c0 != 0.0:
             take_out(rows, u, v, c0, c1, c2, k, r)
         if new > MOST_NEW:
-            return rows, Report(k, flips, refreshes, drift, n)
+            return rows, Report(k, flips, refreshes, worst, n), scalars, packed
         while own > new:
             i = own_feature(rows.m, int(rng.random() * own))
             flip(rows, n, x, k, i)
@@ -312,11 +417,7 @@ def sweep(rng, X, squares, mask, rows, k, tables, scales, refresh_every, climb):
             out = np.zeros((2, cap))
             z = rows.Z[n]
         while own < new:
-            rows.m[k] = 0.0
-            rows.T[k] = 0.0
-            for matrix in (rows.C, rows.M, rows.G):
-                matrix[k, : k + 1] = 0.0
-                matrix[: k + 1, k] = 0.0
+            clear_feature(rows, k)
             rows.M[k, k] = 1.0 / r
             b[k] = 0.0
             k += 1
@@ -347,10 +448,9 @@ def sweep(rng, X, squares, mask, rows, k, tables, scales, refresh_every, climb):
             refresh(rows, k, r)
             refreshes += 1
             lost = 0.0
-        if since >= refresh_every or lost > LOST_DIGITS:
+        if since >= plan.refresh_every or lost > LOST_DIGITS:
             drift = max(drift, refresh(rows, k, r))
             refreshes += 1
             since = 0
             lost = 0.0
-    drift = max(drift, refresh(rows, k, r))
-    return rows, Report(k, flips, refreshes, drift, -1)
+    return rows, Report(k, flips, refreshes, worst, -1), scalars, packed

@@ -24,11 +24,11 @@ Every attempt needs C = ZᵀZ and T = ZᵀX of the changed columns, then K³/6 +
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from thali.kernels.column_proposals import code_anew, flips_from_urn, residue_column
+from thali.kernels.compiling import helper, kernel
 from thali.kernels.copying import put, put_matrix
-from thali.kernels.maintained_rows import FAST, flip, grow, swap_features
+from thali.kernels.maintained_rows import FAST, clear_feature, flip, grow, swap_features
 from thali.kernels.row_potentials import count_on, sum_of_rows
 
 TURN, DROP, DISSOLVE, RESIDUE = 0, 1, 2, 3
@@ -46,7 +46,7 @@ class ColumnPrior(NamedTuple):
     theta: np.ndarray | None  # θ_0, θ_1, …; None where θ = 0
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@helper(fastmath=FAST)
 def log_evidence(C, T, k, scales):
     """log P(X | Z) but for what all Z have in common, from C = ZᵀZ and T = ZᵀX.
 
@@ -85,12 +85,14 @@ def log_evidence(C, T, k, scales):
     )
 
 
-@njit(cache=True, nogil=True)
+@helper
 def draw_column(rng, prior, v):
     """Fill v from the prior of one column, e^{λ_m} over its mass; returns its log density."""
     n = v.shape[0]
-    m = 1 + int(np.searchsorted(prior.sums, rng.random() * prior.sums[-1], side="right"))
-    left = min(m, n)
+    u = rng.random() * prior.sums[n - 1]
+    left = 1
+    while left < n and prior.sums[left - 1] <= u:
+        left += 1
     log_density = prior.potential[left] - prior.log_mass
     for i in range(n):  # selection sampling: every subset of m rows is as likely as any other
         v[i] = 0
@@ -100,11 +102,10 @@ def draw_column(rng, prior, v):
     return log_density
 
 
-@njit(cache=True, nogil=True)
+@helper
 def add_column(X, rows, k, v):
     """Append column v as number k to Z, m, C and T, for which there is room."""
-    rows.C[k, : k + 1] = 0.0
-    rows.T[k] = 0.0
+    clear_feature(rows, k)  # M and G are made afresh by the next sweep
     t = rows.T[k]
     for n in range(X.shape[0]):
         z = rows.Z[n]
@@ -117,11 +118,9 @@ def add_column(X, rows, k, v):
     rows.m[k] = rows.C[k, k]
     for j in range(k + 1):
         rows.C[j, k] = rows.C[k, j]
-        rows.M[k, j] = rows.M[j, k] = 0.0  # M and G are made afresh by the next sweep
-        rows.G[k, j] = rows.G[j, k] = 0.0
 
 
-@njit(cache=True, nogil=True)
+@helper
 def turn(X, rows, k, e, d):
     """Replace column e by e ⊕ d = e + d − 2 e∘d in Z, m, C and T."""
     both = np.zeros(k)
@@ -146,19 +145,20 @@ def turn(X, rows, k, e, d):
         rows.T[e, c] += rows.T[d, c] - 2.0 * shared[c]
 
 
-@njit(cache=True, nogil=True)
+@helper
 def sum_again(X, rows, e):
     """T of column e from its rows: turns add sums to sums, and with them their errors, which would
     otherwise grow like Fibonacci's numbers."""
     t = rows.T[e]
-    t[:] = 0.0
+    for c in range(X.shape[1]):
+        t[c] = 0.0
     for n in range(X.shape[0]):
         if rows.Z[n, e]:
             for c in range(X.shape[1]):
                 t[c] += X[n, c]
 
 
-@njit(cache=True, nogil=True)
+@helper
 def flip_members(X, rows, k, d, flips):
     """Make the flips of the rows that have d, in Z, C, T and m."""
     for n in range(X.shape[0]):
@@ -170,7 +170,7 @@ def flip_members(X, rows, k, d, flips):
         rows.m[j] = rows.C[j, j]
 
 
-@njit(cache=True, nogil=True)
+@helper
 def undo(rows, d, first, second, recoded, flips):
     """The bits of Z as they were before turns and flips."""
     for n in range(rows.Z.shape[0]):
@@ -186,7 +186,7 @@ def undo(rows, d, first, second, recoded, flips):
                         z[flips[n, side]] = 1 - z[flips[n, side]]
 
 
-@njit(cache=True, nogil=True)
+@helper
 def pick_member(rng, Z, d, m):
     """A random one of the m rows that have d."""
     left = int(rng.random() * m)
@@ -198,55 +198,7 @@ def pick_member(rng, Z, d, m):
     return -1
 
 
-@njit(cache=True, nogil=True)
-def shuffle(rng, rows, k):
-    """A random order of the columns, so that it tells nothing of how they came to be."""
-    for i in range(k - 1, 0, -1):
-        j = int(rng.random() * (i + 1))
-        if j != i:
-            swap_features(rows, k, i, j)
-
-
-@njit(cache=True, nogil=True)
-def bring(rng, X, rows, k, prior, scales, kind, born, v):
-    """Bring the column that a move is about to the last position, made new if it is born.
-
-    Returns log [probability to undo ÷ probability to do] of what was chosen so far.
-    """
-    if not born:
-        swap_features(rows, k, int(rng.random() * k), k - 1)
-        if kind in (DROP, DISSOLVE):
-            return prior.potential[int(rows.m[k - 1])] - prior.log_mass
-        return 0.0
-    log_q = 0.0
-    if kind == RESIDUE:
-        n = X.shape[0]
-        seed = int(rng.random() * n)
-        log_q -= residue_column(rng, X, rows, k, scales, seed, v, born)
-        log_q += np.log(n / count_on(v, n))  # the seed: one of N, and one of m on the way back
-    else:
-        log_q -= draw_column(rng, prior, v)
-    add_column(X, rows, k, v)
-    return log_q
-
-
-@njit(cache=True, nogil=True)
-def leave_to_urn(rng, X, rows, whole, scales, born, flips):
-    """Code the rows of the last column anew; returns log [undo ÷ do].
-
-    Dying, the rows' new codes follow their fit and the way back is the urn's; born, vice versa.
-    """
-    d = whole - 1
-    if born:
-        log_q = -flips_from_urn(rng, rows.Z, d, flips, born)
-        flip_members(X, rows, whole, d, flips)
-        return log_q + code_anew(rng, X, rows, whole, scales, flips, not born)
-    log_q = -code_anew(rng, X, rows, whole, scales, flips, not born)
-    flip_members(X, rows, whole, d, flips)
-    return log_q + flips_from_urn(rng, rows.Z, d, flips, born)
-
-
-@njit(cache=True, nogil=True)
+@helper
 def log_prior(prior, rows, k):
     """Σ_k λ_{m_k} + Σ_n θ_{F_n} of the first k columns, or −∞ where a column is empty."""
     total = 0.0
@@ -259,72 +211,17 @@ def log_prior(prior, rows, k):
     return total
 
 
-@njit(cache=True, nogil=True)
-def attempt(rng, X, rows, k, prior, scales, now, kind, born, v, flips):
-    """Propose a move of this kind and take it or not; returns K, log evidence and whether."""
-    before = log_prior(prior, rows, k)
-    log_q = bring(rng, X, rows, k, prior, scales, kind, born, v)
-    whole = k + 1 if born else k
-    after = k if kind == TURN else (k + 1 if born else k - 1)
-    d = whole - 1
-    C, T, m = rows.C[:whole, :whole].copy(), rows.T[:whole].copy(), rows.m[:whole].copy()
-    first = second = -1
-    if kind in (TURN, DROP):
-        partners = 1 + int(2.0 * rng.random()) if kind == TURN else int(3.0 * rng.random())
-        if partners > d:
-            if born:
-                rows.Z[:, d] = 0
-            return k, now, False
-        if partners > 0:
-            first = int(rng.random() * d)
-            turn(X, rows, whole, first, d)
-        if partners > 1:
-            second = int(rng.random() * (d - 1))
-            second += second >= first
-            turn(X, rows, whole, second, d)
-    elif kind == DISSOLVE:
-        log_q += leave_to_urn(rng, X, rows, whole, scales, born, flips)
-    elif not born:
-        seed = pick_member(rng, rows.Z, d, rows.m[d])
-        for n in range(X.shape[0]):
-            v[n] = rows.Z[n, d]
-        log_q += residue_column(rng, X, rows, d, scales, seed, v, born)
-        log_q -= np.log(X.shape[0] / rows.m[d])
-    log_ratio = log_prior(prior, rows, after) - before + log_q
-    if kind != TURN:
-        free = 1.0 if prior.capacity < 0 else float(prior.capacity - d)
-        odds = np.log(free / whole * (1.0 - BIRTHS[kind]) / BIRTHS[kind])
-        log_ratio += odds if born else -odds
-    there = now
-    if log_ratio > -np.inf:
-        there = log_evidence(rows.C, rows.T, after, scales)
-        log_ratio += there - now
-    if np.log(1.0 - rng.random()) < log_ratio:
-        if first >= 0:
-            sum_again(X, rows, first)
-        if second >= 0:
-            sum_again(X, rows, second)
-        if after < whole:
-            rows.Z[:, d] = 0
-        return after, there, True
-    undo(rows, d, first, second, kind == DISSOLVE, flips)
-    put_matrix(rows.C, C)
-    put_matrix(rows.T, T)
-    put(rows.m, m)
-    if born:
-        rows.Z[:, d] = 0
-    return k, now, False
-
-
-@njit(cache=True, nogil=True)
+@kernel
 def column_moves(rng, X, rows, k, prior, scales, attempts, shares):
     """A number of attempts; returns the arrays, K, and how many of each kind were taken.
 
-    C and T are right afterwards, M and G are not.
+    C and T are right afterwards, M and G are not. (One long function: what a kernel calls is
+    compiled once more within it, and its callers.)
     """
+    n_rows = X.shape[0]
     taken = np.zeros(4, np.int64)
-    v = np.zeros(X.shape[0], np.uint8)
-    flips = np.zeros((X.shape[0], 2), np.int64)
+    v = np.zeros(n_rows, np.uint8)
+    flips = np.zeros((n_rows, 2), np.int64)
     now = log_evidence(rows.C, rows.T, k, scales)
     for _ in range(attempts):
         u = rng.random() - shares[TURN]
@@ -339,7 +236,83 @@ def column_moves(rng, X, rows, k, prior, scales, attempts, shares):
             continue
         if k + 1 > rows.m.shape[0]:
             rows = grow(rows, k + 1)
-        k, now, accepted = attempt(rng, X, rows, k, prior, scales, now, kind, born, v, flips)
-        taken[kind] += accepted
-    shuffle(rng, rows, k)
+
+        # the column that the move is about comes last, made new if it is born; log_q is the log of
+        # [probability to undo ÷ probability to do] of all that was chosen
+        before = log_prior(prior, rows, k)
+        log_q = 0.0
+        if born and kind == RESIDUE:
+            seed = int(rng.random() * n_rows)
+            log_q -= residue_column(rng, X, rows, k, scales, seed, v, born)
+            log_q += np.log(n_rows / count_on(v, n_rows))  # one of N, and one of m on the way back
+        elif born:
+            log_q -= draw_column(rng, prior, v)
+        else:
+            swap_features(rows, k, int(rng.random() * k), k - 1)
+            if kind in (DROP, DISSOLVE):
+                log_q += prior.potential[int(rows.m[k - 1])] - prior.log_mass
+        if born:
+            add_column(X, rows, k, v)
+        whole = k + 1 if born else k
+        after = k if kind == TURN else (k + 1 if born else k - 1)
+        d = whole - 1
+
+        # what becomes of the other columns and, if it dies, of its rows
+        C, T, m = rows.C[:whole, :whole].copy(), rows.T[:whole].copy(), rows.m[:whole].copy()
+        first = second = -1
+        possible = True
+        if kind in (TURN, DROP):
+            partners = 1 + int(2.0 * rng.random()) if kind == TURN else int(3.0 * rng.random())
+            possible = partners <= d
+            if possible and partners > 0:
+                first = int(rng.random() * d)
+                turn(X, rows, whole, first, d)
+            if possible and partners > 1:
+                second = int(rng.random() * (d - 1))
+                second += second >= first
+                turn(X, rows, whole, second, d)
+        elif kind == DISSOLVE:  # dying, new codes follow their fit and the way back is the urn's
+            if born:
+                log_q -= flips_from_urn(rng, rows.Z, d, flips, born)
+                flip_members(X, rows, whole, d, flips)
+            change = code_anew(rng, X, rows, whole, scales, flips, not born)
+            log_q += change if born else -change
+            if not born:
+                flip_members(X, rows, whole, d, flips)
+                log_q += flips_from_urn(rng, rows.Z, d, flips, born)
+        elif not born:
+            seed = pick_member(rng, rows.Z, d, rows.m[d])
+            for n in range(n_rows):
+                v[n] = rows.Z[n, d]
+            log_q += residue_column(rng, X, rows, d, scales, seed, v, born)
+            log_q -= np.log(X.shape[0] / rows.m[d])
+
+        log_ratio = log_prior(prior, rows, after) - before + log_q if possible else -np.inf
+        if kind != TURN:
+            free = 1.0 if prior.capacity < 0 else float(prior.capacity - d)
+            odds = np.log(free / whole * (1.0 - BIRTHS[kind]) / BIRTHS[kind])
+            log_ratio += odds if born else -odds
+        there = now
+        if log_ratio > -np.inf:
+            there = log_evidence(rows.C, rows.T, after, scales)
+            log_ratio += there - now
+        gone = born
+        if np.log(1.0 - rng.random()) < log_ratio:
+            if first >= 0:
+                sum_again(X, rows, first)
+            if second >= 0:
+                sum_again(X, rows, second)
+            gone = after < whole
+            k, now = after, there
+            taken[kind] += 1
+        else:
+            undo(rows, d, first, second, kind == DISSOLVE, flips)
+            put_matrix(rows.C, C)
+            put_matrix(rows.T, T)
+            put(rows.m, m)
+        if gone:
+            for n in range(n_rows):
+                rows.Z[n, d] = 0
+    for i in range(k - 1, 0, -1):  # a random order, which tells nothing of how columns came to be
+        swap_features(rows, k, i, int(rng.random() * (i + 1)))
     return rows, k, taken

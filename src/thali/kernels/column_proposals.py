@@ -5,9 +5,9 @@ returns that of what it is given. Both read the same state, so the two agree to 
 """
 
 import numpy as np
-from numba import njit
 
-from thali.kernels.maintained_rows import FAST, dot, dot_rows, fresh
+from thali.kernels.compiling import helper
+from thali.kernels.maintained_rows import FAST, dot, dot_rows, inverse, multiply, products
 
 REFINED = 2  # times the direction of a residue is averaged over the rows that share it
 URN = 1.0  # weight of a pattern not yet seen among the flips of a column's rows
@@ -15,16 +15,14 @@ MOST_LOGIT = 30.0
 NOTHING = -50.0  # e to this is lost in rounding, whatever it is added to
 
 
-@njit(cache=True, nogil=True)
+@helper
 def means(rows, k, scales):
     """μ = (C + rI)⁻¹ T, the features' posterior mean."""
     r = (scales.sigma_x / scales.sigma_a) ** 2
-    T = np.ascontiguousarray(rows.T[:k])
-    M, _ = fresh(rows.C[:k, :k].copy(), T, r)
-    return M @ T
+    return multiply(inverse(rows.C, k, r), rows.T, k)
 
 
-@njit(cache=True, nogil=True)
+@helper
 def code_anew(rng, X, rows, whole, scales, flips, draw):
     """New codes, without the last column d, of the rows that have it: at most two flips each.
 
@@ -32,8 +30,8 @@ def code_anew(rng, X, rows, whole, scales, flips, draw):
     included, which takes its share of what the others need not explain).
     """
     k = whole - 1
-    mu = means(rows, whole, scales)[:k].copy()
-    G = mu @ mu.T
+    mu = means(rows, whole, scales)
+    G = products(mu, k)
     precision = 0.5 / (scales.sigma_x * scales.sigma_x)
     b = np.zeros(k)
     gain = np.zeros(k)
@@ -64,13 +62,13 @@ def code_anew(rng, X, rows, whole, scales, flips, draw):
     return total
 
 
-@njit(cache=True, nogil=True)
+@helper
 def pair_gain(i, j, gain, sign, G, precision):
     """log P of two flips over that of none."""
     return gain[i] + gain[j] - 2.0 * precision * sign[i] * sign[j] * G[i, j]
 
 
-@njit(cache=True, nogil=True)
+@helper
 def largest_gain(gain, sign, G, precision):
     """The largest over no flip, one and two."""
     top = 0.0
@@ -81,7 +79,7 @@ def largest_gain(gain, sign, G, precision):
     return top
 
 
-@njit(cache=True, nogil=True)
+@helper
 def sum_gains(gain, sign, G, precision, top, stop):
     """Σ e^{gain − top} over no flip, one and two, and the flips i > j (or −1) that pass stop."""
     total = np.exp(-top)
@@ -100,7 +98,7 @@ def sum_gains(gain, sign, G, precision, top, stop):
     return total, -1, -1
 
 
-@njit(cache=True, nogil=True)
+@helper
 def log_base(i, j, k):
     """Probabilities of a new pattern: no flip ½, one ¼, two ¼, evenly among the k columns."""
     if k == 0:
@@ -112,7 +110,7 @@ def log_base(i, j, k):
     return np.log(0.5 / (k * (k - 1.0)))
 
 
-@njit(cache=True, nogil=True)
+@helper
 def draw_base(rng, k):
     u = rng.random()
     if k == 0 or u < 0.5:
@@ -126,7 +124,7 @@ def draw_base(rng, k):
     return max(i, j), min(i, j)
 
 
-@njit(cache=True, nogil=True)
+@helper
 def flips_from_urn(rng, Z, d, flips, draw):
     """Flips of the rows that have column d, the patterns from a Pólya urn over ``log_base``.
 
@@ -155,7 +153,7 @@ def flips_from_urn(rng, Z, d, flips, draw):
     return total
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@helper(fastmath=FAST)
 def residue_scores(X, Z, k, mu, w, out):
     """out_n = e_n·w with e = X − Zμ; returns ‖w‖²."""
     along = np.zeros(k)
@@ -171,7 +169,7 @@ def residue_scores(X, Z, k, mu, w, out):
     return dot(w, w, width)
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@helper(fastmath=FAST)
 def residue_mean(X, Z, k, mu, scores, least, w):
     """w = the mean of e_n over the rows with a score above ``least``; returns their number."""
     counts = np.zeros(k)
@@ -194,14 +192,14 @@ def residue_mean(X, Z, k, mu, scores, least, w):
     return size
 
 
-@njit(cache=True, nogil=True)
+@helper
 def residue_column(rng, X, rows, k, scales, seed, v, draw):
     """A column around what the k features leave of row ``seed``, which has it for certain.
 
     w, first the seed's residual, is averaged over the rows nearer to w than to 0, a few times; then
     v_n ~ Bernoulli with log odds (e_n·w − ‖w‖²/2)/σ_x² + log odds of the share of such rows.
     """
-    mu = means(rows, k, scales) if k > 0 else np.zeros((0, X.shape[1]))
+    mu = means(rows, k, scales)
     w = X[seed].copy()
     for i in range(k):
         if rows.Z[seed, i]:

@@ -1,16 +1,16 @@
 """Copies in loops: ``into[:k] = values`` compiles, for seconds, the words of an error as well."""
 
-from numba import njit
+from thali.kernels.compiling import helper
 
 
-@njit(cache=True, nogil=True)
+@helper
 def put(into, values):
     """Copy a vector to the beginning of another."""
     for i in range(values.shape[0]):
         into[i] = values[i]
 
 
-@njit(cache=True, nogil=True)
+@helper
 def put_matrix(into, values):
     """Copy a matrix to the top left of another."""
     for i in range(values.shape[0]):

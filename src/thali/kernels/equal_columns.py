@@ -1,10 +1,11 @@
 """Column sums m_k and the multiplicities K_h of equal columns of a binary matrix."""
 
 import numpy as np
-from numba import njit
+
+from thali.kernels.compiling import helper, kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_columns(Z):
     """m (K,) as floats, and how often each distinct column occurs, in the order of their first.
 
@@ -27,7 +28,7 @@ def count_columns(Z):
     return m, times[times > 0]
 
 
-@njit(cache=True, nogil=True)
+@helper
 def equal(Z, f, g):
     """Whether columns f and g are the same."""
     for i in range(Z.shape[0]):  # noqa: SIM110 kernels have no generators

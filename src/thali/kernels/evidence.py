@@ -5,23 +5,31 @@ tr(XᵀZ M ZᵀX) = Σ t_i/(d_i + r), so that after one decomposition each evalu
 """
 
 import numpy as np
-from numba import njit
+
+from thali.kernels.compiling import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def spectrum(C, T):
     """Eigenvalues d of C = ZᵀZ and squared lengths t of UᵀT, T = ZᵀX: every P(X|Z,σ) follows."""
     d, U = np.linalg.eigh(C)
-    projected = np.ascontiguousarray(U.T) @ T
-    t = np.zeros(d.shape[0])
-    for i in range(d.shape[0]):
+    k, width = T.shape
+    t = np.zeros(k)
+    row = np.zeros(width)
+    for i in range(k):
         d[i] = max(d[i], 0.0)
-        for c in range(T.shape[1]):
-            t[i] += projected[i, c] * projected[i, c]
+        for c in range(width):
+            row[c] = 0.0
+        for j in range(k):
+            weight = U[j, i]
+            for c in range(width):
+                row[c] += weight * T[j, c]
+        for c in range(width):
+            t[i] += row[c] * row[c]
     return d, t
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def log_evidence(d, t, squares, n, dimensions, sigma_x, sigma_a):
     """log P(X | Z, σ_x, σ_a) from the spectrum: O(K).
 

@@ -6,13 +6,13 @@ a_kd ~ TN((T_kd − Σ_{j≠k} C_kj E[a_jd]) / (C_kk + r),  σ_x²/(C_kk + r))
 import math
 
 import numpy as np
-from numba import njit
 
+from thali.kernels.compiling import kernel
 from thali.kernels.copying import put
 from thali.kernels.truncated_normal import mean
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def expect_nonnegative(C, T, mu, s, phi, sigma_x, r, passes):
     """Passes over the features, parameters and means in place; C is (1, K, K) or (D, K, K)."""
     k, d = phi.shape

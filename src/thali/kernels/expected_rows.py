@@ -13,8 +13,7 @@ O(K), and no step touches D. Rows with gaps have a Q of their own, of the column
 
 import math
 
-from numba import njit
-
+from thali.kernels.compiling import helper, kernel
 from thali.kernels.truncated_normal import log_lifted_ndtr, mean, sample, variance
 
 STILL = 1e-11  # a change of ν or E[w] below this is not made
@@ -22,7 +21,7 @@ FLAT = 1e-12  # the least curvature: a row that shows nothing has none, or a rou
 LOG_HALF_ROOT = 0.5 * math.log(0.5 * math.pi)
 
 
-@njit(cache=True, nogil=True)
+@helper
 def logistic(x):
     """1/(1 + e^{−x}), without overflow."""
     if x >= 0.0:
@@ -31,7 +30,7 @@ def logistic(x):
     return e / (1.0 + e)
 
 
-@njit(cache=True, nogil=True)
+@helper
 def coin_entropy(p):
     """−p log p − (1−p) log(1−p)."""
     if p <= 0.0 or p >= 1.0:
@@ -39,7 +38,7 @@ def coin_entropy(p):
     return -p * math.log(p) - (1.0 - p) * math.log1p(-p)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def expect_bits(R, Q, odds, precision, nu, passes, small, gain):
     """Update ν and R in place, at most ``passes`` over each row, and add entropies to ``gain``.
 
@@ -66,7 +65,7 @@ def expect_bits(R, Q, odds, precision, nu, passes, small, gain):
             gain[i] += coin_entropy(p[i])
 
 
-@njit(cache=True, nogil=True)
+@helper
 def gaussian_amount(a, b):
     """Mean, second moment and log normalizer of N(s; 0, 1) exp(bs − ½as²)."""
     v = 1.0 / (a + 1.0)
@@ -74,7 +73,7 @@ def gaussian_amount(a, b):
     return m, v + m * m, 0.5 * (math.log(v) + m * b)
 
 
-@njit(cache=True, nogil=True)
+@helper
 def laplace_amount(a, b):
     """The same of ½e^{−|s|} exp(bs − ½as²): one truncated Gaussian on each side of zero."""
     a = max(a, FLAT)
@@ -93,7 +92,7 @@ def laplace_amount(a, b):
     return m, share * s_right + (1.0 - share) * s_left, log_total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def expect_amounts(R, Q, odds, precision, laplace, nu, first, second, cost, passes, small, gain):
     """The same with amounts: ``first`` and ``second`` moments of q(s | z = 1), and ``cost``, its
     divergence from p(s), change in place along with ν."""
@@ -128,7 +127,7 @@ def expect_amounts(R, Q, odds, precision, laplace, nu, first, second, cost, pass
             gain[i] += coin_entropy(nu[n, i]) - nu[n, i] * cost[n, i]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def draw_amounts(rng, R, Q, precision, laplace, W, bits, S):
     """Draw s from q(s | z = 1) given the means W of all entries, where a bit is on, into S."""
     rows, k = bits.shape
@@ -151,7 +150,7 @@ def draw_amounts(rng, R, Q, precision, laplace, W, bits, S):
                 S[n, i] = (b + math.sqrt(a + 1.0) * rng.standard_normal()) / (a + 1.0)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def residuals(B, W, Q, R):
     """R = B − W Q with a Q for each row."""
     rows, k = W.shape
@@ -165,7 +164,7 @@ def residuals(B, W, Q, R):
                     R[n, j] -= w * Q[n, i, j]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def outer_sums(first, second, out):
     """Flattened E[w wᵀ] of each row: products off the diagonal, second moments on it."""
     rows, k = first.shape

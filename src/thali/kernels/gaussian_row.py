@@ -9,8 +9,8 @@ of V + j/r and V*.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from thali.kernels.compiling import helper, kernel
 from thali.kernels.new_features import factor_of
 
 
@@ -37,13 +37,13 @@ class GaussianRow(NamedTuple):
     fall: float  # 0: the bound of the density does not fall with j
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def log_row_density(rho, V, half_d, precision):
     """log N(x; zμ, σ_x² V I) up to a constant: ρ = ‖x − zμ‖², precision = 1/2σ_x²."""
     return -half_d * np.log(V) - precision * rho / V
 
 
-@njit(cache=True, nogil=True)
+@helper
 def gaussian_row(rho, V, r, scales):
     """The factor of a row with these ρ and V."""
     return gaussian_row_at(
@@ -51,7 +51,7 @@ def gaussian_row(rho, V, r, scales):
     )
 
 
-@njit(cache=True, nogil=True)
+@helper
 def gaussian_row_at(rho, V, r, half_d, precision):
     """The same from D/2 and 1/2σ_x²."""
     return GaussianRow(rho, V, r, half_d, precision, rho * precision / half_d, 0.0)

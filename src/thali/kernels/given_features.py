@@ -9,9 +9,9 @@ gaps has a G and an R of its own (``observed_rows``).
 """
 
 import numpy as np
-from numba import njit
 
 from thali.kernels.bit_prior import accepts, prior_log_odds
+from thali.kernels.compiling import helper, kernel
 from thali.kernels.gaussian_row import Scales, gaussian_row
 from thali.kernels.new_features import MOST_NEW, NewFeatures, draw
 from thali.kernels.observed_rows import observed_gram
@@ -21,7 +21,7 @@ DECIDED = 37.0  # log odds beyond which a double cannot tell a probability from 
 FAST = {"reassoc", "contract", "arcp", "nsz"}  # sums may be reordered, so that they vectorize
 
 
-@njit(cache=True, nogil=True)
+@helper
 def odds_of_column(prior, i, on, off):
     """The prior's log odds, but for θ, of feature i for a row that has it and one that has not.
 
@@ -35,7 +35,7 @@ def odds_of_column(prior, i, on, off):
         off[i] = prior_log_odds(prior, i, 0)
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@helper(fastmath=FAST)
 def is_decided(r, g, z, on, off, twice):
     """Whether no bit of the row could turn, all odds being beyond rounding."""
     least = np.inf
@@ -46,7 +46,7 @@ def is_decided(r, g, z, on, off, twice):
     return least > DECIDED
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def turn_bits(rng, R, G, gaps, Z, prior, sigma_x):
     """One pass over all bits given A; Z, R and the prior's counts change in place.
 
@@ -71,7 +71,7 @@ def turn_bits(rng, R, G, gaps, Z, prior, sigma_x):
             turn_row(rng, R[n], G_n, g, Z[n], prior, on, off, twice)
 
 
-@njit(cache=True, nogil=True)
+@helper
 def turn_row(rng, r, G, g, z, prior, on, off, twice):
     """One pass over a row's bits, g = G_kk/2σ_x²; z, r, counts and odds change in place."""
     k = z.shape[0]
@@ -100,7 +100,7 @@ def turn_row(rng, r, G, g, z, prior, on, off, twice):
                 odds_of_column(prior, i, on, off)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def left_by_shared(B, R, G, squares, Z, m):
     """ρ = ‖x − zA‖² of each row without its own features (m = 1), and how many of these it has."""
     n_rows, k = Z.shape
@@ -117,7 +117,7 @@ def left_by_shared(B, R, G, squares, Z, m):
     return rho, has
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_own_features(rng, rho, has, others, dimensions, used, tables, scales):
     """Draw for each row the number of features of its own, their A integrated out: (N,).
 
@@ -139,7 +139,7 @@ def count_own_features(rng, rho, has, others, dimensions, used, tables, scales):
     return own
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@helper(fastmath=FAST)
 def explained(b, r, z, single):
     """The number of the row's own features, and ‖x‖² − ‖x − zA‖² = Σ z(b + r)."""
     has = 0.0
@@ -150,7 +150,7 @@ def explained(b, r, z, single):
     return int(has), total
 
 
-@njit(cache=True, nogil=True)
+@helper
 def explained_by_shared(b, G, z, single):
     """‖x‖² − ‖x − zA‖² without the row's own features."""
     total = 0.0

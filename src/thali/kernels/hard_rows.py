@@ -11,8 +11,8 @@ its weight when new plus what its q(A) costs; j counts the latter.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from thali.kernels.compiling import helper, kernel
 from thali.kernels.row_solvers.combined import solve
 from thali.kernels.row_solvers.row import Row
 
@@ -25,7 +25,7 @@ class RowPrior(NamedTuple):
     by_count: np.ndarray
 
 
-@njit(cache=True, nogil=True)
+@helper
 def pair_costs(q, precision, pairs, total):
     """P without its diagonal, and the sums of its rows, into the last two."""
     k = len(total)
@@ -38,7 +38,7 @@ def pair_costs(q, precision, pairs, total):
             total[i] += pairs[i, l]
 
 
-@njit(cache=True, nogil=True)
+@helper
 def weigh(b, q, precision, prior, m, bits, likely, weights, own):
     """c_k, c_k + prior_k and whether no other row has k, into the last three; returns K₋ₙ."""
     others = 0
@@ -54,7 +54,7 @@ def weigh(b, q, precision, prior, m, bits, likely, weights, own):
     return others
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def solve_rows(rng, B, Q, precision, prior, solver, m, Z, follow):
     """Improve the rows Z (0 and 1) in place; returns what the likelihood's part of F gained.
 
@@ -85,7 +85,7 @@ def solve_rows(rng, B, Q, precision, prior, solver, m, Z, follow):
     return gained
 
 
-@njit(cache=True, nogil=True)
+@helper
 def _write(row, likely, z, slack, before, out, m, follow):
     """Write z where ``out`` was, and counts if they follow; the likelihood's gain."""
     k = len(z)

@@ -7,8 +7,8 @@ M = (C + rI)⁻¹,   G = μμᵀ with μ = M T    changed by ``rank_one``, made 
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from thali.kernels.compiling import helper
 from thali.kernels.copying import put, put_matrix
 
 FAST = {"reassoc", "contract", "arcp", "nsz"}  # sums may be reordered, so that they vectorize
@@ -37,7 +37,7 @@ def rows_of(Z: np.ndarray, X: np.ndarray) -> Rows:
     return Rows(bits, np.diagonal(C).copy(), C, T, np.zeros((cap, cap)), np.zeros((cap, cap)))
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@helper(fastmath=FAST)
 def dot_rows(T, x, k, out):
     """out = T[:k] x, four rows at a time so that x is read from memory once for them."""
     d = x.shape[0]
@@ -65,7 +65,7 @@ def dot_rows(T, x, k, out):
         i += 1
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@helper(fastmath=FAST)
 def times_bits(matrix, z, k, out):
     """out = matrix z for symmetric matrix and binary z."""
     for i in range(k):
@@ -77,7 +77,7 @@ def times_bits(matrix, z, k, out):
                 out[i] += row[i]
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@helper(fastmath=FAST)
 def dot(a, b, k):
     total = 0.0
     for i in range(k):
@@ -85,7 +85,7 @@ def dot(a, b, k):
     return total
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@helper(fastmath=FAST)
 def dot_bits(z, b, k):
     total = 0.0
     for i in range(k):
@@ -94,7 +94,7 @@ def dot_bits(z, b, k):
     return total
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@helper(fastmath=FAST)
 def rank_one(M, G, s, h, a, b, c, k):
     """M += a s sᵀ;  G += b (s hᵀ + h sᵀ) + c s sᵀ, on the leading k × k."""
     for i in range(k):
@@ -110,33 +110,72 @@ def rank_one(M, G, s, h, a, b, c, k):
             g_row[j] += g1 * h[j] + g2 * s[j]
 
 
-@njit(cache=True, nogil=True)
-def fresh(C, T, r):
-    """M and G from C and T, without history (C is overwritten)."""
-    k = C.shape[0]
+@helper(fastmath=FAST)
+def inverse(C, k, r):
+    """M = (C + rI)⁻¹ of the leading k × k of C, through C + rI = L Lᵀ and M = L⁻ᵀL⁻¹.
+
+    The error that it raises says that features are too nearly equal for so small an r.
+    """
+    L = np.zeros((k, k))
+    M = np.zeros((k, k))
     for i in range(k):
-        C[i, i] += r
-    # the inverse through Cholesky: C + rI = L Lᵀ, M = L⁻ᵀ L⁻¹
-    L = np.linalg.cholesky(C)
-    inverse = np.zeros((k, k))
-    for c in range(k):
-        inverse[c, c] = 1.0 / L[c, c]
-        for i in range(c + 1, k):
+        for j in range(i + 1):
+            total = C[i, j] + (r if i == j else 0.0)
+            for h in range(j):
+                total -= L[i, h] * L[j, h]
+            if i > j:
+                L[i, j] = total / L[j, j]
+            elif total > 0.0:
+                L[i, i] = np.sqrt(total)
+            else:
+                raise np.linalg.LinAlgError("not positive definite")
+    for i in range(k):  # L becomes its inverse, row by row: row i of L⁻¹ L = I, from the right
+        for j in range(i):
             total = 0.0
-            for j in range(c, i):
-                total += L[i, j] * inverse[j, c]
-            inverse[i, c] = -total / L[i, i]
-    M = inverse.T @ inverse
-    mu = M @ T
-    return M, mu @ mu.T
+            for h in range(j, i):
+                total += L[i, h] * L[h, j]
+            L[i, j] = -total / L[i, i]
+        L[i, i] = 1.0 / L[i, i]
+    for h in range(k):
+        for i in range(h + 1):
+            for j in range(i + 1):
+                M[i, j] += L[h, i] * L[h, j]
+    for i in range(k):
+        for j in range(i):
+            M[j, i] = M[i, j]
+    return M
 
 
-@njit(cache=True, nogil=True)
+@helper(fastmath=FAST)
+def multiply(M, T, k):
+    """μ = M T for symmetric M (k × k) and the first k rows of T."""
+    mu = np.zeros((k, T.shape[1]))
+    for i in range(k):
+        row = mu[i]
+        for j in range(k):
+            weight, t = M[i, j], T[j]
+            for c in range(T.shape[1]):
+                row[c] += weight * t[c]
+    return mu
+
+
+@helper
+def products(mu, k):
+    """G = μμᵀ of the first k rows."""
+    G = np.zeros((k, k))
+    for i in range(k):
+        for j in range(i + 1):
+            G[i, j] = G[j, i] = dot(mu[i], mu[j], mu.shape[1])
+    return G
+
+
+@helper
 def refresh(rows, k, r):
     """Make M and G afresh in place; return the largest relative error they had."""
     if k == 0:
         return 0.0
-    M, G = fresh(rows.C[:k, :k].copy(), rows.T[:k], r)
+    M = inverse(rows.C, k, r)
+    G = products(multiply(M, rows.T, k), k)
     error_s = error_g = size_s = size_g = 0.0
     for i in range(k):
         for j in range(k):
@@ -152,7 +191,7 @@ def refresh(rows, k, r):
     return drift
 
 
-@njit(cache=True, nogil=True)
+@helper
 def grow(rows, needed):
     """Room for at least ``needed`` features: half as much again, everything copied."""
     old = rows.m.shape[0]
@@ -171,7 +210,19 @@ def grow(rows, needed):
     return Rows(Z, m, C, T, M, G)
 
 
-@njit(cache=True, nogil=True)
+@helper
+def clear_feature(rows, k):
+    """Zeros in place number k, for which there is room, of every array but Z."""
+    rows.m[k] = 0.0
+    for c in range(rows.T.shape[1]):
+        rows.T[k, c] = 0.0
+    for i in range(k + 1):
+        rows.C[k, i] = rows.C[i, k] = 0.0
+        rows.M[k, i] = rows.M[i, k] = 0.0
+        rows.G[k, i] = rows.G[i, k] = 0.0
+
+
+@helper
 def swap_features(rows, k, a, b):
     """Exchange features a and b of k in every array."""
     for n in range(rows.Z.shape[0]):
@@ -186,7 +237,7 @@ def swap_features(rows, k, a, b):
             matrix[i, a], matrix[i, b] = matrix[i, b], matrix[i, a]
 
 
-@njit(cache=True, nogil=True)
+@helper
 def drop_feature(rows, k, gone):
     """Remove feature ``gone`` of k by moving the last one there."""
     last = k - 1
@@ -204,7 +255,7 @@ def drop_feature(rows, k, gone):
         rows.Z[n, last] = 0
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@helper(fastmath=FAST)
 def flip(rows, n, x, k, which):
     """Change bit (n, which) in Z, C and T. C's diagonal is m of all rows, n included."""
     z = rows.Z[n]

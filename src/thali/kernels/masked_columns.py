@@ -12,10 +12,11 @@ Z_oᵀZ_o is ZᵀZ less the missing rows, exactly, since these are whole numbers
 """
 
 import numpy as np
-from numba import njit
+
+from thali.kernels.compiling import helper, kernel
 
 
-@njit(cache=True, nogil=True)
+@helper
 def factor(Z, C, missing, r):
     """L with L Lᵀ = C + rI − Σ z zᵀ over the missing rows."""
     k = C.shape[0]
@@ -36,7 +37,7 @@ def factor(Z, C, missing, r):
     return np.linalg.cholesky(system)
 
 
-@njit(cache=True, nogil=True)
+@helper
 def solve_lower(L, v):
     """v ← L⁻¹ v."""
     for i in range(len(v)):
@@ -46,7 +47,7 @@ def solve_lower(L, v):
         v[i] = total / L[i, i]
 
 
-@njit(cache=True, nogil=True)
+@helper
 def solve_upper(L, v):
     """v ← L⁻ᵀ v."""
     for i in range(len(v) - 1, -1, -1):
@@ -55,7 +56,7 @@ def solve_upper(L, v):
             v[j] -= L[i, j] * v[i]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def columns(Z, C, T, of_column, start, rows, r, noise):
     """A = M(T + L noise) in each column, log|L| and ‖L⁻¹T‖² of each, T = Z_oᵀX_o.
 
@@ -91,7 +92,7 @@ def columns(Z, C, T, of_column, start, rows, r, noise):
     return A, half_log_det, explained
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def variances(Z, C, start, rows, r):
     """‖L⁻¹z_nᵀ‖² of every missing row of every pattern, in the order of ``rows``."""
     out = np.zeros(len(rows))
@@ -107,7 +108,7 @@ def variances(Z, C, start, rows, r):
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def inverses(Z, C, start, rows, r):
     """M = (Z_oᵀZ_o + rI)⁻¹ of every pattern, (P, K, K)."""
     k = C.shape[0]

@@ -12,8 +12,8 @@ Gray-code order: exact for K ≤ 10, a lower bound beyond. A candidate costs O(D
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from thali.kernels.compiling import helper, kernel
 from thali.kernels.new_features import factor_of, log_sum
 from thali.kernels.row_posterior import ENUMERATED, count_in, sum_up_bits
 
@@ -38,7 +38,7 @@ class GroupedRow(NamedTuple):
     fall: float  # 0: the bound of the density does not fall with j
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def log_density(groups, extra, precision, at_peak):
     """Σ_g log N of the groups at V + extra; ``at_peak``, at the best V from there on."""
     total = 0.0
@@ -65,7 +65,7 @@ def highest_with(factor, entries, j):
 factor_of(GroupedRow, density_with, highest_with)
 
 
-@njit(cache=True, nogil=True)
+@helper
 def log_mass(groups, r, new, scales, floor):
     """log Σ_j w_j ∏ N over the numbers j of the row's own features; −inf if surely below floor."""
     row = GroupedRow(r, 0.5 / (scales.sigma_x * scales.sigma_x), 0.0)
@@ -76,7 +76,7 @@ def log_mass(groups, r, new, scales, floor):
     return log_sum(new, None, row, groups)
 
 
-@njit(cache=True, nogil=True)
+@helper
 def try_flip(walk, i, mu, M, group, groups):
     """Fill ρ and V of each group as they were if bit i were flipped."""
     sign = -1.0 if walk.z[i] else 1.0
@@ -90,7 +90,7 @@ def try_flip(walk, i, mu, M, group, groups):
     return sign
 
 
-@njit(cache=True, nogil=True)
+@helper
 def do_flip(walk, i, mu, M, group):
     """Flip bit i."""
     sign = try_flip(walk, i, mu, M, group, walk.groups)
@@ -102,7 +102,7 @@ def do_flip(walk, i, mu, M, group):
     walk.z[i] = not walk.z[i]
 
 
-@njit(cache=True, nogil=True)
+@helper
 def set_out(x, k, group, dims):
     """The walk at z = 0."""
     e = np.zeros(len(x))
@@ -116,7 +116,7 @@ def set_out(x, k, group, dims):
     return Walk(np.zeros(k, np.bool_), e, groups, np.zeros((len(dims), k)))
 
 
-@njit(cache=True, nogil=True)
+@helper
 def find_mode(walk, mu, M, group, odds, r, new, scales):
     """Flip the best bit until none pays; returns the log weight there."""
     k = len(walk.z)
@@ -144,7 +144,7 @@ def find_mode(walk, mu, M, group, odds, r, new, scales):
     return at
 
 
-@njit(cache=True, nogil=True)
+@helper
 def one_row(x, mu, M, group, dims, odds, r, new, scales, marginal):
     """Fill ``marginal`` with P(z_k = 1 | x) and return log Σ of the weights."""
     k = len(odds)
@@ -190,7 +190,7 @@ def one_row(x, mu, M, group, dims, odds, r, new, scales, marginal):
     return sum_up_bits(walk.z, doubt, len(free_bits), marginal, top, total)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def masked_row_posteriors(X, mask, mu, M, of_column, odds, r, new, scales, marginals, logs):
     """Fill P(z_nk = 1 | x_n) and log Σ_z,j weights for every row; rows are independent."""
     d = X.shape[1]

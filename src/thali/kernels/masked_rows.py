@@ -14,14 +14,14 @@ A row costs K·(K + 1)·min(D_o, D − D_o) more than one without missing entrie
 """
 
 import numpy as np
-from numba import njit
 
+from thali.kernels.compiling import helper
 from thali.kernels.maintained_rows import dot, dot_rows
 
 NO_DIMENSION = 1e-300  # D_o of a row of which nothing was observed; a divisor, so not quite 0
 
 
-@njit(cache=True, nogil=True)
+@helper
 def project(rows, x, z, k, out, y):
     """out = μ x without the row: M(T x − z‖x‖²), own features having no μ. ``x`` may have zeros."""
     x2 = 0.0
@@ -38,7 +38,7 @@ def project(rows, x, z, k, out, y):
     return x2
 
 
-@njit(cache=True, nogil=True)
+@helper
 def products_of(rows, x, z, k, which):
     """μμᵀ over the columns ``which`` only, without the row."""
     T = np.zeros((k, len(which)))
@@ -50,7 +50,7 @@ def products_of(rows, x, z, k, which):
     return mu @ mu.T
 
 
-@njit(cache=True, nogil=True)
+@helper
 def observed_products(rows, x, z, k, seen, gone):
     """μ_oμ_oᵀ, through the shorter of the two lists of columns."""
     if len(gone) == 0:
@@ -62,7 +62,7 @@ def observed_products(rows, x, z, k, seen, gone):
     return products_of(rows, x, z, k, seen)
 
 
-@njit(cache=True, nogil=True)
+@helper
 def draw_missing(rng, rows, x, z, k, gone, s, sigma):
     """Draw the row's missing entries from N(zμ, σ²), s = M z, and put them into x and T."""
     for c in gone:

@@ -18,9 +18,10 @@ sum stops when that is below rounding.
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.extending import overload
 
+from thali.kernels.compiling import helper
 from thali.kernels.row_potentials import most_ahead, row_step
 
 LOST_MASS = 1e-16  # the share of probability that may be left out of a sum over j
@@ -63,7 +64,7 @@ def _register(generic: Any, kind: type, specific: Any) -> None:
         return None
 
 
-@njit(cache=True, nogil=True)
+@helper
 def log_step(new, theta, j):
     """log w_{j+1} − log w_j."""
     room = 1.0 if new.free < 0 else float(new.free - j)
@@ -73,7 +74,7 @@ def log_step(new, theta, j):
     return step
 
 
-@njit(cache=True, nogil=True, inline="always")
+@helper(inline="always")
 def sum_up(new, theta, factor, entries, u):
     """Σ_j w_j f(j) as e^top · total, and the last j in it; 0 where a draw by u is surely 0."""
     top = log_factor(factor, entries, 0)
@@ -105,7 +106,7 @@ def sum_up(new, theta, factor, entries, u):
     return top, total, j
 
 
-@njit(cache=True, nogil=True, inline="always")
+@helper(inline="always")
 def invert(u, top, total, largest, new, theta, factor, entries):
     """The j at which the sum passes u of the whole."""
     remaining = u * total
@@ -119,7 +120,7 @@ def invert(u, top, total, largest, new, theta, factor, entries):
     return largest
 
 
-@njit(cache=True, nogil=True)
+@helper
 def draw(rng, new, theta, factor, entries):
     """j from w_j f(j) over its sum; more than ``new.most`` where there is no summing on."""
     u = rng.random()
@@ -129,14 +130,14 @@ def draw(rng, new, theta, factor, entries):
     return invert(u, top, total, largest, new, theta, factor, entries)
 
 
-@njit(cache=True, nogil=True)
+@helper
 def log_sum(new, theta, factor, entries):
     """log Σ_j w_j f(j)."""
     top, total, _ = sum_up(new, theta, factor, entries, np.inf)
     return top + np.log(total)
 
 
-@njit(cache=True, nogil=True)
+@helper
 def likeliest(new, theta, factor, entries):
     """The j with the largest w_j f(j), f having a bound that does not fall (factor.fall = 0)."""
     best = log_factor(factor, entries, 0)

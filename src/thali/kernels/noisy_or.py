@@ -25,9 +25,9 @@ from math import log1p
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from thali.kernels.bit_prior import accepts, prior_log_odds
+from thali.kernels.compiling import helper, kernel
 from thali.kernels.copying import put, put_matrix
 from thali.kernels.new_features import NewFeatures, draw, factor_of
 from thali.kernels.row_potentials import count_on, row_step
@@ -58,20 +58,20 @@ def rates_at(epsilon: float, lam: float, p: float) -> Rates:
     return Rates(epsilon, lam, p, log1p(-lam), log1p(-lam * p))
 
 
-@njit(cache=True, nogil=True)
+@helper
 def chance_on(rates, c, j):
     """P(x = 1 | c active features, j of unknown state), exact for the smallest ε and λ."""
     quiet = -np.expm1(c * rates.log_fails + j * rates.log_idle)
     return rates.epsilon + (1.0 - rates.epsilon) * quiet
 
 
-@njit(cache=True, nogil=True)
+@helper
 def log_on(rates, c, j):
     """log P(x = 1 | c active features, j of unknown state)."""
     return np.log(chance_on(rates, c, j))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def codes(X, seen, Z, Y):
     """The code of every entry; ``seen`` is True where one was observed, (0, 0) where all were."""
     n, k = Z.shape
@@ -95,7 +95,7 @@ def codes(X, seen, Z, Y):
     return E
 
 
-@njit(cache=True, nogil=True)
+@helper
 def tally(e, counts):
     """Add up how often each code occurs, in the four rows of ``counts`` by turns.
 
@@ -111,7 +111,7 @@ def tally(e, counts):
         counts[0, e[t]] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_codes(E, most):
     """n_cx: how many observed entries have c ≤ ``most`` active features and value x."""
     counts = np.zeros((4, 4 * (most + 1)), np.int64)
@@ -124,7 +124,7 @@ def count_codes(E, most):
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def log_likelihood_of(counts, rates):
     """log P(X | Z, Y) from n_cx, how many entries have c active features and value x."""
     log_leak = np.log1p(-rates.epsilon)
@@ -136,7 +136,7 @@ def log_likelihood_of(counts, rates):
     return value
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def gains(rates, most):
     """gain[2c + x] for c = 0 … most, and as many zeros for the entries that were not observed."""
     table = np.zeros(4 * (most + 1))
@@ -149,7 +149,7 @@ def gains(rates, most):
     return table
 
 
-@njit(cache=True, nogil=True)
+@helper
 def active_trials(Y):
     """The trials in which each feature is active: those of k are trials[at[k]:at[k + 1]]."""
     k, t = Y.shape
@@ -164,7 +164,7 @@ def active_trials(Y):
     return at, trials
 
 
-@njit(cache=True, nogil=True)
+@helper
 def sum_of_gains(e, trials, start, stop, has, gain):
     """Σ gain[e_t − has] over trials[start:stop], in four sums that do not wait for each other."""
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
@@ -179,13 +179,13 @@ def sum_of_gains(e, trials, start, stop, has, gain):
     return (a + b) + (c + d)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sweep_bits(rng, X, seen, Z, Y, rates, prior):
     """One pass over all bits given Y; Z and the prior's counts change in place."""
     turn_bits(rng, codes(X, seen, Z, Y), Z, Y, gains(rates, Y.shape[0]), prior)
 
 
-@njit(cache=True, nogil=True)
+@helper
 def turn_bits(rng, E, Z, Y, gain, prior):
     """One pass over all bits given Y; Z, the codes E and the prior's counts change in place."""
     at, trials = active_trials(Y)
@@ -216,7 +216,7 @@ def turn_bits(rng, E, Z, Y, gain, prior):
                     F += 1
 
 
-@njit(cache=True, nogil=True)
+@helper
 def score_states(E, Z, y, f, gain, log_odds, step, score):
     """Fill score[t] with the log odds of y_ft given all else, and step[t] with 2 y_ft."""
     score[:] = log_odds
@@ -229,7 +229,7 @@ def score_states(E, Z, y, f, gain, log_odds, step, score):
                 score[j] += gain[e[j] - step[j]]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def single_entropies(E, Z, Y, gain, log_odds):
     """Σ_kt of the entropy of y_kt given all else, in nats."""
     score = np.empty(Y.shape[1])
@@ -244,7 +244,7 @@ def single_entropies(E, Z, Y, gain, log_odds):
     return total
 
 
-@njit(cache=True, nogil=True)
+@helper
 def turn_states(rng, E, Z, Y, gain, log_odds):
     """One pass over all y_kt given Z, a feature at a time: its trials are independent."""
     n, k = Z.shape
@@ -265,7 +265,7 @@ def turn_states(rng, E, Z, Y, gain, log_odds):
                     e[j] += step[j]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sweep_states(rng, X, seen, Z, Y, rates, log_odds):
     """One pass over all y_kt given Z, Y in place; then n_cx, Σ y and log P(X | Z, Y)."""
     E = codes(X, seen, Z, Y)
@@ -274,7 +274,7 @@ def sweep_states(rng, X, seen, Z, Y, rates, log_odds):
     return counts, Y.sum(), log_likelihood_of(counts, rates)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def log_row(off, on, rates, j):
     """log P(x_i | j features of its own), their y summed out, up to what j does not change."""
     value = off * j * rates.log_idle
@@ -297,7 +297,7 @@ def most_with(factor, entries, j):
 factor_of(RowTally, row_with, most_with)
 
 
-@njit(cache=True, nogil=True)
+@helper
 def count_own_features(rng, E, has, Z, new_log_weight, capacity, theta, rates):
     """Draw for each node the number of features of its own, their y summed out: (N,).
 
@@ -327,7 +327,7 @@ def count_own_features(rng, E, has, Z, new_log_weight, capacity, theta, rates):
     return own
 
 
-@njit(cache=True, nogil=True)
+@helper
 def draw_own_states(rng, E, own, shared, rates):
     """Draw y of the nodes' own features given x, (Σ own, T): each with the later ones summed out.
 
@@ -360,7 +360,7 @@ def draw_own_states(rng, E, own, shared, rates):
     return Y
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def renew_own_features(rng, X, seen, Z, Y, m, new_log_weight, capacity, theta, rates):
     """Draw anew the features that one node alone has: Z and Y, shared features first."""
     n, t = X.shape
@@ -388,7 +388,7 @@ def renew_own_features(rng, X, seen, Z, Y, m, new_log_weight, capacity, theta, r
     return Z, np.concatenate((Ys, new))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sweep_bits_and_own(rng, X, seen, Z, Y, rates, prior, new_log_weight, capacity):
     """``sweep_bits``, then ``renew_own_features``: half the calls of a step on small data."""
     sweep_bits(rng, X, seen, Z, Y, rates, prior)

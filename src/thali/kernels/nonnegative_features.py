@@ -22,8 +22,8 @@ and the death that undoes it with min(1, 1/ρ).
 import math
 
 import numpy as np
-from numba import njit
 
+from thali.kernels.compiling import helper, kernel
 from thali.kernels.copying import put, put_matrix
 from thali.kernels.new_features import MOST_NEW, NewFeatures, log_step
 from thali.kernels.truncated_normal import LOG_2, log_density, log_lifted_ndtr, sample
@@ -32,7 +32,7 @@ H0 = math.sqrt(2.0 / math.pi)  # h(0) = φ(0)/Φ(0), the slope of log Φ at 0
 CUBIC = 0.044
 
 
-@njit(cache=True, nogil=True)
+@helper
 def left_over(C, T, A, k, out):
     """T_k − Σ_{j≠k} C_kj a_j, what the other features leave for feature k."""
     put(out, T[k])
@@ -43,7 +43,7 @@ def left_over(C, T, A, k, out):
                 out[i] -= c * A[j, i]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def draw_features(rng, C, T, A, sigma_x, sigma_a, passes):
     """Passes over all entries of A, each drawn given the others, in place: O(K²D) a pass."""
     left = np.empty(A.shape[1])
@@ -55,7 +55,7 @@ def draw_features(rng, C, T, A, sigma_x, sigma_a, passes):
                 A[k, i] = sample(rng, left[i] / precision, sigma_x / math.sqrt(precision))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def log_density_of_pass(C, T, before, after, sigma_x, sigma_a):
     """Log density with which one pass of ``draw_features`` goes from A = before to A = after."""
     A = before.copy()
@@ -70,7 +70,7 @@ def log_density_of_pass(C, T, before, after, sigma_x, sigma_a):
     return total
 
 
-@njit(cache=True, nogil=True)
+@helper
 def log_gain(e, scales):
     """log M(e): what one more feature, integrated out, does to a residual's density."""
     deviation = math.sqrt(scales.sigma_x**2 + scales.sigma_a**2)
@@ -81,7 +81,7 @@ def log_gain(e, scales):
     return total
 
 
-@njit(cache=True, nogil=True)
+@helper
 def most_gain(e, scales):
     """An upper bound of ``log_gain`` from polynomials, which decides nearly all births that fail.
 
@@ -102,7 +102,7 @@ def most_gain(e, scales):
     return total + e.shape[0] * math.log(scales.sigma_x / deviation)
 
 
-@njit(cache=True, nogil=True)
+@helper
 def draw_own_feature(rng, e, scales, out):
     """The feature that only a row with residual e has: a | e ~ TN(τt, τ²)."""
     variance = scales.sigma_x**2 + scales.sigma_a**2
@@ -111,7 +111,7 @@ def draw_own_feature(rng, e, scales, out):
         out[i] = sample(rng, e[i] * (scales.sigma_a**2 / variance), scale)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def own_features(rng, E, Z, m, A, others, tables, capacity, scales, steps):
     """Births and deaths of the features that only one row has, ``steps`` tries a row.
 
@@ -174,7 +174,7 @@ def own_features(rng, E, Z, m, A, others, tables, capacity, scales, steps):
     return stays[:k], owner[born], features[born]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def own_observed_features(rng, E, mask, Z, m, A, others, tables, scales, steps):
     """Births and deaths, as ``own_features``, of one row after the other.
 
@@ -208,7 +208,7 @@ def own_observed_features(rng, E, mask, Z, m, A, others, tables, scales, steps):
     return stays, np.array(owners[1:]), found
 
 
-@njit(cache=True, nogil=True)
+@helper
 def longer(array):
     """The same values with room for at least twice as many."""
     more = np.zeros(2 * array.shape[0] + 8, array.dtype)

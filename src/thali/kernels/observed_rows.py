@@ -13,7 +13,8 @@ where fewer columns were observed than not: K²·min(D_o, D − D_o).
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+
+from thali.kernels.compiling import helper
 
 
 class Gaps(NamedTuple):
@@ -24,7 +25,7 @@ class Gaps(NamedTuple):
     diagonals: np.ndarray  # (N, K)
 
 
-@njit(cache=True, nogil=True)
+@helper
 def observed_gram(G, gaps, n):
     """G_o = A_o A_oᵀ of row n."""
     there, gone = np.flatnonzero(gaps.mask[n]), np.flatnonzero(~gaps.mask[n])

@@ -24,9 +24,9 @@ neither on its neighbors nor on threads. Nothing is shared between particles.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from thali.kernels.collapsed_rows import RISKY
+from thali.kernels.compiling import helper, kernel
 from thali.kernels.gaussian_row import gaussian_row_at, log_row_density
 from thali.kernels.maintained_rows import (
     Rows,
@@ -88,7 +88,7 @@ class RowScales(NamedTuple):
     new: NewFeatures
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def propose(particles, numbers, x, x2, uniforms, informed, proposals, first, last):
     """Fill the proposals of particles ``first`` to ``last`` for the row x, with their weights."""
     cap = particles.m.shape[1]
@@ -121,7 +121,7 @@ def propose(particles, numbers, x, x2, uniforms, informed, proposals, first, las
         proposals.log_weight[p] = -np.inf if new > MOST_NEW else weight
 
 
-@njit(cache=True, nogil=True)
+@helper
 def from_prior(m, M, G, b, x2, k, offset, rest, row, u, z, work):
     """Bits and new features from the prior; returns their number and the log density of x."""
     for i in range(k):
@@ -135,7 +135,7 @@ def from_prior(m, M, G, b, x2, k, offset, rest, row, u, z, work):
     return new, log_row_density(rho, V, row.half_d, row.precision)
 
 
-@njit(cache=True, nogil=True)
+@helper
 def from_conditional(m, M, G, b, x2, k, offset, rest, row, u, z, work):
     """Bits by a scan from a mode, new features exactly; their number and the log weight."""
     s, h, odds = work[0], work[1], work[2]
@@ -175,7 +175,7 @@ def from_conditional(m, M, G, b, x2, k, offset, rest, row, u, z, work):
     return new, log_prior_ratio + log_mass
 
 
-@njit(cache=True, nogil=True)
+@helper
 def find_mode(M, G, b, k, odds, precision, z, s, h):
     """Flip the best bit until none pays, the variance of the features left out of account."""
     for _ in range(2 * k):
@@ -196,7 +196,7 @@ def find_mode(M, G, b, k, odds, precision, z, s, h):
             h[j] += sign * G[which, j]
 
 
-@njit(cache=True, nogil=True)
+@helper
 def log_with_or_without_new(rho, V, row):
     """log [N(x | z, 0) + w N(x | z, 1)]: at most one new feature, enough to propose old ones."""
     rho = max(rho, 0.0)
@@ -212,14 +212,14 @@ def log_with_or_without_new(rho, V, row):
     return max(none, one) + np.log1p(np.exp(-abs(none - one)))
 
 
-@njit(cache=True, nogil=True)
+@helper
 def log_no_new_feature(row):
     """log P(j = 0): −w for a Poisson number, −free·log(1 + w) for a binomial one."""
     weight = np.exp(row.new.log_weight)
     return -weight if row.new.free < 0 else -row.new.free * np.log1p(weight)
 
 
-@njit(cache=True, nogil=True)
+@helper
 def prior_new_features(u, row):
     """The number of new features from the prior by inversion; at most MOST_NEW + 1."""
     log_p = log_no_new_feature(row)
@@ -232,7 +232,7 @@ def prior_new_features(u, row):
     return j
 
 
-@njit(cache=True, nogil=True)
+@helper
 def conditional_new_features(u, rho, V, row):
     """j from P(j) N(x; zμ, σ_x²(V + j/r) I), and the log of its sum over all j."""
     factor = gaussian_row_at(rho, V, row.r, row.half_d, row.precision)
@@ -241,7 +241,7 @@ def conditional_new_features(u, rho, V, row):
     return new, log_no_new_feature(row) + top + np.log(total)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def extend(particles, numbers, x, x2, proposals, first, last):
     """Let the proposed rows join; returns the largest relative error that refreshing found."""
     cap = particles.m.shape[1]
@@ -276,7 +276,7 @@ def extend(particles, numbers, x, x2, proposals, first, last):
     return drift
 
 
-@njit(cache=True, nogil=True)
+@helper
 def open_features(M, G, s, h, V_old, rho, r, k, new):
     """M and G of features that the row opens: the rank-one change of M_kk = 1/r, without its loss.
 
@@ -295,7 +295,7 @@ def open_features(M, G, s, h, V_old, rho, r, k, new):
         M[a, a] = (r * V_old + new - 1.0) / (r * rV)
 
 
-@njit(cache=True, nogil=True)
+@helper
 def count(particles, p, x, z, k, new):
     """Add the row to m, C and T, the new features last; ``z`` gets their bits too."""
     m, C, T = particles.m[p], particles.C[p], particles.T[p]
@@ -317,7 +317,7 @@ def count(particles, p, x, z, k, new):
                 t[c] += x[c]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def copy_particles(particles, sources, targets):
     """Copy particles over others: O(K² + KD) each."""
     for c in range(len(sources)):

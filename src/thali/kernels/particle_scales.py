@@ -8,8 +8,8 @@ from math import lgamma
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from thali.kernels.compiling import helper, kernel
 from thali.kernels.evidence import log_evidence, spectrum
 from thali.kernels.maintained_rows import Rows, refresh
 
@@ -40,7 +40,7 @@ class Floor(NamedTuple):
     scale: float
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def log_evidences(particles, seen, sigma_x, sigma_a, out, first, last):
     """Fill log P(X | Z, σ_x, σ_a) of each particle."""
     for p in range(first, last):
@@ -49,7 +49,7 @@ def log_evidences(particles, seen, sigma_x, sigma_a, out, first, last):
         out[p] = log_evidence(d, t, seen.squares, seen.n, seen.dimensions, sigma_x[p], sigma_a[p])
 
 
-@njit(cache=True, nogil=True)
+@helper
 def log_prior(prior, value):
     """Log density of a scale at ``value``; an inverse gamma is that of its square."""
     if prior.family == GAMMA:
@@ -59,7 +59,7 @@ def log_prior(prior, value):
     return constant - (2.0 * prior.shape + 1.0) * np.log(value) - prior.other / (value * value)
 
 
-@njit(cache=True, nogil=True)
+@helper
 def log_target(at, which, prior, floor, d, t, seen, sigma_x, sigma_a):
     """Log density of log σ at ``at`` given the rest: prior, evidence, and the Jacobian e^at."""
     if not -300.0 < at < 300.0:
@@ -76,7 +76,7 @@ def log_target(at, which, prior, floor, d, t, seen, sigma_x, sigma_a):
     return -np.inf if np.isnan(value) else value
 
 
-@njit(cache=True, nogil=True)
+@helper
 def slice_scale(rng, which, prior, floor, d, t, seen, sigma_x, sigma_a, width):
     """One slice step (Neal 2003) on the logarithm of σ_x (0) or σ_a (1); returns the new value."""
     old = sigma_x if which == 0 else sigma_a
@@ -100,7 +100,7 @@ def slice_scale(rng, which, prior, floor, d, t, seen, sigma_x, sigma_a, width):
     return old
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def move_scales(rng, particles, seen, prior_x, prior_a, floor, sigma_x, sigma_a, first, last):
     """Update σ_x and σ_a of each particle where they have priors; M and G follow."""
     no_bits = np.zeros((0, 0), np.uint8)  # of a particle Z is not asked for

@@ -5,10 +5,11 @@ row's K bits touch no D at all.
 """
 
 import numpy as np
-from numba import njit
+
+from thali.kernels.compiling import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def flip_rows(Z, P, Q, penalty):
     """Flip bits of Z in place until no single flip pays; a set bit costs ``penalty[k]`` more.
 

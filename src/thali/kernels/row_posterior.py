@@ -9,15 +9,15 @@ so, as in a row of which nothing was observed, and close where the data leave li
 """
 
 import numpy as np
-from numba import njit
 
+from thali.kernels.compiling import helper, kernel
 from thali.kernels.gaussian_row import gaussian_row
 from thali.kernels.new_features import log_sum
 
 ENUMERATED = 10
 
 
-@njit(cache=True, nogil=True)
+@helper
 def log_weight(sums, x2, r, new, scales):
     """log [P(z) Σ_j w_j N(x | z, j)] up to constants; sums are zMz, z b, zGz and Σ z log odds."""
     q, c, g, o = sums
@@ -25,7 +25,7 @@ def log_weight(sums, x2, r, new, scales):
     return o + log_sum(new, None, gaussian_row(rho, 1.0 + q, r, scales), None)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@helper(inline="always")
 def try_flip(i, z, sums, s, h, b, M, G, odds):
     """The sums as they were if bit i were flipped."""
     q, c, g, o = sums
@@ -35,7 +35,7 @@ def try_flip(i, z, sums, s, h, b, M, G, odds):
     return q, c + sign * b[i], g, o + sign * odds[i]
 
 
-@njit(cache=True, nogil=True, inline="always")
+@helper(inline="always")
 def do_flip(i, z, sums, s, h, b, M, G, odds):
     """Flip bit i, along with s = M z and h = G z; returns the new sums."""
     q, c, g, o = sums
@@ -49,7 +49,7 @@ def do_flip(i, z, sums, s, h, b, M, G, odds):
     return q, c + sign * b[i], g, o + sign * odds[i]
 
 
-@njit(cache=True, nogil=True)
+@helper
 def find_mode(z, b, x2, M, G, odds, r, new, scales, s, h):
     """Flip the best bit of z until none pays; returns the log weight and the sums there."""
     k = len(b)
@@ -84,7 +84,7 @@ def find_mode(z, b, x2, M, G, odds, r, new, scales, s, h):
     return at, sums
 
 
-@njit(cache=True, nogil=True, inline="always")
+@helper(inline="always")
 def count_in(value, top, total, z, marginal):
     """Add e^value to ``total``, and to ``marginal`` where z is on, both in units of e^top; returns
     the top, which is raised to the value if need be, and the total."""
@@ -102,7 +102,7 @@ def count_in(value, top, total, z, marginal):
     return top, total
 
 
-@njit(cache=True, nogil=True)
+@helper
 def sum_up_bits(z, doubt, enumerated, marginal, top, total):
     """Make probabilities of ``marginal``, those of bits that were not enumerated by their odds at
     the mode, and return the log of the sum. ``doubt`` is the log weight lost by a flip there."""
@@ -116,7 +116,7 @@ def sum_up_bits(z, doubt, enumerated, marginal, top, total):
     return top + np.log(total) + added
 
 
-@njit(cache=True, nogil=True)
+@helper
 def one_row(b, x2, M, G, odds, r, new, scales, marginal):
     """Fill ``marginal`` with P(z_k = 1 | x) and return log Σ of the weights."""
     k = len(b)
@@ -151,7 +151,7 @@ def one_row(b, x2, M, G, odds, r, new, scales, marginal):
     return sum_up_bits(z, doubt, len(free_bits), marginal, top, total)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def row_posteriors(B, squares, M, G, odds, r, new, scales, marginals, logs):
     """Fill P(z_nk = 1 | x_n) and log Σ_z,j weights for every row; rows are independent."""
     for i in range(B.shape[0]):

@@ -8,10 +8,11 @@ compiled: one for a prior without θ has no trace of θ left in it.
 """
 
 import numpy as np
-from numba import njit
+
+from thali.kernels.compiling import helper
 
 
-@njit(cache=True, nogil=True)
+@helper
 def row_step(theta, F):
     """θ_{F+1} − θ_F: what one more feature is worth to a row with F others."""
     if theta is None:
@@ -20,7 +21,7 @@ def row_step(theta, F):
     return theta[min(F + 1, last)] - theta[min(F, last)]
 
 
-@njit(cache=True, nogil=True)
+@helper
 def most_ahead(theta, F):
     """max_{i≥F} θ_i − θ_F: the most that any number of further features can be worth."""
     if theta is None:
@@ -33,7 +34,7 @@ def most_ahead(theta, F):
     return most - here
 
 
-@njit(cache=True, nogil=True)
+@helper
 def count_on(z, k):
     """F: how many of the first k bits of a row are on."""
     total = 0
@@ -42,7 +43,7 @@ def count_on(z, k):
     return total
 
 
-@njit(cache=True, nogil=True)
+@helper
 def sum_of_rows(theta, Z, k):
     """Σ_n θ_{F_n} of the first k columns of Z; 0 where θ is absent."""
     if theta is None:

@@ -20,8 +20,8 @@ found: a score is never below the best over all Y.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from thali.kernels.compiling import helper, kernel
 from thali.kernels.search_rows import (
     CLOSE,
     TAIL,
@@ -65,7 +65,7 @@ class Fits(NamedTuple):
     most: np.ndarray  # (J + 2, 2)
 
 
-@njit(cache=True, nogil=True)
+@helper
 def count_bits(a):
     """How many bits of a number are set."""
     count = 0
@@ -75,7 +75,7 @@ def count_bits(a):
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fits_of(entries, k, most_new):
     """h_j for j = 0 … most_new, and what no h_j is above: more active features never help x = 0."""
     h = np.zeros((most_new + 2, 2, k + 1))
@@ -96,7 +96,7 @@ def fits_of(entries, k, most_new):
     return Fits(h, most)
 
 
-@njit(cache=True, nogil=True)
+@helper
 def best_fit(z, lists, groups, h, most):
     """Σ over columns of the best over Y, the next row being z (as bits)."""
     total = 0.0
@@ -113,7 +113,7 @@ def best_fit(z, lists, groups, h, most):
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fits_of_rows(z, new, lists, groups, fits):
     """``best_fit`` of several rows, each with its number of new features."""
     found = np.zeros(z.shape[0])
@@ -122,7 +122,7 @@ def fits_of_rows(z, new, lists, groups, fits):
     return found
 
 
-@njit(cache=True, nogil=True)
+@helper
 def scores_by_new(base, z, lists, groups, fits, row, low, behind, scores):
     """Fill scores[j] for j = 0, 1, … new features, while they may reach ``low`` and be no more than
     ``behind`` the best; returns how many there are, and a bound of the scores of all further."""
@@ -149,7 +149,7 @@ def scores_by_new(base, z, lists, groups, fits, row, low, behind, scores):
         j += 1
 
 
-@njit(cache=True, nogil=True)
+@helper
 def keep_all_new(found, size, base, z, bits, lists, groups, fits, row, scores):
     """Keep z with every number of new features that is of use; how many rows there are, and a bound
     of the scores that were let go."""
@@ -166,13 +166,13 @@ def keep_all_new(found, size, base, z, bits, lists, groups, fits, row, scores):
     return size, lost
 
 
-@njit(cache=True, nogil=True)
+@helper
 def write_bits(z, bits):
     for i in range(bits.shape[0]):
         bits[i] = (z >> i) & 1
 
 
-@njit(cache=True, nogil=True)
+@helper
 def in_order(bits, same):
     """Whether of equal columns the first ones are taken."""
     wrong = 0
@@ -181,7 +181,7 @@ def in_order(bits, same):
     return wrong == 0
 
 
-@njit(cache=True, nogil=True)
+@helper
 def base_of(bits, row, tied):
     """The score of a row but for its new features and its fit."""
     k = bits.shape[0]
@@ -193,7 +193,7 @@ def base_of(bits, row, tied):
     return base
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def every_row(k, lists, groups, fits, row, found, whole):
     """Keep the best of all 2^K rows and their new features; returns their number, and a bound of
     the scores of all others. With ``whole``, −1 where there is no room for all above the floor.
@@ -215,7 +215,7 @@ def every_row(k, lists, groups, fits, row, found, whole):
     return size, lost
 
 
-@njit(cache=True, nogil=True)
+@helper
 def value_of(z, bits, lists, groups, fits, row, tied, scores):
     """The score of a row at its best number of new features."""
     write_bits(z, bits)
@@ -224,7 +224,7 @@ def value_of(z, bits, lists, groups, fits, row, tied, scores):
     return scores[:count].max()
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def within_row(k, lists, groups, fits, row, found, width):
     """Keep the best rows that a beam of changes of one bit finds, from the empty row on."""
     bits = np.zeros(k, np.uint8)
@@ -281,7 +281,7 @@ def within_row(k, lists, groups, fits, row, found, width):
     return kept
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def follow(lists, groups, z, k, new, entries, most, room):
     """The lists once the row z is in, with ``new`` features more: the best ``room`` settings."""
     size = lists.value.shape[1] << new

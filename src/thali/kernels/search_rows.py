@@ -20,8 +20,8 @@ from math import lgamma
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from thali.kernels.compiling import helper, kernel
 from thali.kernels.gaussian_row import log_row_density
 
 CLOSE = 1e-9  # relative: scores that may be of the same row
@@ -63,7 +63,7 @@ class Found(NamedTuple):
     new: np.ndarray  # (room,) int64
 
 
-@njit(cache=True, nogil=True)
+@helper
 def ties(count, left):
     """Σ_h log c_h! of equal columns that ``left`` rows part as evenly as they can."""
     if count < 2 or left > 30:
@@ -76,7 +76,7 @@ def ties(count, left):
     return more * lgamma(each + 2.0) + (cells - more) * lgamma(each + 1.0)
 
 
-@njit(cache=True, nogil=True)
+@helper
 def parting(count, left, slack):
     r"""What equal columns lose at least, of the most that each of them may be worth by itself.
 
@@ -87,7 +87,7 @@ def parting(count, left, slack):
     return max(ties(count, left), lgamma(count + 1.0) - count * slack) if count > 1 else 0.0
 
 
-@njit(cache=True, nogil=True)
+@helper
 def parted_ties(z, row, k):
     """What all old columns that are equal lose, once the row has taken those of z."""
     same, left = row.same, row.ties_left
@@ -107,7 +107,7 @@ def parted_ties(z, row, k):
     return total
 
 
-@njit(cache=True, nogil=True)
+@helper
 def can_tie(row, k):
     """Whether equal columns may lose anything; if all of a group do not, no part of it does."""
     size = 1
@@ -119,13 +119,13 @@ def can_tie(row, k):
     return False
 
 
-@njit(cache=True, nogil=True)
+@helper
 def later(row, j):
     """What features opened by later rows may add, once this row has opened j."""
     return row.future[0] if row.free < 0 else row.future[row.free - j]
 
 
-@njit(cache=True, nogil=True)
+@helper
 def next_new(row, j):
     """What the (j + 1)-th new feature adds to the prior's bound, its tie with the others too."""
     left, slack = row.ties_left, row.slack_new
@@ -133,7 +133,7 @@ def next_new(row, j):
     return gain if row.free < 0 else gain + np.log(float(row.free - j))
 
 
-@njit(cache=True, nogil=True)
+@helper
 def best_new(base, rho, V, row):
     """The highest score over the number of new features."""
     r, half_d, precision = row.noise
@@ -155,7 +155,7 @@ def best_new(base, rho, V, row):
         j += 1
 
 
-@njit(cache=True, nogil=True)
+@helper
 def sift(found, size, i):
     """Restore the heap below position i."""
     while True:
@@ -169,7 +169,7 @@ def sift(found, size, i):
         i = low
 
 
-@njit(cache=True, nogil=True)
+@helper
 def swap(found, a, b):
     found.score[a], found.score[b] = found.score[b], found.score[a]
     found.new[a], found.new[b] = found.new[b], found.new[a]
@@ -177,14 +177,14 @@ def swap(found, a, b):
         found.bits[a, i], found.bits[b, i] = found.bits[b, i], found.bits[a, i]
 
 
-@njit(cache=True, nogil=True)
+@helper
 def put(found, i, score, z, j):
     found.score[i], found.new[i] = score, j
     for a in range(found.bits.shape[1]):
         found.bits[i, a] = z[a]
 
 
-@njit(cache=True, nogil=True)
+@helper
 def keep(found, size, score, z, j):
     """Keep a row while there is room, or in place of the lowest; returns how many there are and
     the score that was let go."""
@@ -204,7 +204,7 @@ def keep(found, size, score, z, j):
     return size, lost
 
 
-@njit(cache=True, nogil=True)
+@helper
 def keep_all_new(found, size, base, rho, V, row, z):
     """Keep z with every number of new features that is of use.
 
@@ -242,7 +242,7 @@ def keep_all_new(found, size, base, rho, V, row, z):
         j += 1
 
 
-@njit(cache=True, nogil=True)
+@helper
 def out_of_order(z, same, k, i):
     """How many of the pairs of equal columns that i is in are not in the order of the rule."""
     count = 0
@@ -253,7 +253,7 @@ def out_of_order(z, same, k, i):
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def every_row(M, G, b, x2, k, row, found, whole):
     """Keep the best of all 2^K rows and their new features; returns their number, and a bound of
     the scores of all others. With ``whole``, −1 where there is no room for all above the floor.
@@ -309,7 +309,7 @@ class Beam(NamedTuple):
     done: np.ndarray  # (W,) whether its changes have been looked at
 
 
-@njit(cache=True, nogil=True)
+@helper
 def changed_value(M, G, b, x2, k, row, tied, beam, w, i, trial):
     """The score of row w with bit i changed, at its best number of new features."""
     z = beam.z[w]
@@ -326,7 +326,7 @@ def changed_value(M, G, b, x2, k, row, tied, beam, w, i, trial):
     return best_new(base, max(x2 - 2.0 * c + g, 0.0), 1.0 + max(q, 0.0), row)
 
 
-@njit(cache=True, nogil=True)
+@helper
 def change_into(M, G, b, k, row, beam, w, i, to, value):
     """Write row w with bit i changed over row ``to``."""
     sign = -1.0 if beam.z[w, i] else 1.0
@@ -344,7 +344,7 @@ def change_into(M, G, b, k, row, beam, w, i, to, value):
     beam.done[to] = False
 
 
-@njit(cache=True, nogil=True)
+@helper
 def known(beam, size, w, i, value, k):
     """Whether row w with bit i changed is in the beam already."""
     for p in range(size):
@@ -359,7 +359,7 @@ def known(beam, size, w, i, value, k):
     return False
 
 
-@njit(cache=True, nogil=True)
+@helper
 def in_order_after(z, same, k, i):
     """Whether z with bit i changed takes the first of equal columns."""
     bit = 1 - z[i]
@@ -368,7 +368,7 @@ def in_order_after(z, same, k, i):
     return not (i + 1 < k and same[i + 1] and z[i + 1])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def within_row(M, G, b, x2, k, row, found, width):
     """Keep the best rows that a beam of changes of one bit finds, from the empty row on."""
     size = 1

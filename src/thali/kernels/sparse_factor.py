@@ -18,9 +18,9 @@ and changes of s propose from q(s) ∝ (mass of s's bin) · N(e; V + mid²): clo
 import math
 
 import numpy as np
-from numba import njit
 
 from thali.kernels.bit_prior import accepts, prior_log_odds
+from thali.kernels.compiling import helper, kernel
 from thali.kernels.copying import put
 from thali.kernels.gaussian_row import Scales
 from thali.kernels.new_features import MOST_NEW, NewFeatures, log_step
@@ -33,7 +33,7 @@ MOVES = 2  # births or deaths proposed to each row in a pass
 HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
-@njit(cache=True, nogil=True)
+@helper
 def log_mills(u):
     """log M(u), M(u) = ∫₀^∞ e^{ut − t²/2} dt = √2π e^{u²/2} Φ(u), exact in both tails."""
     if u < -30.0:
@@ -43,13 +43,13 @@ def log_mills(u):
     return HALF_LOG_2PI + 0.5 * u * u + math.log(0.5 * math.erfc(-u * math.sqrt(0.5)))
 
 
-@njit(cache=True, nogil=True)
+@helper
 def log_add(a, b):
     top = max(a, b)
     return top + math.log1p(math.exp(min(a, b) - top))
 
 
-@njit(cache=True, nogil=True)
+@helper
 def log_slab_ratio(p, q, laplace):
     """log ∫ slab(s) e^{qs − ps²/2} ds: the evidence for the entry being on, s integrated out."""
     if not laplace:
@@ -61,7 +61,7 @@ def log_slab_ratio(p, q, laplace):
     return both - math.log(2.0 * root)
 
 
-@njit(cache=True, nogil=True)
+@helper
 def draw_excess(rng, u):
     """A draw of t > 0 with density ∝ e^{ut − t²/2}: a normal of mean u, cut at zero."""
     if u > -0.5:
@@ -78,7 +78,7 @@ def draw_excess(rng, u):
             return t
 
 
-@njit(cache=True, nogil=True)
+@helper
 def draw_slab(rng, p, q, laplace):
     """A draw of s with density ∝ slab(s) e^{qs − ps²/2}."""
     if not laplace:
@@ -93,7 +93,7 @@ def draw_slab(rng, p, q, laplace):
     return -draw_excess(rng, v) / root
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def turn_entries(rng, R, G, gaps, Z, S, prior, sigma_x, laplace):
     """One pass over all entries (z, s) given A, where R = XAᵀ − SG; S is zero where Z is.
 
@@ -108,7 +108,7 @@ def turn_entries(rng, R, G, gaps, Z, S, prior, sigma_x, laplace):
         turn_row(rng, R[n], G_n, Z[n], S[n], prior, precision, laplace)
 
 
-@njit(cache=True, nogil=True)
+@helper
 def turn_row(rng, r, G, z, weights, prior, precision, laplace):
     """One pass over a row's entries."""
     has_theta = prior.theta is not None
@@ -132,7 +132,7 @@ def turn_row(rng, r, G, z, weights, prior, precision, laplace):
         move(r, G, weights, i, s)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def redraw_weights(rng, R, G, Z, S, sigma_x, laplace):
     """One pass over s given Z and A, in place; R = XAᵀ − SG."""
     precision = 1.0 / (sigma_x * sigma_x)
@@ -144,7 +144,7 @@ def redraw_weights(rng, R, G, Z, S, sigma_x, laplace):
                 move(R[n], G, S[n], i, draw_slab(rng, G[i, i] * precision, q, laplace))
 
 
-@njit(cache=True, nogil=True)
+@helper
 def move(r, G, weights, i, s):
     """Set weight i to s, and r to what the row's residual products then are."""
     change = s - weights[i]
@@ -157,20 +157,20 @@ def move(r, G, weights, i, s):
 # own features
 
 
-@njit(cache=True, nogil=True)
+@helper
 def log_residual(V, rho, scales):
     """log N(e; 0, (σ_x² + σ_a² V) I) up to a constant, ρ = ‖e‖²."""
     variance = scales.sigma_x * scales.sigma_x + scales.sigma_a * scales.sigma_a * V
     return -0.5 * scales.dimensions * math.log(variance) - 0.5 * rho / variance
 
 
-@njit(cache=True, nogil=True)
+@helper
 def log_folded_slab(s, laplace):
     """log density of |s|."""
     return -s if laplace else math.log(2.0) - HALF_LOG_2PI - 0.5 * s * s
 
 
-@njit(cache=True, nogil=True)
+@helper
 def fill_bins(V, rho, scales, laplace, bins):
     """Log weights of the proposal's bins given the other own features; returns their log total."""
     last = EDGES.shape[0] - 1
@@ -190,7 +190,7 @@ def fill_bins(V, rho, scales, laplace, bins):
     return total
 
 
-@njit(cache=True, nogil=True)
+@helper
 def propose_weight(rng, bins, total):
     """|s| from the proposal: a bin by its weight, then uniform in it (exponential in the last)."""
     last = EDGES.shape[0] - 1
@@ -202,7 +202,7 @@ def propose_weight(rng, bins, total):
     return EDGES[last] + rng.standard_exponential()
 
 
-@njit(cache=True, nogil=True)
+@helper
 def log_proposal(s, bins, total):
     """log q(|s|)."""
     last = EDGES.shape[0] - 1
@@ -214,14 +214,14 @@ def log_proposal(s, bins, total):
     return bins[i] - total - math.log(EDGES[i + 1] - EDGES[i])
 
 
-@njit(cache=True, nogil=True)
+@helper
 def log_gain(s, V, rho, scales, laplace, bins, total):
     """log p(s) N(e; V + s²) / q(s): what one more feature of weight s brings, over its proposal."""
     value = log_folded_slab(s, laplace) + log_residual(V + s * s, rho, scales)
     return value - log_proposal(s, bins, total)
 
 
-@njit(cache=True, nogil=True)
+@helper
 def walk_own(rng, own, j, rho, new, theta, scales, laplace, bins):
     """Births and deaths of one row's own features, then a change of each; the new number of them.
 
@@ -268,7 +268,7 @@ def walk_own(rng, own, j, rho, new, theta, scales, laplace, bins):
     return j
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def left_by_shared(B, G, squares, Z, S, m):
     """ρ = ‖x − wA‖² of each row without its own features (m = 1)."""
     n_rows, k = Z.shape
@@ -287,7 +287,7 @@ def left_by_shared(B, G, squares, Z, S, m):
     return left
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def move_own_features(rng, rho, dimensions, Z, S, m, others, tables, scales, laplace):
     """The number of own features of each row (N,), and their weights s, row after row.
 

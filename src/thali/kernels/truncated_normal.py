@@ -21,7 +21,7 @@ exp(−½(a − 1/λ)²), at least 0.76. The exponential draw is the answer itse
 
 import math
 
-from numba import njit
+from thali.kernels.compiling import helper, kernel
 
 FRACTION = 2.0  # the s from which the continued fraction serves; below it nothing cancels much
 ROOT_HALF = math.sqrt(0.5)
@@ -30,7 +30,7 @@ HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 ROOT_2_OVER_PI = math.sqrt(2.0 / math.pi)
 
 
-@njit(cache=True, nogil=True)
+@helper
 def tail_fraction(s):
     """g_1 and g_2 of the continued fraction at s ≥ 2: g_j = j/(s + g_{j+1}).
 
@@ -42,7 +42,7 @@ def tail_fraction(s):
     return 1.0 / (s + g), g
 
 
-@njit(cache=True, nogil=True)
+@helper
 def erfcx(x):
     """e^{x²} erfc(x), the scaled complementary error function."""
     if x < FRACTION * ROOT_HALF:
@@ -51,7 +51,7 @@ def erfcx(x):
     return ROOT_2_OVER_PI / (s + tail_fraction(s)[0])
 
 
-@njit(cache=True, nogil=True)
+@helper
 def hazard(t):
     """h(t) = φ(t)/Φ(t)."""
     if t <= -FRACTION:
@@ -59,7 +59,7 @@ def hazard(t):
     return ROOT_2_OVER_PI * math.exp(-0.5 * t * t) / math.erfc(-t * ROOT_HALF)
 
 
-@njit(cache=True, nogil=True)
+@helper
 def log_ndtr(t):
     """log Φ(t)."""
     if t > 0.0:
@@ -69,7 +69,7 @@ def log_ndtr(t):
     return -0.5 * t * t - HALF_LOG_2PI - math.log(hazard(t))
 
 
-@njit(cache=True, nogil=True)
+@helper
 def log_lifted_ndtr(t):
     """log 2Φ(t) + t²/2 = log erfcx(−t/√2), without overflow on the right."""
     if t > 0.0:
@@ -77,7 +77,7 @@ def log_lifted_ndtr(t):
     return math.log(erfcx(-t * ROOT_HALF))
 
 
-@njit(cache=True, nogil=True)
+@helper
 def mean(mu, sigma):
     """E[a]."""
     t = mu / sigma
@@ -86,7 +86,7 @@ def mean(mu, sigma):
     return sigma * (t + hazard(t))
 
 
-@njit(cache=True, nogil=True)
+@helper
 def variance(mu, sigma):
     """E[a²] − E[a]²."""
     t = mu / sigma
@@ -97,7 +97,7 @@ def variance(mu, sigma):
     return sigma * sigma * (1.0 - h * (t + h))
 
 
-@njit(cache=True, nogil=True)
+@helper
 def entropy(mu, sigma):
     """−E[log p(a)]."""
     t = mu / sigma
@@ -107,7 +107,7 @@ def entropy(mu, sigma):
     return math.log(sigma) + HALF_LOG_2PI + 0.5 + log_ndtr(t) - 0.5 * t * hazard(t)
 
 
-@njit(cache=True, nogil=True)
+@helper
 def log_density(a, mu, sigma):
     """log p(a) for a ≥ 0, with the far tail's −t²/2 taken against the normal's own."""
     t, x = mu / sigma, a / sigma
@@ -116,7 +116,7 @@ def log_density(a, mu, sigma):
     return -0.5 * (x - t) ** 2 - HALF_LOG_2PI - log_ndtr(t) - math.log(sigma)
 
 
-@njit(cache=True, nogil=True)
+@helper
 def sample(rng, mu, sigma):
     """A draw of TN(μ, σ²)."""
     t = mu / sigma
@@ -133,14 +133,14 @@ def sample(rng, mu, sigma):
             return sigma * a
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sample_each(rng, mu, sigma, out):
     """Independent draws into ``out``, each with its own mean and σ."""
     for i in range(out.shape[0]):
         out[i] = sample(rng, mu[i], sigma[i])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def moments(mu, sigma, means, variances, entropies):
     """Mean, variance and entropy of each TN(mu[i], sigma[i]²), into the last three arrays."""
     for i in range(mu.shape[0]):

@@ -14,10 +14,11 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from thali.hyperparameters import Value, Values
+from thali.hyperparameters import Hyperprior, Value, Values
 from thali.priors.frequencies import Frequencies
+from thali.settings import hyperparameters_of
 from thali.structures.base import AnyStructure
-from thali.structures.features import FEATURES, FeatureTables, NextRow
+from thali.structures.features import FEATURES, FeatureCounts, FeatureTables, MassLaw, NextRow
 
 
 class Prior(ABC):
@@ -69,6 +70,19 @@ class PredictsRow(FeaturePrior):
 
     def most_components(self, n: int) -> int:
         return self.tables(n).capacity
+
+    def mass_law(self, n: int, hyper: Values) -> MassLaw | None:
+        """How its hyperparameters change between sweeps; None where only ``resample`` can tell.
+
+        The one that changes is called alpha.
+        """
+        if any(isinstance(getattr(self, name), Hyperprior) for name in hyperparameters_of(self)):
+            return None
+        rows = np.zeros(n, np.int64)
+        empty = FeatureCounts(n, rows[:0], rows[:0], rows)
+        theta = self.tables(n).row_potentials
+        none = 0.0 if theta is None else n * float(theta[0])
+        return MassLaw(1.0, 0.0, 0.0, 0.0, 0.0, self.log_prob_counts(empty) - none)
 
 
 class HasFrequencies(FeaturePrior):

@@ -27,7 +27,13 @@ from thali.hyperparameters import (
 )
 from thali.priors.base import FeaturePrior, HasFrequencies, PredictsRow, Sequential
 from thali.settings import Settings, check_settings, hyperparameters_of, whole_number
-from thali.structures.features import FeatureCounts, FeatureTables, NextRow, left_order
+from thali.structures.features import (
+    FeatureCounts,
+    FeatureTables,
+    MassLaw,
+    NextRow,
+    left_order,
+)
 
 
 class PositiveNumbers(Settings):
@@ -79,6 +85,16 @@ class Buffet(PositiveNumbers, PredictsRow, HasFrequencies, Sequential):
         if isinstance(self.alpha, Hyperprior):
             k, rate = len(counts.column_sums), harmonic(counts.n, self._beta(hyper))
             hyper["alpha"] = resample_mass(rng, self.alpha, hyper["alpha"], k, rate)
+
+    def mass_law(self, n: int, hyper: Values) -> MassLaw | None:
+        own = hyperparameters_of(self)
+        if any(isinstance(getattr(self, name), Hyperprior) for name in own if name != "alpha"):
+            return None
+        if not isinstance(self.alpha, Gamma):
+            return super().mass_law(n, hyper)
+        beta = self._beta(hyper)
+        unit, total = float(np.log(beta / (beta + n - 1.0))), harmonic(n, beta)
+        return MassLaw(hyper["alpha"], unit, self.alpha.shape, self.alpha.rate, total, 0.0)
 
     def _beta(self, hyper: Mapping[str, Value]) -> Value:
         """β of the prior's own numbers, which only the two-parameter process has."""

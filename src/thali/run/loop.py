@@ -23,8 +23,9 @@ from thali.engines.base import AnyEngine
 from thali.machine import cores
 from thali.model import Model
 from thali.results.fit import Fit, burned, fit_class
+from thali.results.trace import Kept
 from thali.run.checkpoints import Chain, fingerprint, read, tell_of_fresh_start, write
-from thali.run.conclude import conclude, kept
+from thali.run.conclude import conclude
 from thali.run.progress import Progress
 from thali.starts.choosing import Starting
 
@@ -200,11 +201,13 @@ class _Loop:
     def _advance(self, chain: Chain) -> None:
         engine, until = self.engine, time.monotonic() + SLICE
         while not self._done(chain):
-            info = engine.step(chain.rng, self.model, self.data, chain.state)
-            chain.trace.record(info, engine.measure)
-            step = len(chain.trace.scalars) - 1 - engine.burned
-            if engine.keeps(step):
-                chain.trace.keep(kept(engine, self.model, chain.state), burning=step < 0)
+            most = self.until - len(chain.trace.scalars)
+            for drawn in engine.several(chain.rng, self.model, self.data, chain.state, most):
+                chain.trace.record(drawn.info, engine.measure)
+                step = len(chain.trace.scalars) - 1 - engine.burned
+                if drawn.packed is not None and engine.keeps(step):
+                    draw = Kept(drawn.packed, drawn.parameters)
+                    chain.trace.keep(draw, burning=step < 0)
             if self.stop.is_set() or time.monotonic() > until:
                 return
 

@@ -123,8 +123,9 @@ class Starting:
         logs: list[float] = []
         hyper = start.hyper
         while len(logs) < sweeps and not self.stopped():
-            info = self.engine.step(rng, self.model, self.data, state)
-            hyper = info.hyper
-            logs.append(self.engine.level(rng, self.model, self.data, state, info))
+            left = sweeps - len(logs)
+            for drawn in self.engine.several(rng, self.model, self.data, state, left, keep=False):
+                hyper = drawn.info.hyper
+                logs.append(self.engine.level(rng, self.model, self.data, state, drawn.info))
         level = float(np.mean(logs[len(logs) // 2 :])) if logs else -np.inf
         return Finish(Start(start.name, state.latent, hyper), level)

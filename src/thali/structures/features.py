@@ -41,6 +41,22 @@ class FeatureTables(NamedTuple):
     row_potentials: np.ndarray | None = None
 
 
+class MassLaw(NamedTuple):
+    """How a prior's mass α changes between two sweeps, where compiled code can see to it.
+
+    Every e^{λ_m} is proportional to α and log P of no features at all is −α·total, so that under
+    α ~ Gamma(shape, rate) it is drawn from Gamma(shape + K, rate + total). A shape of 0 says that
+    nothing of the prior changes, and ``constant`` is then that log P, but for θ.
+    """
+
+    alpha: float
+    unit: float  # λ_1 where α = 1
+    shape: float
+    rate: float
+    total: float
+    constant: float
+
+
 def potentials(tables: FeatureTables) -> np.ndarray:
     """λ_m for m = 0 … n, with λ_0 = 0.
 

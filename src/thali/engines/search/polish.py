@@ -74,15 +74,17 @@ class Integrated(Form[Kept]):
 
 def climb(rng: np.random.Generator, model: Model, data: Data, Z: np.ndarray) -> np.ndarray:
     """One pass of changes of one bit, hyperparameters being numbers."""
-    from thali.kernels.collapsed_rows import sweep
+    from thali.kernels.collapsed_rows import Plan, sweeps
     from thali.kernels.gaussian_row import Scales
+    from thali.kernels.hyperparameter_steps import ELSEWHERE
     from thali.kernels.maintained_rows import rows_of
 
     likelihood = cast(HasScales, model.likelihood)
     tables = cast(PredictsRow, model.prior).tables(data.n)
     scales = Scales(likelihood.sigma_x, likelihood.sigma_a, float(data.d))
     rows, k = rows_of(Z, data.reduced), Z.shape[1]
-    rows, report = sweep(
-        rng, data.reduced, data.squares, None, rows, k, tables, scales, max(256, 8 * k), True
+    plan = Plan(1, 0, False, max(256, 8 * k))
+    rows, report, _, _ = sweeps(
+        rng, data.reduced, data.squares, None, rows, k, tables, scales, ELSEWHERE, plan, True
     )
     return np.asarray(rows.Z[:, : int(report.n_components)], bool)

@@ -4,8 +4,7 @@
 finds; it takes the better one.
 """
 
-from numba import njit
-
+from thali.kernels.compiling import helper
 from thali.kernels.copying import put
 from thali.kernels.row_solvers.double_greedy import double_greedy
 from thali.kernels.row_solvers.enumeration import enumerate_sets
@@ -17,7 +16,7 @@ BEST, LOCAL_SEARCH, DOUBLE_GREEDY, RANDOMIZED, EXACT = range(5)
 SAME = 1e-11  # of the value: a gain below it is rounding
 
 
-@njit(cache=True, nogil=True)
+@helper
 def solve(rng, row, solver, z, slack, trial, trial_slack, upper):
     """Improve z in place if the solver can; its slack, and j, come along."""
     j = begin(row, z, slack)
@@ -41,7 +40,7 @@ def solve(rng, row, solver, z, slack, trial, trial_slack, upper):
     return _keep(row, value, j, z, slack, trial, trial_slack, at)[1]
 
 
-@njit(cache=True, nogil=True)
+@helper
 def _keep(row, value, j, z, slack, trial, trial_slack, at):
     """Take the trial in the place of z if it is worth more; the value and j of what is kept."""
     found = worth(row, trial, trial_slack, at)

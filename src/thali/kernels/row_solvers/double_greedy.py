@@ -6,12 +6,11 @@ the minimum of a submodular F the answer has at least a third of the maximum; ha
 if a feature is put in with probability a⁺/(a⁺ + b⁺), at random.
 """
 
-from numba import njit
-
+from thali.kernels.compiling import helper
 from thali.kernels.row_solvers.row import added, begin, removed
 
 
-@njit(cache=True, nogil=True)
+@helper
 def double_greedy(rng, row, z, slack, upper, random):
     """At least a third of the best; if at ``random``, at least half of it on average."""
     k = len(z)

@@ -1,11 +1,10 @@
 """Exact, by looking at all 2^K sets in the order of a Gray code, each one flip from the last."""
 
-from numba import njit
-
+from thali.kernels.compiling import helper
 from thali.kernels.row_solvers.row import added, begin, flip, removed
 
 
-@njit(cache=True, nogil=True)
+@helper
 def enumerate_sets(rng, row, z, slack, upper):
     """The best set there is."""
     k = len(z)

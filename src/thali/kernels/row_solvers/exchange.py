@@ -5,15 +5,14 @@ lead; only an exchange corrects that. The end is still a local maximum of single
 with its complement it has at least a third of the best (``local_search.py``).
 """
 
-from numba import njit
-
+from thali.kernels.compiling import helper
 from thali.kernels.row_solvers.local_search import LEAST, climb
 from thali.kernels.row_solvers.row import flip
 
 NONE = -1e300
 
 
-@njit(cache=True, nogil=True)
+@helper
 def climb_by_exchanges(row, z, slack, j, upper):
     """Until neither a single change nor an exchange adds; returns j."""
     scale = 1.0
@@ -26,7 +25,7 @@ def climb_by_exchanges(row, z, slack, j, upper):
             return j
 
 
-@njit(cache=True, nogil=True)
+@helper
 def _exchange(row, z, slack, j, upper, least):
     """A pass over the features that z has, each exchanged for the one that adds most, if any."""
     k = len(z)

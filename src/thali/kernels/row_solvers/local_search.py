@@ -8,14 +8,13 @@ has at least a third of the maximum, counted from the minimum of F.
 The complement costs O(K): Σ_{k<l∉S} pairs_kl = ½ Σ_{k∉S} (total_k − weights_k + slack_k).
 """
 
-from numba import njit
-
+from thali.kernels.compiling import helper
 from thali.kernels.row_solvers.row import added, begin, flip, removed, worth
 
 LEAST = 1e-12  # of the weights' scale: an addition below it is rounding
 
 
-@njit(cache=True, nogil=True)
+@helper
 def climb(row, z, slack, j):
     """Grow and prune until no single change adds; returns j."""
     k = len(z)
@@ -45,7 +44,7 @@ def climb(row, z, slack, j):
         j = flip(row, z, slack, j, at)
 
 
-@njit(cache=True, nogil=True)
+@helper
 def complement_worth(row, z, slack, j):
     """F of the features that z does not have."""
     value, own = 0.0, 0
@@ -57,7 +56,7 @@ def complement_worth(row, z, slack, j):
     return value + row.by_count[row.others + own - j] - row.by_count[row.others]
 
 
-@njit(cache=True, nogil=True)
+@helper
 def local_search(rng, row, z, slack, upper):
     """At least a third of the best."""
     z[:] = False

@@ -12,7 +12,8 @@ what feature k adds, or would add, to the rest.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+
+from thali.kernels.compiling import helper
 
 
 class Row(NamedTuple):
@@ -26,7 +27,7 @@ class Row(NamedTuple):
     others: int
 
 
-@njit(cache=True, nogil=True)
+@helper
 def begin(row, z, slack):
     """The slack of z from nothing, and j."""
     k = len(z)
@@ -43,7 +44,7 @@ def begin(row, z, slack):
     return j
 
 
-@njit(cache=True, nogil=True)
+@helper
 def added(row, slack, j, i):
     """What feature i adds to a set without it that has j own features."""
     if row.own[i]:
@@ -51,7 +52,7 @@ def added(row, slack, j, i):
     return slack[i]
 
 
-@njit(cache=True, nogil=True)
+@helper
 def removed(row, slack, j, i):
     """What taking feature i away adds, from a set that has it and j own features."""
     if row.own[i]:
@@ -59,7 +60,7 @@ def removed(row, slack, j, i):
     return -slack[i]
 
 
-@njit(cache=True, nogil=True)
+@helper
 def flip(row, z, slack, j, i):
     """Put feature i in, or take it out; returns the new j."""
     pairs = row.pairs[i]
@@ -74,7 +75,7 @@ def flip(row, z, slack, j, i):
     return j + 1 if row.own[i] else j
 
 
-@njit(cache=True, nogil=True)
+@helper
 def worth(row, z, slack, j):
     """F(z): half of each pair is missing from the slack of either."""
     value = row.by_count[row.others + j] - row.by_count[row.others]

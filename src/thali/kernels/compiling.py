@@ -1,0 +1,47 @@
+"""How kernels are compiled: once for each installation, kept beside the source, free of the lock.
+
+A ``kernel`` is called from Python. A ``helper`` is called from kernels alone, and is compiled
+without the code through which Python would call it: a quarter of all there was to compile. Called
+from Python all the same, as tests do, it is compiled a second time, with that code.
+"""
+
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+from numba import njit
+from numba.core.registry import CPUDispatcher
+
+Function = Callable[..., Any]
+
+
+def kernel(function: Function | None = None, **options: Any) -> Any:
+    """A function that Python calls; ``options`` are Numba's."""
+    if function is None:
+        return lambda own: kernel(own, **options)
+    return njit(cache=True, nogil=True, no_cfunc_wrapper=True, **options)(function)
+
+
+def helper(function: Function | None = None, **options: Any) -> Any:
+    """A function that only compiled code calls."""
+    if function is None:
+        return lambda own: helper(own, **options)
+    made = njit(cache=True, nogil=True, no_cfunc_wrapper=True, no_cpython_wrapper=True, **options)(
+        function
+    )
+    made.__class__ = Helper
+    made.__dict__["options"] = options
+    return made
+
+
+class Helper(CPUDispatcher):
+    """What compiled code calls as it is, and Python by way of a kernel of its own."""
+
+    def __call__(self, *arguments: Any) -> Any:
+        own = self.__dict__
+        if "entry" not in own:
+            given = self.py_func
+            copy = FunctionType(given.__code__, given.__globals__, given.__name__)
+            copy.__qualname__ += "_from_python"  # by which what was compiled is found again
+            own["entry"] = kernel(copy, **own["options"])
+        return own["entry"](*arguments)

@@ -1,0 +1,140 @@
+r"""Updates of the hyperparameters between two sweeps, without leaving compiled code.
+
+    α | Z ~ Gamma(shape + K, rate + total)       where every e^{λ_m} is proportional to α
+    σ | Z   by a slice step on log σ             σ_x, then σ_a, features integrated out
+
+A scale's prior has the log density  power · log σ − inverse_square/σ² − linear · σ + const, which
+is that of an inverse gamma of σ² and that of a gamma of σ alike. Each evaluation costs O(K) through
+the eigenvalues of ZᵀZ (``evidence``).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from thali.kernels.compiling import helper
+from thali.kernels.evidence import log_evidence, spectrum
+
+SMALLEST = 1e-300  # where a draw from a very flat distribution underflows
+NARROWEST = 1e-15  # a slice below this share of where it is: rounding is all that is left of it
+FARTHEST = 700.0  # |log σ| beyond which σ is no number
+
+
+class ScaleLaw(NamedTuple):
+    """The prior of a scale; ``inferred`` is False where the scale is a number that stays."""
+
+    power: float
+    inverse_square: float
+    linear: float
+    inferred: bool
+
+
+class Laws(NamedTuple):
+    """How hyperparameters are updated; ``here`` is False where that is done elsewhere."""
+
+    here: bool
+    alpha: float
+    unit: float  # λ_1 where α = 1
+    shape: float  # of α's gamma; 0 where α stays
+    rate: float
+    total: float  # Σ over rows: log P of no features at all is −α · total
+    constant: float  # that log P where α stays
+    x: ScaleLaw
+    a: ScaleLaw
+    least: float  # σ_x is above so many times σ_a, where it is inferred,
+    lowest: float  # and above this
+    squares: float  # Σ x²
+    held: int  # sweeps until scales begin to change
+
+
+STAYS = ScaleLaw(0.0, 0.0, 0.0, False)
+ELSEWHERE = Laws(False, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, STAYS, STAYS, 0.0, 0.0, 0.0, 0)
+
+
+@helper
+def log_target(u, of_x, sigma_x, sigma_a, d, t, n, dimensions, laws):
+    """The log density of u = log σ, of σ_x or of σ_a, given the other and Z."""
+    if not -FARTHEST < u < FARTHEST:
+        return -np.inf
+    sigma = np.exp(u)
+    if of_x:
+        sigma_x = sigma
+        own = laws.x
+    else:
+        sigma_a = sigma
+        own = laws.a
+    if laws.x.inferred and sigma_x < max(laws.lowest, laws.least * sigma_a):
+        return -np.inf
+    prior = (own.power + 1.0) * u - own.inverse_square / (sigma * sigma) - own.linear * sigma
+    return prior + log_evidence(d, t, laws.squares, n, dimensions, sigma_x, sigma_a)
+
+
+@helper
+def slice_scale(rng, of_x, sigma_x, sigma_a, d, t, n, dimensions, laws, width):
+    """Neal's slice step (2003) on log σ: steps out by ``width``, then shrinks; returns σ."""
+    sigma = sigma_x if of_x else sigma_a
+    at = np.log(sigma)
+    level = log_target(at, of_x, sigma_x, sigma_a, d, t, n, dimensions, laws)
+    level += np.log(1.0 - rng.random())
+    left = at - width * rng.random()
+    right = left + width
+    for side in range(2):
+        step = width if side else -width
+        end = right if side else left
+        while log_target(end, of_x, sigma_x, sigma_a, d, t, n, dimensions, laws) > level:
+            end += step
+        if side:
+            right = end
+        else:
+            left = end
+    while right - left >= NARROWEST * (1.0 + abs(at)):
+        u = left + (right - left) * rng.random()
+        if log_target(u, of_x, sigma_x, sigma_a, d, t, n, dimensions, laws) >= level:
+            return np.exp(u)
+        if u < at:
+            left = u
+        else:
+            right = u
+    return sigma
+
+
+@helper
+def draw_mass(rng, alpha, k, laws):
+    """α given that there are k features."""
+    if laws.shape == 0.0:
+        return alpha
+    return max(rng.standard_gamma(laws.shape + k) / (laws.rate + laws.total), SMALLEST)
+
+
+@helper
+def draw_scales(rng, C, T, n, scales, laws, held):
+    """σ_x, σ_a and log P(X | Z) at them, from C = ZᵀZ and T = ZᵀX (C is overwritten)."""
+    d, t = spectrum(C, T)
+    sigma_x, sigma_a, dimensions = scales.sigma_x, scales.sigma_a, scales.dimensions
+    if not held:
+        if laws.x.inferred:
+            sigma_x = max(sigma_x, (1.0 + 1e-9) * max(laws.lowest, laws.least * sigma_a))
+        # the standard deviations of log σ when K stays: 1/√(2ND) and 1/√(2KD)
+        for of_x in (True, False):
+            size = n if of_x else d.shape[0] + 1
+            if laws.x.inferred if of_x else laws.a.inferred:
+                width = min(1.0, 3.0 / np.sqrt(2.0 * size * dimensions))
+                sigma = slice_scale(rng, of_x, sigma_x, sigma_a, d, t, n, dimensions, laws, width)
+                if of_x:
+                    sigma_x = sigma
+                else:
+                    sigma_a = sigma
+    return sigma_x, sigma_a, log_evidence(d, t, laws.squares, n, dimensions, sigma_x, sigma_a)
+
+
+@helper
+def log_orders(C, k):
+    """Σ_h log K_h!, from C = ZᵀZ: columns i and j are equal just when C_ij = m_i = m_j."""
+    total = 0.0
+    for i in range(k):
+        equal = 1.0
+        for j in range(i):
+            if C[i, j] == C[i, i] and C[j, j] == C[i, i]:
+                equal += 1.0
+        total += np.log(equal)
+    return total

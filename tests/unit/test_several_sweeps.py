@@ -1,0 +1,114 @@
+"""Several sweeps in one call of compiled code, hyperparameters and all, against one at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from statistical.mutants import update_in_python
+
+import thali
+from thali.data import Data
+from thali.model import Model
+from thali.starts import Start
+
+PRIORS = {
+    "ibp": thali.IBP(),
+    "ibp, alpha a number": thali.IBP(alpha=1.5),
+    "two parameters": thali.TwoParameterIBP(beta=2.0),
+    "finite, alpha a number": thali.BetaBernoulli(alpha=2.0, n_components=6),
+}
+LIKELIHOODS = {
+    "inferred": thali.LinearGaussian(),
+    "gamma": thali.LinearGaussian(thali.Gamma(2.0, 2.0), thali.Gamma(3.0, 1.0)),
+    "one a number": thali.LinearGaussian(sigma_x=0.5),
+    "numbers": thali.LinearGaussian(0.5, 1.0),
+}
+
+
+def begun(prior, likelihood, hold=0):
+    rng = np.random.default_rng(3)
+    Z = rng.random((12, 3)) < 0.4
+    X = Z @ rng.normal(size=(3, 5)) + 0.5 * rng.normal(size=(12, 5))
+    data = Data.of(X)
+    model = Model(prior, likelihood).resolve(data)
+    engine = thali.CollapsedGibbs()
+    start = Start("given", Z, model.start(data), hold_sigma=hold)
+    return rng, model, data, engine, engine.begin(rng, model, data, start)
+
+
+def walk(parts, calls):
+    rng, model, data, engine, state = parts
+    drawn = []
+    for most in calls:
+        drawn += engine.several(rng, model, data, state, most)
+    return drawn
+
+
+def assert_same(ours, theirs, **tolerance):
+    assert len(ours) == len(theirs)
+    for a, b in zip(ours, theirs, strict=True):
+        assert a.info.n_components == b.info.n_components
+        assert np.array_equal(a.packed, b.packed)
+        assert a.info.hyper == pytest.approx(b.info.hyper, **tolerance)
+        assert a.info.log_joint == pytest.approx(b.info.log_joint, **tolerance)
+
+
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+@pytest.mark.parametrize("prior", PRIORS)
+def test_compiled_updates_are_those_of_python(prior, likelihood, monkeypatch):
+    """The same draws of the same numbers: α, σ_x, σ_a and the log joint to the last digits."""
+    parts = PRIORS[prior], LIKELIHOODS[likelihood]
+    ours = walk(begun(*parts), [1] * 40)
+    update_in_python(monkeypatch)
+    assert_same(ours, walk(begun(*parts), [1] * 40), rel=1e-8)
+
+
+def test_scales_are_held_as_long_as_a_start_says(monkeypatch):
+    parts = PRIORS["ibp"], LIKELIHOODS["inferred"]
+    ours = walk(begun(*parts, hold=5), [4, 4, 4])
+    scales = [each.info.hyper["sigma_x"] for each in ours]
+    assert len(set(scales[:5])) == 1
+    assert len(set(scales)) == len(scales) - 4
+    update_in_python(monkeypatch)
+    assert_same(ours, walk(begun(*parts, hold=5), [1] * 12)[: len(ours)], rel=1e-8)
+
+
+@pytest.mark.parametrize("calls", [[8] * 20, [3, 5] * 20, [1, 7] * 20])
+def test_how_many_are_made_at_once_changes_no_draw(calls):
+    """Sums are made afresh after 64 sweeps, columns moved after eight: both are passed."""
+    parts = PRIORS["ibp"], LIKELIHOODS["inferred"]
+    one_by_one = walk(begun(*parts), [1] * 160)
+    assert_same(walk(begun(*parts), calls), one_by_one, rel=0, abs=0)
+
+
+def test_the_log_joint_is_that_of_the_model():
+    parts = begun(PRIORS["ibp"], LIKELIHOODS["inferred"])
+    _, model, data, _, _ = parts
+    for each in walk(parts, [8] * 4):
+        Z = model.structure.unpack(each.packed, data.n)
+        assert each.info.log_joint == pytest.approx(model.at(each.info.hyper).log_joint(data, Z))
+
+
+def test_values_not_wanted_are_not_copied():
+    rng, model, data, engine, state = begun(PRIORS["ibp"], LIKELIHOODS["inferred"])
+    drawn = engine.several(rng, model, data, state, 8, keep=False)
+    assert len(drawn) == 8
+    assert all(each.packed is None for each in drawn)
+
+
+def test_a_call_never_passes_the_next_moves_on_columns():
+    rng, model, data, engine, state = begun(PRIORS["ibp"], LIKELIHOODS["inferred"])
+    assert len(engine.several(rng, model, data, state, 3)) == 3
+    assert len(engine.several(rng, model, data, state, 100)) == 5
+    assert len(engine.several(rng, model, data, state, 100)) == 8
+
+
+def test_a_hyperprior_of_another_form_is_updated_in_python():
+    class Triangle(thali.Gamma):
+        def powers(self):
+            return None
+
+    parts = PRIORS["ibp"], thali.LinearGaussian(sigma_x=Triangle(2.0, 2.0))
+    drawn = walk(begun(*parts), [8] * 5)
+    assert len(drawn) == 5  # one a call
+    assert len({each.info.hyper["sigma_x"] for each in drawn}) == 5
