@@ -36,12 +36,11 @@ from thali.data import Data
 from thali.model import Model
 from thali.starts import given_start
 
-
 STRETCH = 16  # sweeps timed together: moves are made for eight of them at once
 
 
 class Timing(NamedTuple):
-    """Seconds for one sweep (median over sweeps, or stretches of them) and the mean number of features meanwhile."""
+    """Seconds for one sweep, the median over sweeps or over stretches of them, and the mean K."""
 
     seconds: float
     n_components: float

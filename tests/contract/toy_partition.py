@@ -71,6 +71,9 @@ class Partition(Structure[np.ndarray]):
         best = int(np.argmin(losses))
         return PointEstimate(draws[best], share, float(losses[best]))
 
+    def distance(self, a, b):
+        return float(((a[:, None] == a) != (b[:, None] == b)).sum())
+
     def changed(self, rng, latent, capacity):
         return latent
 

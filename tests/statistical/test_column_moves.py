@@ -47,8 +47,8 @@ MUTANTS = {
         "log_q -= np.log(X.shape[0])",
     ),
     "the way back through the urn": (
-        "return log_q + flips_from_urn(rng, rows.Z, d, flips, born)",
-        "return log_q",
+        "log_q += flips_from_urn(rng, rows.Z, d, flips, born)",
+        "log_q += 0.0",
     ),
 }
 

@@ -10,7 +10,7 @@ from thali.model import Model
 from thali.registry import STARTS
 from thali.starts import Start, given_start
 from thali.starts.ica import marchenko_pastur_median, signal_rank, split_in_two
-from thali.starts.race import Finish, perturb, rank
+from thali.starts.race import PATIENCE, Finish, Search, rank, won
 from thali.structures.feature_changes import change_columns
 from thali.structures.features import FEATURES
 
@@ -103,9 +103,42 @@ def test_a_search_never_loses_the_best_point_and_finds_better_ones(seed):
         return Finish(start, score)
 
     begin = walk(rng, Start("doubled", doubled, {}), 0)
-    end = perturb(rng, begin, walk, 4800, FEATURES)
-    assert end.level > begin.level
-    assert perturb(rng, begin, walk, 0, FEATURES) == begin
+    search = Search(rng, begin, walk, FEATURES)
+    levels = []
+    for _ in range(40):
+        search.rounds(5)
+        levels.append(search.best.level)
+    assert levels == sorted(levels)
+    assert levels[-1] > begin.level
+    assert search.failures <= PATIENCE
+    still = Search(rng, begin, walk, FEATURES)
+    still.rounds(0)
+    assert still.best == begin
+
+
+def searched(level, latent, spread=1.0, step=4.0):
+    """A search that came to this, and wandered so far in a round."""
+    finish = Finish(Start("any", latent, {}), level, spread)
+    search = Search(np.random.default_rng(0), finish, None, FEATURES)
+    search.steps = [step]
+    return search
+
+
+def test_a_race_is_won_when_most_agree(seed):
+    rng = np.random.default_rng(seed)
+    Z = rng.random((40, 4)) < 0.5
+    near, other = Z[:, ::-1].copy(), rng.random((40, 4)) < 0.5
+    near[:2, 0] ^= True  # two bits away, and columns in another order
+    best, second, third = searched(-100.0, Z), searched(-101.0, near), searched(-102.0, Z)
+    assert won([best, second, third, searched(-110.0, other)])
+    assert not won([best, second, searched(-104.0, Z), searched(-110.0, other)])  # too low
+    assert not won([best, second, searched(-101.0, other), searched(-101.5, other)])
+    quiet = searched(-100.0, Z, step=0.5)  # a bit a round or so
+    assert not won([quiet, *(searched(-101.0, near, step=0.5) for _ in range(3))])
+    fresh = searched(-100.0, Z)
+    fresh.steps = []  # no round was made: nothing is known of how far it wanders
+    assert not won([fresh, searched(-100.0, Z), searched(-100.0, Z)])
+    assert not won([searched(-100.0, Z)])  # with no other to agree with
 
 
 def test_changed_columns_stay_valid(seed):

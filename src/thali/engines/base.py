@@ -153,6 +153,15 @@ class Engine(Protocol[StateT]):
         """Whether the value after a step, counted from the end of burn-in, is kept."""
         return False
 
+    # compiling
+
+    def rehearsals(self, model: Model) -> tuple[str, ...]:
+        """Names of what takes seconds to compile, the longest first; none where nothing does."""
+        return ()
+
+    def rehearse(self, part: str, model: Model, missing: bool) -> None:
+        """Call the kernels of that name on next to nothing, so that they are compiled."""
+
     # starts
 
     def annealed(

@@ -137,6 +137,23 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
         rows = rows_of(Z, kernel_matrix(at))
         return State(at, rows, Z.shape[1], hyper, 0, start.hold_sigma)
 
+    def rehearsals(self, model: Model) -> tuple[str, ...]:
+        return ("sweeps", "moves") if self.moves else ("sweeps",)
+
+    def rehearse(self, part: str, model: Model, missing: bool) -> None:
+        rng = np.random.default_rng(0)
+        X = np.ones((2, 2))
+        X[0, 0] = np.nan if missing else 0.0
+        data = Data.of(X)
+        state = self.begin(rng, model, data, Start(part, np.eye(2, dtype=bool), model.start(data)))
+        scales = scales_of(model.likelihood_values(state.hyper), data)
+        tables = cast(PredictsRow, model.prior_at(state.hyper)).tables(data.n)
+        if part == "moves":
+            self._move_columns(rng, state, tables, scales, 0)
+        else:
+            laws = self._laws(model, data, state, model.likelihood_values(state.hyper))
+            self._sweep(rng, state, tables, scales, laws, 0, False)
+
     def step(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> Info:
         """Moves on columns when it is their turn, one sweep, and one update of every inferred
         hyperparameter."""
@@ -188,14 +205,15 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
     ) -> list[Drawn]:
         """What compiled code did, sweep by sweep; the state's hyperparameters are the last ones."""
         drawn: list[Drawn] = []
-        labels = {"alpha": model.labels["prior"].get("alpha"), **model.labels["likelihood"]}
+        own = {"alpha": model.labels["prior"].get("alpha"), **model.labels["likelihood"]}
+        labels = [own[name] for name in ("alpha", "sigma_x", "sigma_a")]
         inferred = model.hyperpriors
         bits, n_bytes = packed, -(-data.n // 8)
         for k, evidence, prior, *numbers, drift in scalars.tolist():
             hyper = dict(state.hyper)
-            for name, number in zip(("alpha", "sigma_x", "sigma_a"), numbers, strict=True):
-                if labels[name] in inferred:
-                    hyper[labels[name]] = number
+            for label, number in zip(labels, numbers, strict=True):
+                if label is not None and label in inferred:
+                    hyper[label] = number
             latent = None
             if bits is not None:
                 size = n_bytes * int(k)
@@ -251,14 +269,31 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
             return ELSEWHERE
         scales = []
         for given in (likelihood.sigma_x, likelihood.sigma_a):
-            powers = given.powers() if isinstance(given, Hyperprior) else (0.0, 0.0, 0.0)
-            if powers is None:
+            if not isinstance(given, Hyperprior):
+                scales.append(STAYS)
+            elif (powers := given.powers()) is not None:
+                power, inverse_square, linear = powers
+                scales.append(ScaleLaw(float(power), float(inverse_square), float(linear), True))
+            else:
                 return ELSEWHERE
-            inferred = isinstance(given, Hyperprior)
-            scales.append(ScaleLaw(*map(float, powers), True) if inferred else STAYS)
         lowest = LEAST * float(np.sqrt(data.mean_square))
         squares, held = total_square(state.data), state.hold_sigma - state.sweep
-        return Laws(True, *map(float, mass), *scales, LEAST, lowest, squares, held)
+        alpha, unit, shape, rate, total, constant = map(float, mass)
+        return Laws(
+            here=True,
+            alpha=alpha,
+            unit=unit,
+            shape=shape,
+            rate=rate,
+            total=total,
+            constant=constant,
+            x=scales[0],
+            a=scales[1],
+            least=LEAST,
+            lowest=lowest,
+            squares=squares,
+            held=held,
+        )
 
     def _move_columns(
         self,

@@ -82,9 +82,9 @@ class Report(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What a call is to do: ``count`` sweeps, after ``first`` that were made before."""
+    """What a call is to do: so many sweeps, after ``first`` that were made before."""
 
-    count: int
+    sweeps: int
     first: int
     keep: bool  # whether Z after each sweep is wanted
     refresh_every: int  # rows
@@ -146,21 +146,23 @@ def leave(rows, x, z, b, x2, k, r, out, s, h):
     left = 1.0 - dot_bits(z, u, k)
     V = 1.0 / left if left > 0.0 else np.inf
     shared = V - own / r  # own features make V large harmlessly: M hardly changes then
-    if not (0.0 < shared < RISKY and V < SUNK):
+    c0 = c1 = c2 = 0.0
+    written = not (0.0 < shared < RISKY and V < SUNK)
+    if written:
         leave_afresh(rows, x, z, b, k, r)
-        times_bits(rows.M, z, k, s)
+    else:
         times_bits(rows.G, z, k, h)
-        return own, shared, 0.0, 0.0, 0.0
-    times_bits(rows.G, z, k, h)
-    zb = dot_bits(z, b, k)
-    rho = x2 - 2.0 * zb + dot_bits(z, h, k)  # of the residual with the row in: V² times less
-    gone = V * (x2 - zb)
-    for i in range(k):
-        v[i] = b[i] - h[i]
-        b[i] = 0.0 if rows.m[i] == 0.0 else b[i] - gone * u[i]
-    c0, c1, c2 = V, -V, V * V * rho
-    if V > LAZY:
-        take_out(rows, u, v, c0, c1, c2, k, r)
+        zb = dot_bits(z, b, k)
+        rho = x2 - 2.0 * zb + dot_bits(z, h, k)  # of the residual with the row in: V² times less
+        gone = V * (x2 - zb)
+        for i in range(k):
+            v[i] = b[i] - h[i]
+            b[i] = 0.0 if rows.m[i] == 0.0 else b[i] - gone * u[i]
+        c0, c1, c2 = V, -V, V * V * rho
+        if V > LAZY:
+            take_out(rows, u, v, c0, c1, c2, k, r)
+            written = True
+    if written:
         times_bits(rows.M, z, k, s)
         times_bits(rows.G, z, k, h)
         return own, shared, 0.0, 0.0, 0.0
@@ -261,8 +263,8 @@ def sweeps(rng, X, squares, mask, rows, k, tables, scales, laws, plan, climb):
     Every bit and number of own features is drawn given the rest or, unless ``climb`` is None, set
     where that probability is highest. ``mask`` is true where an entry was observed, None where all
     were; missing entries are drawn too, in X, and ``squares``, ‖x‖² of complete rows, are None.
-    (What None rules out is not compiled.) Returns the arrays (grown if need be), a report, the scalars of every sweep and, packed one
-    after the other, the matrices Z.
+    (What None rules out is not compiled.) Returns the arrays (grown if need be), a report, the
+    scalars of every sweep and, packed one after the other, the matrices Z.
     """
     n_rows = X.shape[0]
     log_odds = tables.log_odds
@@ -278,7 +280,7 @@ def sweeps(rng, X, squares, mask, rows, k, tables, scales, laws, plan, climb):
     since = 0
     lost = 0.0
     made = 0
-    scalars = np.zeros((plan.count, SCALARS))
+    scalars = np.zeros((plan.sweeps, SCALARS))
     packed = np.zeros(0, np.uint8)
     used = packed.shape[0]
     alpha = laws.alpha
@@ -287,7 +289,7 @@ def sweeps(rng, X, squares, mask, rows, k, tables, scales, laws, plan, climb):
     for m in range(1, n_rows):
         beyond[m + 1] = beyond[m] + log_odds[m]
     r = half_d = precision = 0.0
-    for visit in range(plan.count * n_rows + 1):
+    for visit in range(plan.sweeps * n_rows + min(plan.sweeps, 1)):
         n = visit % n_rows
         if n == 0:  # between two sweeps
             if visit > 0:
@@ -312,7 +314,7 @@ def sweeps(rng, X, squares, mask, rows, k, tables, scales, laws, plan, climb):
                     packed = pack(packed, used, rows.Z, k)
                     used += (n_rows + 7) // 8 * k
                 made += 1
-                if made == plan.count:
+                if made == plan.sweeps:
                     break
             if mask is None and plan.first + made > 0 and (plan.first + made) % SUMS_AFRESH == 0:
                 sum_afresh(X, rows, k)
@@ -367,7 +369,7 @@ def sweeps(rng, X, squares, mask, rows, k, tables, scales, laws, plan, climb):
             )
             if has_theta:
                 log_ratio += sign * row_step(theta, F - z[i])
-            if climb is not None:  # chains walk on matrices, a climb on classes [Z]: equal columns count once
+            if climb is not None:  # on classes [Z], and not on matrices: equal columns count once
                 changes = log_ratio + log_orders_ratio(rows, z, k, i) > LEVEL
             else:
                 changes = chance(rng, log_ratio)

@@ -13,22 +13,22 @@ from numba import njit
 from numba.core.registry import CPUDispatcher
 
 Function = Callable[..., Any]
+EVERY: dict[str, Any] = {"cache": True, "nogil": True, "no_cfunc_wrapper": True}
+WITHIN: dict[str, Any] = {"no_cpython_wrapper": True}
 
 
 def kernel(function: Function | None = None, **options: Any) -> Any:
     """A function that Python calls; ``options`` are Numba's."""
     if function is None:
         return lambda own: kernel(own, **options)
-    return njit(cache=True, nogil=True, no_cfunc_wrapper=True, **options)(function)
+    return njit(**EVERY, **options)(function)
 
 
 def helper(function: Function | None = None, **options: Any) -> Any:
     """A function that only compiled code calls."""
     if function is None:
         return lambda own: helper(own, **options)
-    made = njit(cache=True, nogil=True, no_cfunc_wrapper=True, no_cpython_wrapper=True, **options)(
-        function
-    )
+    made = njit(**EVERY, **WITHIN, **options)(function)
     made.__class__ = Helper
     made.__dict__["options"] = options
     return made

@@ -78,15 +78,10 @@ def slice_scale(rng, of_x, sigma_x, sigma_a, d, t, n, dimensions, laws, width):
     level += np.log(1.0 - rng.random())
     left = at - width * rng.random()
     right = left + width
-    for side in range(2):
-        step = width if side else -width
-        end = right if side else left
-        while log_target(end, of_x, sigma_x, sigma_a, d, t, n, dimensions, laws) > level:
-            end += step
-        if side:
-            right = end
-        else:
-            left = end
+    while log_target(left, of_x, sigma_x, sigma_a, d, t, n, dimensions, laws) > level:
+        left -= width
+    while log_target(right, of_x, sigma_x, sigma_a, d, t, n, dimensions, laws) > level:
+        right += width
     while right - left >= NARROWEST * (1.0 + abs(at)):
         u = left + (right - left) * rng.random()
         if log_target(u, of_x, sigma_x, sigma_a, d, t, n, dimensions, laws) >= level:

@@ -50,9 +50,16 @@ def run(
     """Run every chain of ``engine`` on ``model`` and ``data``, and return what was found."""
     from threadpoolctl import threadpool_limits
 
+    from thali.run.compiling import compile_ahead, watching
+
     loop = _Loop(seed, model, engine, data, checkpoint, time_budget)
     # chains already fill the cores; BLAS threads of their own would only get in the way
-    with Progress(progress) as bar, threadpool_limits(limits=1, user_api="blas"):
+    with (
+        Progress(progress) as bar,
+        watching(bar.compiling) as compiler,
+        threadpool_limits(limits=1, user_api="blas"),
+    ):
+        compile_ahead(compiler, engine, model, data)
         loop.begin(bar, resume)
         loop.drive(bar)
     return loop.finish()
@@ -75,9 +82,9 @@ class _Loop:
         self.engine = engine.planned(data, 0)
         self.checkpoint = None if checkpoint is None else Path(checkpoint)
         self.fingerprint = {} if checkpoint is None else fingerprint(seed, model, engine, data)
-        self.began = time.monotonic()
+        self.time_budget = np.inf if time_budget is None else time_budget
+        self.began = self.deadline = np.inf
         self.earlier = 0.0  # seconds spent before a resume
-        self.deadline = np.inf if time_budget is None else self.began + time_budget
         self.stop = threading.Event()
         self.stopped = "finished"
         self.starts: list[str] = []
@@ -93,6 +100,9 @@ class _Loop:
     # beginning
 
     def begin(self, bar: Progress, resume: bool) -> None:
+        """Find the chains' starts, or read the chains from a checkpoint; the clock starts here."""
+        self.began = time.monotonic()
+        self.deadline = self.began + self.time_budget
         if self.checkpoint is not None:
             storage.check_writable(self.checkpoint)
             if resume and self.checkpoint.exists():

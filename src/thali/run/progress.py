@@ -1,10 +1,12 @@
 """Progress of a run on the terminal: sweep, K, log joint, and R-hat of the chains so far.
 
-Nothing is shown when the output is not a terminal (or a notebook), nor for the first half second.
+Nothing is shown when the output is not a terminal (or a notebook), nor for the first half second;
+but that kernels are being compiled, which takes long, is said in a line on stderr then too.
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 PATIENCE = 0.5  # seconds before anything is shown
+WORD_EVERY = 10.0  # seconds between lines about compilation, where there is no terminal
 RHAT_EVERY = 2.0  # seconds between computations of R-hat
 
 
@@ -25,7 +28,8 @@ class Progress:
     """A bar that ``update`` moves; ``with`` it, and it cleans up after itself."""
 
     def __init__(self, show: bool | str) -> None:
-        self.show = show
+        self.show = self.given = show
+        self.next_word = PATIENCE
         self.began = time.monotonic()
         self.bar: tuple[Bar, TaskID] | None = None
         self.rhat = float("nan")
@@ -37,6 +41,16 @@ class Progress:
     def __exit__(self, *_: object) -> None:
         if self.bar is not None:
             self.bar[0].stop()
+
+    def compiling(self, functions: int) -> None:
+        """Say that kernels are being compiled, also where there is no terminal to see a bar."""
+        what = "compiling (once per installation)"
+        if shown := self._shown():
+            shown[0].update(shown[1], description=f"{what}, {functions} functions so far")
+        waited = time.monotonic() - self.began
+        if self.show is False and self.given is not False and waited > self.next_word:
+            print(f"thali: {what}, {waited:.0f} s so far", file=sys.stderr, flush=True)
+            self.next_word = waited + WORD_EVERY
 
     def say(self, what: str) -> None:
         """Show a phase without numbers (such as the race of starts)."""

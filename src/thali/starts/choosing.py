@@ -18,12 +18,10 @@ from thali.model import Model
 from thali.registry import STARTS
 from thali.starts.base import RACE, Start, contenders, suitable
 from thali.starts.given import given_start
-from thali.starts.race import Finish, different, perturb, rank
+from thali.starts.race import ROUND, TOGETHER, Finish, Search, different, rank, won
 
 if TYPE_CHECKING:
     from thali.engines.base import AnyEngine
-
-SEARCH = 1e9  # multiply-adds up to which the search before a chain may be longer than the chain
 
 
 @dataclass
@@ -93,29 +91,35 @@ class Starting:
         if not self.engine.searches:
             return different([finish for finish, _ in entrants], chains, structure)
         most = self.model.at(self.model.start(self.data)).prior.most_components(self.data.n)
-        jobs = [
-            partial(perturb, rng, at, self._walk, self._search_sweeps(at), structure, most)
+        searches = [
+            Search(rng, at, self._walk, structure, most)
             for at, rng in sorted(entrants, key=lambda entrant: -entrant[0].level)[:chains]
         ]
-        return rank(self.side_by_side(jobs, "improving the best starts"), chains)
+        rounds = self._rounds(searches, spent=len(entrants) * self._short() / chains)
+        while rounds > 0 and not (self.stopped() or won(searches)):
+            jobs = [partial(search.rounds, min(rounds, TOGETHER)) for search in searches]
+            self.side_by_side(jobs, "improving the best starts")
+            rounds -= TOGETHER
+            if all(search.over for search in searches):
+                break
+        return rank([search.best for search in searches], chains)
+
+    def _short(self) -> int:
+        """Sweeps of each entrant in a heat."""
+        return max(5, min(60, self.given.racing_sweeps(self.data, 0) // 5))
+
+    def _rounds(self, searches: list[Search], spent: float) -> int:
+        """Rounds that each search may make: the race as a whole is no longer than the chains."""
+        k = max(self.model.structure.n_components(search.at.start.latent) for search in searches)
+        return int((self.given.racing_sweeps(self.data, k) - spent) / (2 * ROUND))
 
     def _heat(
         self, starts: list[Start], generators: list[np.random.Generator]
     ) -> list[tuple[Finish, np.random.Generator]]:
         """A short run from each start, with the generator to go on with."""
-        short = max(5, min(60, self.given.racing_sweeps(self.data, 0) // 5))
         pairs = zip(starts, generators, strict=True)
-        jobs = [partial(self._walk, rng, start, short) for start, rng in pairs]
+        jobs = [partial(self._walk, rng, start, self._short()) for start, rng in pairs]
         return list(zip(self.side_by_side(jobs, "racing starts"), generators, strict=True))
-
-    def _search_sweeps(self, at: Finish) -> int:
-        """Sweeps of the search from ``at``: as many as a chain's, and more where they are cheap."""
-        k = self.model.structure.n_components(at.start.latent)
-        sweeps = self.given.racing_sweeps(self.data, k)
-        if self.data.observed is not None:  # sweeps that draw missing entries are not cheap
-            return sweeps
-        cheap = SEARCH / (self.data.n * (k + 1) * min(self.data.n, self.data.d))
-        return int(max(sweeps, min(5 * sweeps, cheap)))
 
     def _walk(self, rng: np.random.Generator, start: Start, sweeps: int) -> Finish:
         """A few sweeps from a start: where they end, and how high the later half of them was."""
@@ -127,5 +131,6 @@ class Starting:
             for drawn in self.engine.several(rng, self.model, self.data, state, left, keep=False):
                 hyper = drawn.info.hyper
                 logs.append(self.engine.level(rng, self.model, self.data, state, drawn.info))
-        level = float(np.mean(logs[len(logs) // 2 :])) if logs else -np.inf
-        return Finish(Start(start.name, state.latent, hyper), level)
+        later = logs[len(logs) // 2 :] or [-np.inf]
+        spread = float(np.std(later)) if len(later) > 1 else 0.0
+        return Finish(Start(start.name, state.latent, hyper), float(np.mean(later)), spread)

@@ -3,12 +3,14 @@
 No single start wins on every data set, and a Gibbs sampler alone seldom leaves the mode it fell
 into: features stay split, fused or doubled. So each contender runs a few sweeps, in two heats: one
 of every kind, then more of the kind that won. The best ones then search on, by a change of one or
-two columns, a few sweeps, and the better of before and after (iterated local search). Chains begin
-from the best points found, each from another contender where several are good. All this comes
-before burn-in: it chooses where chains begin, not how they move.
+two columns, a few sweeps, and the better of before and after (iterated local search), until most of
+them agree: no further apart than one of them is from itself a few sweeps later, and no higher than
+its log joint varies. Chains begin from the best points found, each from another contender where
+several are good. All this comes before burn-in: it chooses where chains begin, not how they move.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -19,44 +21,82 @@ from thali.structures.base import AnyStructure
 BEHIND = 0.002  # a contender further behind than this share of the best log joint drops out
 ROUND = 12  # sweeps before a change, or none, is compared
 PATIENCE = 60  # rounds without a gain after which a search ends
+TOGETHER = 5  # rounds of every search before they are compared with one another
+APART = 2.0  # two that agree are at most so many times as far apart as one is from itself later
+ABOVE = 3.0  # and differ by at most so many standard deviations of their log joints
 
 
 class Finish(NamedTuple):
-    """The end of a walk: a start to go on from, and the mean log joint of the walk's later half.
+    """The end of a walk: a start to go on from, and the mean log joint of the walk's later half,
+    and their standard deviation.
 
     A mean, since the best of a walk says more of its length and of chance than of where it ends.
     """
 
     start: Start
     level: float
+    spread: float = 0.0
 
 
 Walk = Callable[[np.random.Generator, Start, int], Finish]
 
 
-def perturb(
-    rng: np.random.Generator,
-    at: Finish,
-    walk: Walk,
-    sweeps: int,
-    structure: AnyStructure,
-    capacity: int = -1,
-) -> Finish:
-    """Iterated local search from ``at``, ``sweeps`` in all, and the best it came to.
+@dataclass
+class Search:
+    """An iterated local search: where it is, the best it came to, and how far it wanders.
 
     A round walks on from where it is, and from there with components changed; the better goes on.
     """
-    best, failures = at, 0
-    for _ in range(sweeps // (2 * ROUND)):
-        if failures == PATIENCE:
-            break
-        other = structure.changed(rng, at.start.latent, capacity)
-        changed = walk(rng, Start(at.start.name, other, at.start.hyper), ROUND)
-        plain = walk(rng, at.start, ROUND)
-        at = max(plain, changed, key=lambda finish: finish.level)
-        failures = 0 if at.level > best.level else failures + 1
-        best = max(best, at, key=lambda finish: finish.level)
-    return best
+
+    rng: np.random.Generator
+    at: Finish
+    walk: Walk
+    structure: AnyStructure
+    capacity: int = -1
+    failures: int = 0  # rounds since the last gain
+    steps: list[float] = field(default_factory=list)  # distances that rounds without change went
+    best: Finish = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.best = self.at
+
+    @property
+    def over(self) -> bool:
+        """Whether more rounds are not worth their while."""
+        return self.failures >= PATIENCE
+
+    def rounds(self, count: int) -> None:
+        """So many rounds more, fewer where it is over."""
+        for _ in range(count):
+            if self.over:
+                break
+            at, structure = self.at, self.structure
+            other = structure.changed(self.rng, at.start.latent, self.capacity)
+            changed = self.walk(self.rng, Start(at.start.name, other, at.start.hyper), ROUND)
+            plain = self.walk(self.rng, at.start, ROUND)
+            self.steps.append(structure.distance(at.start.latent, plain.start.latent))
+            self.at = max(plain, changed, key=lambda finish: finish.level)
+            self.failures = 0 if self.at.level > self.best.level else self.failures + 1
+            self.best = max(self.best, self.at, key=lambda finish: finish.level)
+
+
+def won(searches: Sequence[Search]) -> bool:
+    """Whether most searches came to where the best one did: more would only find it again."""
+    leader = max(searches, key=lambda search: search.best.level)
+    with_it = sum(agree(leader, other) for other in searches)
+    return len(searches) > 1 and with_it > len(searches) / 2
+
+
+def agree(a: Search, b: Search) -> bool:
+    """Whether two searches came to the same, as far as a walk can tell."""
+    if a is b:
+        return True
+    if not (a.steps and b.steps):
+        return False
+    noise = APART * max(np.mean(a.steps), np.mean(b.steps))
+    same = a.structure.distance(a.best.start.latent, b.best.start.latent) <= noise
+    spread = ABOVE * max(a.best.spread, b.best.spread)
+    return bool(same and abs(a.best.level - b.best.level) <= spread)
 
 
 def rank(finishes: Sequence[Finish], chains: int) -> list[Start]:

@@ -94,6 +94,10 @@ class Structure(ABC, Generic[Latent]):
     # a search among values
 
     @abstractmethod
+    def distance(self, a: Latent, b: Latent) -> float:
+        """How much two values differ, whatever the order of their components."""
+
+    @abstractmethod
     def changed(self, rng: np.random.Generator, latent: Latent, capacity: int) -> Latent:
         """The value with a component or two changed at random, for a search to try.
 

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from thali.machine import refuse_beyond_memory
 from thali.structures.base import PointEstimate, Structure
 from thali.structures.feature_changes import change_columns
-from thali.structures.feature_estimate import point_estimate
+from thali.structures.feature_estimate import match_columns, point_estimate
 
 NO_COUNTS = np.zeros(0, np.int64)
 
@@ -232,6 +232,10 @@ class Features(Structure[np.ndarray]):
         self, draws: Sequence[np.ndarray], log_joints: np.ndarray
     ) -> PointEstimate[np.ndarray]:
         return point_estimate(draws, log_joints)
+
+    def distance(self, a: np.ndarray, b: np.ndarray) -> float:
+        """Bits that differ once columns are matched."""
+        return match_columns(a.astype(np.float32), b.astype(np.float32))[2]
 
     def changed(self, rng: np.random.Generator, latent: np.ndarray, capacity: int) -> np.ndarray:
         return change_columns(rng, latent, capacity)
