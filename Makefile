@@ -31,6 +31,7 @@ $(BIN)/python:
 
 # The stamps: one for the library alone, one with the tools for development, one for the docs.
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
+	@echo "Installing thali and what it needs into $(VENV): about a minute."
 	$(BIN)/python -m pip install --quiet --editable .
 	@touch $@
 

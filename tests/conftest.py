@@ -87,6 +87,7 @@ def rng(seed: int) -> np.random.Generator:
 def one_blas_thread() -> Iterator[None]:
     """Tests run side by side and their matrices are tiny: BLAS threads would only wait in line."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # of processes that tests start
+    os.environ.setdefault("THALI_COMPILE_ASIDE", "0")  # both cores are busy with tests
     with threadpool_limits(limits=1, user_api="blas"):
         yield
 

@@ -147,7 +147,7 @@ def compiled_for_reading():
     for name, module in list(sys.modules.items()):
         if name.startswith("thali.kernels"):
             for each in vars(module).values():
-                for types in getattr(each, "signatures", []):
+                for types in () if isinstance(each, type) else getattr(each, "signatures", ()):
                     if any(map(only_read, types)):
                         found.add((each.py_func.__qualname__, str(types)))
     return found

@@ -125,7 +125,8 @@ def test_a_prior_need_not_have_an_alpha(name):
     plain, Z, names = answers(thali.IBP(), thali.LinearGaussian(), ENGINES[name])
     found, same, others = answers(Renamed(), thali.LinearGaussian(), ENGINES[name])
     assert others == ["mass" if each == "alpha" else each for each in names]
-    assert np.array_equal(found, plain)
+    # what has an alpha is sampled by compiled code, where sums are made in another order
+    assert np.allclose(found, plain, rtol=1e-12, atol=0)
     assert np.array_equal(Z, same)
 
 

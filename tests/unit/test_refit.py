@@ -51,7 +51,7 @@ def test_a_failed_refit_leaves_the_earlier_fit_whole(X, where, monkeypatch):
     if where == "data":
         other[0, 0] = np.inf
     elif where == "run":
-        monkeypatch.setattr(thali.CollapsedGibbs, "step", failing)
+        monkeypatch.setattr(thali.CollapsedGibbs, "several", failing)
     else:
         monkeypatch.setattr(thali.estimators.latent_features, "answer", failing)
     with pytest.raises((ValueError, FloatingPointError)):

@@ -154,17 +154,19 @@ def test_a_run_with_a_seed_of_its_own_is_resumed_with_it(X, tmp_path, source):
 
 
 def stopped_at(fitted, steps, monkeypatch, X, **options):
-    """Fit, with Ctrl-C in the given step of this call."""
-    step, seen = thali.CollapsedGibbs.step, []
+    """Fit, with Ctrl-C in the given step of this call, or a little before."""
+    several, seen = thali.CollapsedGibbs.several, []
 
-    def count(*arguments):
-        seen.append(1)
-        if len(seen) == steps:
+    def count(*arguments, **options):
+        drawn = several(*arguments, **options)
+        before = len(seen)
+        seen.extend(drawn)
+        if before < steps <= len(seen):
             signal.raise_signal(signal.SIGINT)
-        return step(*arguments)
+        return drawn
 
     with monkeypatch.context() as patch:
-        patch.setattr(thali.CollapsedGibbs, "step", count)
+        patch.setattr(thali.CollapsedGibbs, "several", count)
         fitted.fit(X, **options)
     assert fitted.stopped_ == "interrupted"
     return fitted
@@ -237,7 +239,7 @@ def test_a_failure_in_a_chain_reaches_the_caller(X, monkeypatch):
     def fail(*_, **__):
         raise FloatingPointError("a chain failed")
 
-    monkeypatch.setattr(thali.CollapsedGibbs, "step", fail)
+    monkeypatch.setattr(thali.CollapsedGibbs, "several", fail)
     with pytest.raises(FloatingPointError, match="a chain failed"):
         model(init="empty").fit(X)
 
@@ -304,22 +306,9 @@ def test_a_run_with_sweeps_left_open_resumes_to_the_same_draws(X, tmp_path, monk
     monkeypatch.setattr(chain_settings, "WORK", 4e6)
     path = tmp_path / "c.thali"
     whole = model(sweeps=None, chains=2, init="empty").fit(X)
-    step = thali.CollapsedGibbs.step
     for stop_at in (60, 170):  # steps of both chains together
-        seen = []
-
-        def count(*arguments, seen=seen, stop_at=stop_at):
-            seen.append(1)
-            if len(seen) == stop_at:
-                signal.raise_signal(signal.SIGINT)
-            return step(*arguments)
-
-        monkeypatch.setattr(thali.CollapsedGibbs, "step", count)
-        part = model(sweeps=None, chains=2, init="empty").fit(
-            X, checkpoint=path, resume=path.exists()
-        )
-        assert part.stopped_ == "interrupted"
-        monkeypatch.setattr(thali.CollapsedGibbs, "step", step)
+        part = model(sweeps=None, chains=2, init="empty")
+        stopped_at(part, stop_at, monkeypatch, X, checkpoint=path, resume=path.exists())
     again = model(sweeps=None, chains=2, init="empty").fit(X, checkpoint=path, resume=True)
     for name, values in whole.history_.items():
         assert np.array_equal(values, again.history_[name])

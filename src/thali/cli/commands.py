@@ -1,4 +1,4 @@
-"""The command line: thali demo, fit, show and report.
+"""The command line: thali demo, fit, show, report and warm-up.
 
 A command reads its options, calls the library and says in one line what went wrong.
 Exit codes: 0 done, 1 failed, 2 bad input, 130 stopped by Ctrl-C.
@@ -189,6 +189,29 @@ def report(
     print(f"Open {out} in a browser.")
 
 
+def warm_up(
+    engine: Annotated[
+        list[str] | None, typer.Option(help="An engine, or several; auto if not given.")
+    ] = None,
+    likelihood: Annotated[
+        list[str] | None, typer.Option(help="A likelihood, or several; linear-gaussian.")
+    ] = None,
+    missing: Annotated[bool, typer.Option("--missing", help="For data with gaps.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Every engine with every likelihood that it can run.")
+    ] = False,
+) -> None:
+    """Compile ahead what a first fit would compile, such as in an image of a machine."""
+    from thali.cli import warming
+
+    engines = warming.every_engine() if everything and not engine else engine or [AUTO]
+    likelihoods = likelihood or ["linear_gaussian"]
+    if everything and not likelihood:
+        likelihoods = warming.every_likelihood()
+    for line in warming.warm_up(engines, likelihoods, missing):
+        print(line, flush=True)
+
+
 def make_app() -> typer.Typer:
     """The command line, with the options of all parts that are registered now.
 
@@ -198,7 +221,7 @@ def make_app() -> typer.Typer:
         name="thali", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
     )
     app.callback()(_options)
-    for command in (demo, _with_options_of_parts(fit), show, report):
+    for command in (demo, _with_options_of_parts(fit), show, report, warm_up):
         app.command(context_settings={"token_normalize_func": parts.hyphened})(command)
     return app
 

@@ -205,11 +205,11 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
     ) -> list[Drawn]:
         """What compiled code did, sweep by sweep; the state's hyperparameters are the last ones."""
         drawn: list[Drawn] = []
-        own = {"alpha": model.labels["prior"].get("alpha"), **model.labels["likelihood"]}
-        labels = [own[name] for name in ("alpha", "sigma_x", "sigma_a")]
+        prior, likelihood = model.labels["prior"], model.labels["likelihood"]
+        labels = [prior.get("alpha"), likelihood["sigma_x"], likelihood["sigma_a"]]
         inferred = model.hyperpriors
         bits, n_bytes = packed, -(-data.n // 8)
-        for k, evidence, prior, *numbers, drift in scalars.tolist():
+        for k, evidence, log_prior, *numbers, drift in scalars.tolist():
             hyper = dict(state.hyper)
             for label, number in zip(labels, numbers, strict=True):
                 if label is not None and label in inferred:
@@ -218,7 +218,7 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
             if bits is not None:
                 size = n_bytes * int(k)
                 latent, bits = bits[:size].reshape(n_bytes, int(k)), bits[size:]
-            drawn.append(Drawn(Info(int(k), evidence + prior, hyper, drift), latent, {}))
+            drawn.append(Drawn(Info(int(k), evidence + log_prior, hyper, drift), latent, {}))
         if drawn[-1].info.hyper != state.hyper:
             state.hyper.update(drawn[-1].info.hyper)
             state.prior = None

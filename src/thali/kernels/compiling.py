@@ -29,6 +29,8 @@ def helper(function: Function | None = None, **options: Any) -> Any:
     if function is None:
         return lambda own: helper(own, **options)
     made = njit(**EVERY, **WITHIN, **options)(function)
+    if not isinstance(made, CPUDispatcher):
+        return made  # Numba was told not to compile
     made.__class__ = Helper
     made.__dict__["options"] = options
     return made

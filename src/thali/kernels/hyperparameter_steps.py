@@ -98,7 +98,8 @@ def draw_mass(rng, alpha, k, laws):
     """α given that there are k features."""
     if laws.shape == 0.0:
         return alpha
-    return max(rng.standard_gamma(laws.shape + k) / (laws.rate + laws.total), SMALLEST)
+    scale = 1.0 / (laws.rate + laws.total)
+    return max(scale * rng.standard_gamma(laws.shape + k), SMALLEST)
 
 
 @helper

@@ -91,7 +91,7 @@ class Buffet(PositiveNumbers, PredictsRow, HasFrequencies, Sequential):
         if any(isinstance(getattr(self, name), Hyperprior) for name in own if name != "alpha"):
             return None
         if not isinstance(self.alpha, Gamma):
-            return super().mass_law(n, hyper)
+            return PredictsRow.mass_law(self, n, hyper)
         beta = self._beta(hyper)
         unit, total = float(np.log(beta / (beta + n - 1.0))), harmonic(n, beta)
         return MassLaw(hyper["alpha"], unit, self.alpha.shape, self.alpha.rate, total, 0.0)

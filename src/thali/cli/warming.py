@@ -1,0 +1,63 @@
+"""thali warm-up: compile ahead what fits will call, in an image of a machine or on a cluster.
+
+A fit of a few rows is stopped at once, and rows are scored: what that calls is compiled, and kept
+where Numba keeps it (beside the library, or in the folder that NUMBA_CACHE_DIR names).
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+import thali
+from thali import datasets
+from thali.engines.base import AnyEngine, missing_capabilities, takes_missing
+from thali.model import Model
+from thali.registry import ENGINES, LIKELIHOODS
+from thali.run.choices import choose_engine
+from thali.run.compiling import watching
+
+SECONDS = 0.05  # of each fit
+
+
+def warm_up(engines: Sequence[str], likelihoods: Sequence[str], missing: bool) -> Iterator[str]:
+    """Compile what these engines call for these likelihoods; a line about each pair that works."""
+    found = 0
+    for likelihood in likelihoods:
+        model = Model(thali.IBP(), LIKELIHOODS.make(likelihood))
+        for name in engines:
+            engine = choose_engine(name, model)
+            able = takes_missing(engine, model) or not missing
+            if able and not missing_capabilities(engine, model):
+                found += 1
+                yield _compiled(engine, model, missing)
+    if not found:
+        raise ValueError(
+            f"None of {', '.join(engines)} can run {' or '.join(likelihoods)}"
+            f"{' with missing entries' if missing else ''}: there is nothing to compile."
+        )
+
+
+def every_engine() -> list[str]:
+    """The names of all engines."""
+    return list(ENGINES)
+
+
+def every_likelihood() -> list[str]:
+    """The names of all likelihoods."""
+    return list(LIKELIHOODS)
+
+
+def _compiled(engine: AnyEngine, model: Model, missing: bool) -> str:
+    """What one engine compiled for one likelihood, in a line."""
+    X = (datasets.images(n=12).X > 0.5).astype(float)  # 0 and 1 suit every likelihood
+    X[0, 0] = np.nan if missing else 0.0
+    began = time.monotonic()
+    with watching(lambda functions: None) as compiler:
+        fitted = thali.LatentFeatures(
+            prior=model.prior, likelihood=model.likelihood, engine=engine, random_state=0
+        ).fit(X, time_budget=SECONDS)
+        fitted.score(X[1:3])
+    what = f"{compiler.functions} functions" if compiler.functions else "nothing left to compile"
+    pair = f"{type(engine).__name__} × {type(model.likelihood).__name__}"
+    return f"{pair}: {what}, {time.monotonic() - began:.0f} s"
