@@ -3,15 +3,10 @@
 An unknown number of overlapping binary features, found in a data matrix, and how sure we are.
 """
 
-from thali import datasets, evaluation
-from thali.engines import (
-    BeamSearch,
-    CollapsedGibbs,
-    MaximizationExpectation,
-    ParticleFilter,
-    UncollapsedGibbs,
-    Variational,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from thali import engines
 from thali.estimators.latent_features import LatentFeatures
 from thali.estimators.saving import load
 from thali.hyperparameters import Beta, Gamma, InverseGamma
@@ -42,3 +37,26 @@ __all__ = [
     "evaluation",
     "load",
 ]
+
+# engines, and what not every user needs, are imported when they are first asked for
+if TYPE_CHECKING:
+    from thali import datasets, evaluation
+    from thali.engines import (
+        BeamSearch,
+        CollapsedGibbs,
+        MaximizationExpectation,
+        ParticleFilter,
+        UncollapsedGibbs,
+        Variational,
+    )
+else:
+
+    def __getattr__(name):
+        if name in engines.__all__:
+            return getattr(engines, name)
+        if name in ("datasets", "evaluation"):
+            return import_module(f"{__name__}.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__():
+        return sorted({*globals(), *__all__})

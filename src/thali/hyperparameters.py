@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from thali.registry import HYPERPRIORS
+from thali.settings import LARGEST as LARGEST_NUMBER
 from thali.settings import Settings, check_settings, hyperparameters_of, positive_number, setting
 
 SMALLEST = 1e-300  # where a draw from a very flat distribution underflows
@@ -131,10 +132,11 @@ class InverseGamma(Hyperprior):
     def log_density(self, value: float) -> float:
         """Log density of σ (not of σ²: the factor 2σ of the change of variable is in it)."""
         a, b = self.shape, self.scale
-        if value <= 0.0:
+        square = value * value
+        if value <= 0.0 or square == 0.0:
             return -inf
         known = log(2.0) + a * log(b) - lgamma(a)
-        return known - (2.0 * a + 1.0) * log(value) - b / (value * value)
+        return known - (2.0 * a + 1.0) * log(value) - b / square
 
     def powers(self) -> tuple[float, float, float]:
         return -2.0 * self.shape - 1.0, self.scale, 0.0
@@ -248,14 +250,22 @@ def from_scalars(scalars: Mapping[str, float]) -> dict[str, Value]:
     return {k: np.array(v, float) if isinstance(v, list) else v for k, v in found.items()}
 
 
-def check_hyperparameter(owner: str, name: str, value: object, probability: bool = False) -> None:
-    """Refuse anything but a positive number (or a probability) or a hyperprior of one."""
-    if type(value) is float and 0.0 < value < (1.0 if probability else inf):
+def check_hyperparameter(
+    owner: str,
+    name: str,
+    value: object,
+    probability: bool = False,
+    most: float = LARGEST_NUMBER,
+) -> None:
+    """Refuse anything but a positive number (or a probability) or a hyperprior of one; and a number
+    beyond ``most``, or a hyperprior whose center is."""
+    if type(value) is float and 0.0 < value < (1.0 if probability else most):
         return  # the most common by far: every sweep makes parts anew
     what, such_as = KINDS[probability]
     other = ""
     if isinstance(value, Hyperprior):
         if value.probability == probability:
+            check_center(owner, name, value, most)
             return
         other = f", a hyperprior of {KINDS[value.probability][0]}"
     several = probability and np.asarray(value).ndim > 0
@@ -264,8 +274,18 @@ def check_hyperparameter(owner: str, name: str, value: object, probability: bool
             f"{owner}: {name} must be {what} (fixed) or a hyperprior such as {such_as} "
             f"(inferred), not {value!r}{other}."
         )
-    if positive_number(owner, name, value) >= 1.0 and probability:
+    if positive_number(owner, name, value, most) >= 1.0 and probability:
         raise ValueError(f"{owner}: {name} must lie between 0 and 1, not {value!r}.")
+
+
+def check_center(owner: str, name: str, hyperprior: Hyperprior, most: float) -> None:
+    """Refuse a hyperprior from whose center nothing can begin: it is none, or beyond ``most``."""
+    center = hyperprior.center()
+    if not 0.0 < center <= most:
+        raise ValueError(
+            f"{owner}: {name} is {hyperprior}, whose center is {center:g}; it must be positive and "
+            f"at most {most:g}. Choose its parameters nearer to what {name} may be."
+        )
 
 
 def as_number(owner: str, name: str, value: object) -> float:

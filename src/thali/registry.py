@@ -11,7 +11,7 @@ else keeps a list of parts, so that adding one adds a file.
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from importlib import import_module
 from typing import TYPE_CHECKING, TypeVar
 
@@ -30,12 +30,40 @@ Named = TypeVar("Named")
 Part = TypeVar("Part")
 
 
-class Registry(dict[str, Named]):
-    """What was registered by name, in the order in which that happened."""
+class Registry(MutableMapping[str, Named]):
+    """What was registered by name, in the order in which that happened.
 
-    def __init__(self, what: str) -> None:
-        super().__init__()
+    Given the name of a ``family``, a package, it imports the modules of that when somebody first
+    looks into it, and not before.
+    """
+
+    def __init__(self, what: str, family: str = "") -> None:
         self.what = what
+        self._family = family  # until it is imported
+        self._parts: dict[str, Named] = {}
+
+    def _known(self) -> dict[str, Named]:
+        if self._family:
+            import_family(self._family, import_module(self._family).__path__)
+            # as if nobody had imported one of its modules before the others
+            self._parts = dict(sorted(self._parts.items(), key=lambda item: _source(item[1])[0]))
+            self._family = ""
+        return self._parts
+
+    def __getitem__(self, name: str) -> Named:
+        return self._known()[name]
+
+    def __setitem__(self, name: str, named: Named) -> None:
+        self._parts[name] = named
+
+    def __delitem__(self, name: str) -> None:
+        del self._known()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known())
+
+    def __len__(self) -> int:
+        return len(self._known())
 
     def register(self, name: str) -> Callable[[Named], Named]:
         """A decorator that gives a class or a function its name; a name can be given once.
@@ -45,7 +73,8 @@ class Registry(dict[str, Named]):
         """
 
         def decorate(named: Named) -> Named:
-            before = self.get(name)
+            inside = _source(named)[0].startswith(f"{self._family}.")
+            before = (self._parts if inside else self._known()).get(name)
             if before is not None and _source(before) != _source(named):
                 raise ValueError(
                     f"The {self.what} {name!r} is {_source(before)[1]} already; choose another "
@@ -83,7 +112,7 @@ def _source(named: object) -> tuple[str, str]:
 
 PRIORS: Registry[type[Prior]] = Registry("prior")
 LIKELIHOODS: Registry[type[Likelihood]] = Registry("likelihood")
-ENGINES: Registry[type[AnyEngine]] = Registry("engine")
+ENGINES: Registry[type[AnyEngine]] = Registry("engine", family="thali.engines")
 HYPERPRIORS: Registry[type[Hyperprior]] = Registry("hyperprior")
 ESTIMATORS: Registry[type[LatentModel]] = Registry("estimator")  # by the names of their classes
 STARTS: Registry[StartMaker] = Registry("start")

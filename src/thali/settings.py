@@ -10,12 +10,16 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from math import inf, log10
 from typing import NamedTuple, Self, SupportsIndex, TypeVar
 
 import numpy as np
 
 Default = TypeVar("Default")
 HYPERPARAMETER, SETTING = "hyperparameter", "setting"  # keys of a field's metadata
+LARGEST = 1e305  # of a number: beyond what slice steps reach, and where log Γ is still finite
+MOST = 10**15  # of a whole number: exact as a real one, with room for products in 64 bits
+LONGEST = 100  # characters of a value that a message shows
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -113,6 +117,7 @@ class Setting(NamedTuple):
     choices: tuple[str, ...] | None = None
     minimum: float | None = None
     kinds: frozenset[str] = frozenset()
+    maximum: int = MOST
 
 
 def setting(
@@ -121,13 +126,14 @@ def setting(
     help: str,
     choices: tuple[str, ...] | None = None,
     minimum: float | None = None,
+    maximum: int = MOST,
 ) -> Default:
     """A field that is told how to work, not what to believe: sweeps of a chain, a kind of step.
 
-    A whole number is at least ``minimum``; another number is positive, or at least ``minimum``;
-    a word is one of ``choices``. The command line shows ``help``.
+    A whole number is at least ``minimum`` and at most ``maximum``; another number is positive, or
+    at least ``minimum``; a word is one of ``choices``. The command line shows ``help``.
     """
-    said = Setting(default, help, choices, minimum)
+    said = Setting(default, help, choices, minimum, maximum=maximum)
     return dataclasses.field(default=default, metadata={SETTING: said})
 
 
@@ -173,11 +179,15 @@ def check_setting(owner: str, name: str, said: Setting, value: object) -> object
     if "bool" in said.kinds and not isinstance(value, bool):
         raise TypeError(f"{owner}: {name} must be True or False, not {value!r}.")
     if "int" in said.kinds and said.minimum is not None:
-        whole_number(owner, name, value, int(said.minimum))
+        whole_number(owner, name, value, int(said.minimum), said.maximum)
     elif "float" in said.kinds and said.minimum is None:
         positive_number(owner, name, value)
-    elif "float" in said.kinds and not value >= said.minimum:  # type: ignore[operator]
-        raise ValueError(f"{owner}: {name} must be at least {said.minimum:g}, not {value!r}.")
+    elif "float" in said.kinds and said.minimum is not None and said.minimum > -inf:
+        number = _as_float(value)
+        if number is None:
+            raise TypeError(f"{owner}: {name} must be a number, not {shown(value)}.")
+        if not number >= said.minimum:
+            raise ValueError(f"{owner}: {name} must be at least {said.minimum:g}, not {value!r}.")
     return value
 
 
@@ -209,23 +219,68 @@ def refuse_class(what: str, value: object) -> None:
         raise TypeError(f"{what}={name} is a class; write {name}(), with brackets.")
 
 
-def positive_number(owner: str, name: str, value: object) -> float:
+def positive_number(owner: str, name: str, value: object, most: float = LARGEST) -> float:
     """Return ``value`` as a float, or say which setting must be a positive finite number."""
-    try:
-        if isinstance(value, bool | np.bool_):
-            raise TypeError
-        number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        raise TypeError(f"{owner}: {name} must be a positive number, not {value!r}.") from None
-    if not 0.0 < number < float("inf"):
-        raise ValueError(f"{owner}: {name} must be positive and finite, not {value!r}.")
+    number = _as_float(value)
+    if number is None:
+        raise TypeError(f"{owner}: {name} must be a positive number, not {shown(value)}.")
+    refuse_beyond(owner, name, value, number, most)
+    if not 0.0 < number < inf:
+        raise ValueError(f"{owner}: {name} must be positive and finite, not {shown(value)}.")
     return number
 
 
-def whole_number(owner: str, name: str, value: object, least: int) -> int:
-    """Return ``value`` as an int of at least ``least``, or say what is wrong."""
+def number_from_zero(owner: str, name: str, value: object, most: float = LARGEST) -> float:
+    """Return ``value`` as a float that is positive or zero, or say what is wrong."""
+    number = _as_float(value)
+    if number is None:
+        raise TypeError(f"{owner}: {name} must be a number from 0 on, not {shown(value)}.")
+    refuse_beyond(owner, name, value, number, most)
+    if not 0.0 <= number < inf:
+        raise ValueError(f"{owner}: {name} must be 0 or positive, and finite, not {shown(value)}.")
+    return number
+
+
+def refuse_beyond(owner: str, name: str, value: object, number: float, most: float) -> None:
+    """Refuse a finite ``value``, ``number`` as a float, that is too large to compute with."""
+    if number > most and not (isinstance(value, float | np.floating) and np.isinf(value)):
+        raise ValueError(f"{owner}: {name} must be at most {most:g}, not {shown(value)}.")
+
+
+def _as_float(value: object) -> float | None:
+    """The number that ``value`` is, infinite where it is beyond all floats; None of other things,
+    truth values and text among them."""
+    if isinstance(value, bool | np.bool_ | str | bytes):
+        return None
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except OverflowError:  # of an integer or a fraction
+        return inf if value > 0 else -inf  # type: ignore[operator]
+    except (TypeError, ValueError):
+        return None
+
+
+def whole_number(owner: str, name: str, value: object, least: int, most: int = MOST) -> int:
+    """Return ``value`` as an int from ``least`` to ``most``, or say what is wrong."""
     if isinstance(value, bool) or not isinstance(value, SupportsIndex):
-        raise TypeError(f"{owner}: {name} must be a whole number, not {value!r}.")
+        raise TypeError(f"{owner}: {name} must be a whole number, not {shown(value)}.")
     if value.__index__() < least:
-        raise ValueError(f"{owner}: {name} must be at least {least}, not {value!r}.")
+        raise ValueError(f"{owner}: {name} must be at least {least}, not {shown(value)}.")
+    if value.__index__() > most:
+        raise ValueError(f"{owner}: {name} must be at most {most:,}, not {shown(value)}.")
     return value.__index__()
+
+
+def shown(value: object) -> str:
+    """A value as a message shows it: as Python writes it, but a very long one cut short.
+
+    >>> shown(-1.5), shown(10**400), len(shown("a" * 1000))
+    ('-1.5', 'a number of about 401 digits', 100)
+    """
+    if isinstance(value, int) and value.bit_length() > 3 * LONGEST:
+        return f"a number of about {int(value.bit_length() * log10(2.0)) + 1:,} digits"
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no integer of more than 4300 digits
+        return f"a {type(value).__name__}"
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

@@ -262,6 +262,7 @@ class Deaf(thali.CollapsedGibbs):
 REFUSED: dict[str, Callable[[], Any]] = {
     "values of size 10³⁰⁰": lambda: fit(1e300 * X),
     "values of size 10⁻²⁰⁰": lambda: fit(1e-200 * X),
+    "an integer of 401 digits": lambda: fit([[1, 10**400], [2, 3]]),
     "text": lambda: fit(np.array([["1", "2"], ["red", "3"]])),
     "a data frame with a column of text": lambda: fit(
         pd.DataFrame({"a": ["1", "red"], "b": [1, 2]})
@@ -282,8 +283,11 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "complex numbers": lambda: fit(X + 1j),
     "dates": lambda: fit(np.array([["2020-01-01"], ["2020-01-02"]], dtype="M8[D]")),
     "an array of other objects": lambda: fit(changed({}, object)),
-    "a sparse matrix": lambda: fit(scipy.sparse.csr_matrix(X)),
-    "a sparse array": lambda: fit(scipy.sparse.csc_array(X)),
+    "a sparse matrix, and an engine that cannot take it": lambda: fit(scipy.sparse.csr_matrix(X)),
+    "a sparse array, and an engine that cannot take it": lambda: fit(scipy.sparse.csc_array(X)),
+    "a sparse matrix of 10⁹ columns without entries": lambda: fit(
+        scipy.sparse.csr_array((5, 10**9)), engine="auto"
+    ),
     "a sparse matrix with NaN among its entries": lambda: fit(
         scipy.sparse.csr_matrix(changed(np.nan)), engine="maximization_expectation"
     ),
@@ -376,6 +380,12 @@ def flipped(content: bytes) -> bytes:
     return content[:middle] + bytes([content[middle] ^ 0xFF]) + content[middle + 1 :]
 
 
+def with_infinity(content: bytes) -> bytes:
+    scalars = np.load(io.BytesIO(content))
+    scalars[0, 2] = np.inf
+    return npy(scalars)
+
+
 def without(parts: dict[str, bytes], name: str) -> dict[str, bytes]:
     assert name in parts
     return {other: content for other, content in parts.items() if other != name}
@@ -393,6 +403,12 @@ BROKEN: dict[str, Callable[[Path], bytes]] = {
     ),
     "a file with a pickle in it": lambda path: zipped(
         {**parts_of(path), "X.npy": npy(np.array([[Bomb()]], object), allow_pickle=True)}
+    ),
+    "a file with an infinite number": lambda path: zipped(
+        {
+            **parts_of(path),
+            "chain0_scalars.npy": with_infinity(parts_of(path)["chain0_scalars.npy"]),
+        }
     ),
     "a file that names an unknown class": lambda path: with_meta(
         path, lambda meta: meta["fitted"]["prior"].update({"class": "system"})
@@ -477,8 +493,8 @@ FILES: dict[str, tuple[str, Callable[[], bytes]]] = {
         "bad.npy",
         lambda: npy(np.array([[Bomb()]], object), allow_pickle=True),
     ),
-    "a sparse matrix in an NPZ": (
-        "bad.npz",
+    "a sparse matrix in an NPZ, and an engine that cannot take it": (
+        "bad.npz --engine collapsed-gibbs",
         lambda: npz(data=[1.0], indices=[0], indptr=[0, 1], shape=[1, 1], format=b"csr"),
     ),
     "a sparse matrix in an NPZ, its parts at odds": (

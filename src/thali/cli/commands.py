@@ -152,6 +152,7 @@ def fit(
         )
     say(console.describe_table(data, table))
     if options["engine"] == AUTO:
+        engine = given.engine(chosen, table.values)
         say(f"engine: {type(engine).__name__} (chosen by auto)")
     model = estimator_of(chosen.structure)(
         prior=chosen.prior,

@@ -16,9 +16,12 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+import numpy as np
 import typer
+from scipy.sparse import csr_array
 
 import thali
+from thali.data.sparse import is_sparse
 from thali.data.tables import check_file, read_table
 from thali.engines.base import AnyEngine
 from thali.estimators.base import LatentModel
@@ -182,10 +185,12 @@ class Given:
         name = str(self.values[family])
         return self._with_settings(family, FAMILIES[family].make(name), name)
 
-    def engine(self, model: Model | None) -> AnyEngine:
-        """The engine that was named, or that suits the model, with its settings."""
+    def engine(self, model: Model | None, X: np.ndarray | csr_array | None = None) -> AnyEngine:
+        """The engine that was named, or that suits the model and the data, with its settings."""
         name = str(self.values["engine"])
-        engine = choose_engine(name, model)
+        sparse = is_sparse(X)
+        gaps = X is not None and not sparse and bool(np.isnan(X).any())
+        engine = choose_engine(name, model, sparse=sparse, missing=gaps)
         if name == AUTO:
             name = f"{hyphened(ENGINES.name_of(engine))} (chosen by auto)"
         return self._with_settings("engine", engine, name)

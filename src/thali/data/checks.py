@@ -11,8 +11,12 @@ import pandas as pd
 from scipy.sparse import coo_array, csr_array, sparray
 
 from thali.data import sparse
+from thali.machine import physical_memory
+from thali.settings import shown
 
 LARGEST = 1e100  # squares of larger values overflow when summed
+VAST = 10**6  # rows and columns from which on a sparse matrix
+SCARCE = 1000  # is refused if it has less than one entry for so many of them
 
 
 def as_matrix(X: object) -> np.ndarray:
@@ -46,6 +50,7 @@ def as_sparse(X: sparray) -> csr_array:
     refuse_complex(X.dtype)
     if X.dtype.kind not in "biuf":
         raise TypeError(f"X is a sparse matrix of entries of type {X.dtype}, not numbers.")
+    refuse_beyond_memory(X)
     if hasattr(X, "indptr"):
         X.check_format(full_check=True)  # of indices that point elsewhere
     array = by_rows(X)
@@ -60,6 +65,37 @@ def as_sparse(X: sparray) -> csr_array:
         )
     refuse_nonfinite(array)
     return array
+
+
+def refuse_scarce(X: sparray | pd.DataFrame) -> None:
+    """Refuse a sparse matrix of very many rows or columns, nearly all of them empty, at once.
+
+    >>> import scipy.sparse
+    >>> refuse_scarce(scipy.sparse.coo_array((5, 10**9)))
+    Traceback (most recent call last):
+    ValueError: X has 5 rows and 1,000,000,000 columns, but only 0 entries are given: nearly all...
+    """
+    if not hasattr(X, "nnz") or X.ndim != 2:
+        return
+    (n, d), entries = X.shape, int(X.nnz)
+    if n + d > VAST and entries * SCARCE < n + d:
+        raise ValueError(
+            f"X has {n:,} rows and {d:,} columns, but only {entries:,} entries are given: nearly "
+            "all rows or columns are empty. Leave these out, or look at the shape of X."
+        )
+
+
+def refuse_beyond_memory(X: sparray) -> None:
+    """Refuse a sparse matrix that is larger than memory even with a single feature, at once."""
+    n, d = X.shape
+    # entries with their places, twice; where rows begin, their squares and bits; means of columns
+    needed = 32 * int(X.nnz) + 33 * n + 32 * d
+    if needed > physical_memory():
+        raise MemoryError(
+            f"X has {n:,} rows, {d:,} columns and {X.nnz:,} entries: with a single feature they "
+            f"need {needed / 2**30:,.0f} GB of memory, more than the "
+            f"{physical_memory() / 2**30:,.0f} GB here. Use fewer rows or columns."
+        )
 
 
 def by_rows(X: sparray) -> csr_array:
@@ -185,6 +221,11 @@ def refuse_text(array: np.ndarray) -> None:
             raise ValueError(
                 f"X has text where a number should be: {str(value)!r} at row {i}, column {j}. "
                 "Drop or encode such columns first."
+            ) from None
+        except OverflowError:  # of an integer or a fraction
+            raise ValueError(
+                f"X has {shown(value)} at row {i}, column {j}, beyond the range of real numbers in "
+                "64 bits; divide X by its scale first."
             ) from None
         except TypeError:
             if value is None or value is pd.NA:

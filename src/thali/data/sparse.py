@@ -13,6 +13,8 @@ import numpy as np
 from scipy import linalg
 from scipy.sparse import coo_array, csr_array, issparse
 
+from thali.machine import physical_memory
+
 BLOCK = 2048  # rows of Z that are made real numbers at a time
 PIECE = 2**20  # entries that are squared at a time
 GRAM = 2048  # rows or columns up to which the spectrum is exact: a matrix of 32 MB
@@ -191,6 +193,13 @@ def _back(X: csr_array, mean: np.ndarray, Q: np.ndarray) -> np.ndarray:
 
 def _projected(rng: np.random.Generator, X: csr_array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """U, s and Q with X − 1x̄ᵀ ≈ Q U diag(s) Vᵀ (Halko, Martinsson and Tropp 2011)."""
+    needed = 16 * LEADING * (X.shape[0] + X.shape[1])  # two matrices of either length, at least
+    if needed > physical_memory():
+        raise MemoryError(
+            f"X has {X.shape[0]:,} rows and {X.shape[1]:,} columns: to find where to begin takes "
+            f"{needed / 2**30:,.0f} GB of memory, more than the "
+            f"{physical_memory() / 2**30:,.0f} GB here. Use fewer, or give the engine an init."
+        )
     mean = means(X)
     Q = np.linalg.qr(_times(X, mean, rng.standard_normal((X.shape[1], LEADING))))[0]
     for _ in range(POWER):

@@ -5,7 +5,15 @@
 
 import numpy as np
 
-from thali.datasets.dataset import Dataset, RandomState, superpose
+from thali.datasets.dataset import (
+    Dataset,
+    RandomState,
+    check_counts,
+    check_scales,
+    check_shares,
+    check_size,
+    superpose,
+)
 from thali.likelihoods.base import Conditional
 from thali.priors.base import FeaturePrior
 
@@ -32,6 +40,10 @@ def noisy_nonnegative(
     >>> data.X.shape, data.Z.shape, sorted(set(data.A.ravel().tolist()))
     ((40, 30), (40, 5), [0.0, 1.0])
     """
+    check_counts("noisy_nonnegative", n=n, d=d, k=k)
+    check_size("noisy_nonnegative", n, d, k)
+    check_shares("noisy_nonnegative", p=p, density=density)
+    check_scales("noisy_nonnegative", sigma_x=sigma_x)
     rng = np.random.default_rng(random_state)
     Z = rng.random((n, k)) < p
     A = (rng.random((k, d)) < density).astype(np.float64)
@@ -56,6 +68,10 @@ def planted(
     >>> data.X.shape, data.A.shape, data.sigma_x
     ((50, 10), (3, 10), 0.1)
     """
+    check_counts("planted", n=n, d=d, k=k)
+    check_size("planted", n, d, k)
+    check_shares("planted", p=p)
+    check_scales("planted", sigma_x=sigma_x, sigma_a=sigma_a)
     rng = np.random.default_rng(random_state)
     Z = rng.random((n, k)) < p
     A = sigma_a * rng.normal(size=(k, d))
@@ -91,6 +107,8 @@ def draw(
     >>> data.X.shape, data.sigma_x, data.Z.shape[1] == data.A.shape[0]
     ((20, 8), 0.5, True)
     """
+    check_counts("draw", n=n, d=d)
+    check_size("draw", n, d, 0)
     rng = np.random.default_rng(random_state)
     Z = np.asarray(prior.sample(rng, n), dtype=np.bool_)
     A = likelihood.sample_features(rng, Z.shape[1], d)

@@ -6,7 +6,15 @@ the 4×4 blocks follow Rai and Daumé (2011, section 6.2); the bars follow Föld
 
 import numpy as np
 
-from thali.datasets.dataset import Dataset, RandomState, superpose
+from thali.datasets.dataset import (
+    Dataset,
+    RandomState,
+    check_counts,
+    check_scales,
+    check_shares,
+    check_size,
+    superpose,
+)
 
 # One figure in each quadrant: a cross, a box, a stair and a T.
 FIGURES = (
@@ -44,6 +52,9 @@ def images(n: int = 100, sigma_x: float = 0.5, random_state: RandomState = 0) ->
            [1, 1, 1],
            [0, 1, 0]])
     """
+    check_counts("images", n=n)
+    check_size("images", n, 36, 4)
+    check_scales("images", sigma_x=sigma_x)
     rng = np.random.default_rng(random_state)
     Z = rng.random((n, 4)) < 0.5
     A = np.array([[pixel == figure for pixel in FIGURES] for figure in "cbst"], float)
@@ -64,6 +75,9 @@ def blocks(n: int = 20, sigma_x: float = 0.1, random_state: RandomState = 0) -> 
     >>> data.X.shape, data.Z.shape, data.sigma_x
     ((20, 16), (20, 4), 0.1)
     """
+    check_counts("blocks", n=n)
+    check_size("blocks", n, 16, 4)
+    check_scales("blocks", sigma_x=sigma_x)
     rng = np.random.default_rng(random_state)
     Z = rng.random((n, 4)) < 0.5
     A = np.asarray(np.kron(np.eye(4).reshape(4, 2, 2), np.ones((1, 2, 2))).reshape(4, 16), float)
@@ -110,6 +124,10 @@ def bars(
            [0, 1, 0],
            [0, 0, 1]])
     """
+    check_counts("bars", n=n, size=size)
+    check_size("bars", n, int(size) ** 2, 2 * int(size))
+    check_shares("bars", p=p)
+    check_scales("bars", sigma_x=sigma_x)
     rng = np.random.default_rng(random_state)
     Z = rng.random((n, 2 * size)) < p
     one = np.ones(size)

@@ -1,14 +1,11 @@
-"""Engines: how a model's state is walked or optimized (one file an engine)."""
+"""Engines: how a model's state is walked or optimized (one file an engine).
 
-from thali.engines.beam_search import BeamSearch
-from thali.engines.collapsed_gibbs import CollapsedGibbs
-from thali.engines.maximization_expectation import MaximizationExpectation
-from thali.engines.particle_filter import ParticleFilter
-from thali.engines.uncollapsed_gibbs import UncollapsedGibbs
-from thali.engines.variational import Variational
-from thali.registry import import_family
+The registry imports them when one is first asked for: they are a third of the library.
+"""
 
-import_family(__name__, __path__)
+from typing import TYPE_CHECKING
+
+from thali.registry import ENGINES
 
 __all__ = [
     "BeamSearch",
@@ -18,3 +15,21 @@ __all__ = [
     "UncollapsedGibbs",
     "Variational",
 ]
+
+if TYPE_CHECKING:
+    from thali.engines.beam_search import BeamSearch
+    from thali.engines.collapsed_gibbs import CollapsedGibbs
+    from thali.engines.maximization_expectation import MaximizationExpectation
+    from thali.engines.particle_filter import ParticleFilter
+    from thali.engines.uncollapsed_gibbs import UncollapsedGibbs
+    from thali.engines.variational import Variational
+else:
+
+    def __getattr__(name):
+        for engine in ENGINES.values() if name in __all__ else ():
+            if engine.__name__ == name:
+                return engine
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__():
+        return sorted({*globals(), *__all__})

@@ -14,7 +14,7 @@ each of which names the state that the engine's steps change.
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, TypeVar, cast
 
@@ -30,6 +30,8 @@ from thali.starts import Start, anneal
 
 if TYPE_CHECKING:
     import scipy.sparse
+
+    from thali.engines.ascent.stream import Stream
 
 Parameters = dict[str, np.ndarray]
 StateT = TypeVar("StateT")  # what the next step of an engine needs
@@ -79,7 +81,8 @@ class Engine(Protocol[StateT]):
     unit: ClassVar[str] = "sweep"  # what a step is called
     measure: ClassVar[str] = "log_joint"  # what a step tells of how good the state is,
     measure_label: ClassVar[Label] = Label("log joint", "how well it fits")  # and its name
-    auto_rank: ClassVar[int | None] = None  # "auto" takes the able engine of lowest rank, if any
+    # "auto" takes the able engine of lowest rank; one without only for data that no other takes
+    auto_rank: ClassVar[int | None] = None
     races: ClassVar[bool] = True  # whether starts can be raced by short runs of it
     weighs_rows: ClassVar[bool] = False  # whether it heeds a prior's row potentials
 
@@ -272,6 +275,20 @@ class Search(EndsWithPopulation[StateT]):
     @abstractmethod
     def together(self, model: Model, states: list[StateT]) -> tuple[int, dict[str, np.ndarray]]:
         """Which of several restarts has the best value, and what all of them know of it."""
+
+
+class AbsorbsRows(ABC):
+    """An engine whose fit can go on with rows that come later, as a stream of pieces."""
+
+    dtype: str
+    forgetting: float
+    delay: float
+
+    @abstractmethod
+    def stream(
+        self, model: Model, data: Data, params: dict[str, np.ndarray], hyper: Values
+    ) -> Stream:
+        """The stream that led to these parameters of q: a plain fit is one of a single piece."""
 
 
 def inferred(part: object) -> dict[str, Hyperprior]:

@@ -18,6 +18,7 @@ import numpy as np
 
 from thali.data import Data
 from thali.engines.base import Info, Population, Search
+from thali.engines.chain_settings import MOST_CHAINS
 from thali.engines.search import orders, prior_bounds
 from thali.engines.search.best_first import BestFirst
 from thali.engines.search.candidates import KeptT
@@ -36,6 +37,7 @@ from thali.starts import Start, check_init
 from thali.structures.features import feature_counts
 
 EXPANSIONS = ("auto", "all", "within")
+WIDEST = 10**7  # candidates of a queue that is limited
 CHUNK = 64  # candidates taken from the queue in one step, at most
 GAINED = 1e-6  # of log probability: a pass of polishing that gains less is the last
 MOVED = 1e-3  # of a hyperparameter, relative: for less, another search is not worth while
@@ -113,7 +115,7 @@ class BeamSearch(Settings, Search[State]):
     (4, False)
     """
 
-    width: int | None = setting(20, help="Most candidates in the queue", minimum=1)
+    width: int | None = setting(20, help="Most candidates in the queue", minimum=1, maximum=WIDEST)
     heuristic: str = setting(
         "auto", help="What rows to come are taken to add", choices=("auto", *HEURISTICS)
     )
@@ -126,7 +128,12 @@ class BeamSearch(Settings, Search[State]):
     neighbors: int = setting(3, help="Rows that the heuristic neighbors-or looks at", minimum=1)
     passes: int = setting(2, help="Most searches, each with better hyperparameters", minimum=1)
     polish: bool = setting(True, help="Change the answer while that helps")
-    n_init: int = setting(4, help="Runs from other starts, of which the best is kept", minimum=1)
+    n_init: int = setting(
+        4,
+        help="Runs from other starts, of which the best is kept",
+        minimum=1,
+        maximum=MOST_CHAINS,
+    )
     init: object = setting("race", help="Where to begin")
 
     needs_prior: ClassVar[tuple[type, ...]] = (PredictsRow, Sequential)

@@ -9,6 +9,8 @@ from thali.starts import check_init
 
 WORK = 1e11  # multiply-adds a chain may cost when the number of sweeps is left open: minutes
 FEWEST, MOST = 100, 1000  # sweeps of such a chain
+LONGEST = 10**14  # burn-in, so that sweeps may follow it
+MOST_CHAINS = 10**4  # each of them is kept in memory
 
 
 @dataclass(frozen=True)
@@ -19,10 +21,10 @@ class ChainSettings(Settings):
         None, help="Sweeps of each chain; 1000, fewer where the data are large", minimum=1
     )
     burn_in: int | None = setting(
-        None, help="First sweeps that are not kept; half of them", minimum=0
+        None, help="First sweeps that are not kept; half of them", minimum=0, maximum=LONGEST
     )
     thin: int = setting(1, help="Keep one of so many sweeps", minimum=1)
-    chains: int = setting(4, help="Chains, run side by side", minimum=1)
+    chains: int = setting(4, help="Chains, run side by side", minimum=1, maximum=MOST_CHAINS)
     init: object = setting("race", help="Where to begin")
 
     def __post_init__(self) -> None:

@@ -120,6 +120,7 @@ class ParticleFilter(Settings, WeightedSampler[State]):
         """Particles without rows, their hyperparameters drawn."""
         scale_priors(model)  # says at once which hyperpriors it does not know
         count = self.n_particles
+        particles = empty_particles(count, 4, data.reduced.shape[1])  # or a refusal, at once
         hyper, log_weights = {}, np.zeros(count)
         for name, value in start.hyper.items():
             hyper[name] = np.full(count, value)
@@ -135,7 +136,6 @@ class ParticleFilter(Settings, WeightedSampler[State]):
         usable &= sigma_x >= share * np.maximum(scale, sigma_a)
         log_weights[~usable] = -np.inf
         total = log_sum(log_weights)
-        particles = empty_particles(count, 4, data.reduced.shape[1])
         evidence = float(total - np.log(count))
         return State(model, data, particles, hyper, log_weights - total, evidence)
 

@@ -184,6 +184,7 @@ class UncollapsedGibbs(ChainSettings, Sampler[State]):
         m = state.bits.sum(axis=0, dtype=np.int64)
         bits = BitPrior(tables.log_odds, m, np.zeros(0), tables.row_potentials)
         likelihood.update_matrix(rng, state, bits, tables)
+        refuse_mass(model, state, tables)
 
     def _slice(
         self, rng: np.random.Generator, model: Model, state: State, prior: HasFrequencies
@@ -242,6 +243,22 @@ class UncollapsedGibbs(ChainSettings, Sampler[State]):
         hyper = dict(numbers["hyper"])
         own = model.likelihood_values(hyper)
         return State(at, bits, parameters, own, numbers["sweep"], numbers["hold"], hyper)
+
+
+def refuse_mass(model: Model, state: State, tables: FeatureTables) -> None:
+    """Say so where the prior gives a row more features of its own than can be summed over."""
+    from thali.kernels.new_features import MOST_NEW
+
+    if tables.capacity >= 0 or tables.new_log_weight <= np.log(0.1 * MOST_NEW):
+        return
+    own = state.bits[:, state.bits.sum(axis=0, dtype=np.int64) == 1]
+    if own.sum(axis=1, dtype=np.int64).max(initial=0) >= MOST_NEW:
+        numbers = as_scalars(model.own_values("prior", state.all_hyper))
+        mass = ", ".join(f"{name}={value:.3g}" for name, value in numbers.items())
+        raise ValueError(
+            f"With {mass} the prior gives a row more than {np.exp(tables.new_log_weight):.3g} "
+            "features of its own; give a smaller alpha, or let it be inferred."
+        )
 
 
 def counts_of(bits: np.ndarray, tables: FeatureTables) -> FeatureCounts:

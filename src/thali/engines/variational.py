@@ -31,8 +31,8 @@ from thali.engines.ascent.optimizer import (
     saved_features,
 )
 from thali.engines.ascent.state import State, iterate
-from thali.engines.ascent.stream import AbsorbsRows, Stream
-from thali.engines.base import inferred
+from thali.engines.ascent.stream import Stream
+from thali.engines.base import AbsorbsRows, inferred
 from thali.hyperparameters import Values
 from thali.likelihoods.base import Expected
 from thali.likelihoods.feature_posteriors import FeaturePosterior, GaussianFeatures
@@ -47,6 +47,7 @@ from thali.structures.statistics import Statistics
 
 BOUNDS = ("multinomial", "taylor")
 FORMS = ("joint", "factorized")
+MOST_ANNEAL = 10**7  # iterations under falling noise
 ERROR = 0.01  # the chance that rows have features beyond the truncation, where it is "auto"
 AMOUNTS = ("first", "second", "cost")  # what rows with amounts keep of them
 
@@ -99,7 +100,9 @@ class Variational(Optimizer[State], AbsorbsRows):
     (True, True)
     """
 
-    anneal: int = setting(0, help="Steps under falling noise before the first", minimum=0)
+    anneal: int = setting(
+        0, help="Steps under falling noise before the first", minimum=0, maximum=MOST_ANNEAL
+    )
     stick_bound: str = setting(
         "multinomial", help="Bound of the sticks' logarithms", choices=BOUNDS
     )
@@ -132,7 +135,7 @@ class Variational(Optimizer[State], AbsorbsRows):
             mass = max(len(order), 1) / float((1.0 / np.arange(1, data.n + 1)).sum())
             model.prior_values(hyper)["alpha"] = mass
         k = self.truncation_for(model, hyper, data.n, len(order))
-        refuse_beyond_memory("The truncation", data.n, k, data.d)
+        self._refuse(model, hyper, data, k)
         order = order[:k]
         nu = nu[:, order]
         slab, amounts = cast(Expected, model.likelihood).amounts, None
@@ -174,6 +177,7 @@ class Variational(Optimizer[State], AbsorbsRows):
         noise they are alike, and part from one another as it falls.
         """
         k = self.truncation_for(model, start.hyper, data.n, 0)
+        self._refuse(model, start.hyper, data, k)
         undecided = Start(start.name, np.ones((data.n, k), bool), start.hyper, self.anneal + 2)
         state = self.begin(rng, model, data, undecided)
         state.rows.nu[:] = 0.5 + 0.1 * (rng.random(state.rows.nu.shape) - 0.5)
@@ -190,6 +194,14 @@ class Variational(Optimizer[State], AbsorbsRows):
             soft["S"] = state.rows.amounts[0]
         state.scales["sigma_x"] = cold
         return Start(start.name, state.rows.nu > 0.5, dict(state.hyper), parameters=soft)
+
+    def _refuse(self, model: Model, hyper: Values, data: Data, k: int) -> None:
+        """Refuse more features than memory holds, and say where their number comes from."""
+        own, what = model.prior_values(hyper), "The truncation"
+        finite = hasattr(model.prior, "n_components")
+        if self.truncation == "auto" and "alpha" in own and not finite:
+            what = f"The truncation that alpha={own['alpha']:.3g} asks for"
+        refuse_beyond_memory(what, data.n, k, data.d)
 
     def truncation_for(self, model: Model, hyper: Values, n: int, used: int) -> int:
         """How many features q has; a finite prior has no more than its own."""

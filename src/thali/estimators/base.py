@@ -116,9 +116,10 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.allow_nan = tags.input_tags.sparse = False
         with suppress(TypeError, ValueError, AttributeError):  # no such parts: fit will say so
             model = self._model()
-            engine = choose_engine(self.engine, model)
-            tags.input_tags.allow_nan = takes_missing(engine, model)
-            tags.input_tags.sparse = takes_sparse(engine, model) and not self.center
+            for_gaps = choose_engine(self.engine, model, missing=True)
+            for_sparse = choose_engine(self.engine, model, sparse=True)
+            tags.input_tags.allow_nan = takes_missing(for_gaps, model)
+            tags.input_tags.sparse = takes_sparse(for_sparse, model) and not self.center
         return tags
 
     # fitting
@@ -161,6 +162,8 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
             X = validation.validated(self, X, reset=True, copy=copy)
             mean = observed_means(X) if self.center else np.zeros(X.shape[1])
             data = Data.of(np.subtract(X, mean, out=X) if self.center else X)
+            gaps = data.observed is not None
+            engine = choose_engine(self.engine, model, sparse=data.sparse, missing=gaps)
             check_engine(engine, model, data)
             model = model.resolve(data)
             seed = validation.seed_from(self.random_state, checkpoint if resume else None)

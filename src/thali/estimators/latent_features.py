@@ -15,8 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from thali.data import Data, Table
 from thali.data.matrix import named
-from thali.engines.ascent.stream import AbsorbsRows
-from thali.engines.base import AnyEngine
+from thali.engines.base import AbsorbsRows, AnyEngine
 from thali.estimators import streaming, validation
 from thali.estimators.base import LatentModel
 from thali.likelihoods.base import Conditional, Likelihood
@@ -48,7 +47,9 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
         or a likelihood such as ``thali.LinearGaussian(sigma_x=0.5)``
     engine : "auto", "collapsed_gibbs", "uncollapsed_gibbs", "particle_filter", "variational",
         "maximization_expectation", "beam_search", or an engine such as
-        ``thali.CollapsedGibbs(sweeps=500)``
+        ``thali.CollapsedGibbs(sweeps=500)``. "auto" is the first that can run the model and takes
+        the data: ``CollapsedGibbs``, ``UncollapsedGibbs`` where the features cannot be integrated
+        out, ``MaximizationExpectation`` where X is sparse; ``engine_`` tells which
     center : subtract the column means first (the model has no intercept)
     random_state : int, RandomState or None
     progress : "auto" (on a terminal or in a notebook), True or False

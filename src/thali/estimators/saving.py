@@ -7,6 +7,7 @@ of theirs.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -16,7 +17,8 @@ from thali import storage
 from thali.data import Data
 from thali.model import Model
 from thali.registry import ESTIMATORS, known_classes
-from thali.results.fit import fit_from_arrays
+from thali.results.fit import Fit, fit_from_arrays
+from thali.settings import MOST, number_from_zero, shown, whole_number
 from thali.storage import Json
 
 if TYPE_CHECKING:
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 
 PARTS = ("prior", "likelihood", "engine")  # values that never change, or names of them
 PLAIN: dict[str, type] = {"list": list, "tuple": tuple}
+MEASURE = 1  # the column of a trace that may be unknown,
+LARGEST = 1e150  # the largest of its values, and of others: one whose square is finite
+ROUNDING = 1e-6  # by which weights may miss one
 SPARSE = ("data", "indices", "indptr", "shape")  # the parts of a csr_array
 
 
@@ -79,12 +84,66 @@ def load(path: str | os.PathLike[str]) -> LatentModel:
         if meta["column_names"] is not None:
             model.feature_names_in_ = np.array(meta["column_names"], dtype=object)
         parts = Model(fitted["prior"], fitted["likelihood"])
+        check_record(arrays, meta["fit"])
+        if not isinstance(meta["seed"], int) or meta["seed"] < 0:
+            raise ValueError(f"the seed is {shown(meta['seed'])}")
         fit = fit_from_arrays(arrays, meta["fit"], parts, data, fitted["engine"], meta["seed"])
+        check_hyperparameters(fit)
         return model._show(fit)
-    except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
+    except (
+        *(KeyError, TypeError, IndexError, AttributeError, ValueError),
+        ArithmeticError,  # numbers beyond all bounds
+    ) as error:
         raise ValueError(
             f"{path} is damaged: its contents do not fit together ({error})."
         ) from None
+
+
+def check_record(arrays: Mapping[str, np.ndarray], record: Mapping[str, Any]) -> None:
+    """Refuse what no run records: numbers that are infinite or beyond all bounds, wrong counts.
+
+    The measure of a step, such as its log joint, may be unknown, and a search have no bound.
+    """
+    for name in ("burn_in", "sweeps"):
+        whole_number("the file", name, record[name], 0)
+    number_from_zero("the file", "seconds", record["seconds"])
+    if np.isposinf(np.array([*record["drift"], *record["log_evidence"]], float)).any():
+        raise ValueError("drift or log_evidence is infinite")
+    for name, array in arrays.items():
+        kind = name.partition("_")[2] if name.startswith("chain") else name
+        if kind in ("scalars", "population") and array.size:
+            check_scalars(name, array, record["names"])
+        elif array.dtype.kind == "f" and kind not in ("X", "X_data", "extra_bound"):
+            if np.isinf(array).any():
+                raise ValueError(f"{name} has a number that is infinite")
+            if kind == "weights" and array.size and not (array >= 0.0).all():
+                raise ValueError(f"{name} has a number that is no weight")
+            if kind == "weights" and array.size and abs(array.sum() - 1.0) > ROUNDING:
+                raise ValueError(f"{name} sum to {array.sum():g}, not to 1")
+    if not (np.abs(arrays["mean"]) <= LARGEST).all():
+        raise ValueError("mean has a number beyond all bounds")
+
+
+def check_scalars(name: str, rows: np.ndarray, names: Sequence[str]) -> None:
+    """Refuse rows of scalars in which one is infinite, or beyond what a run can record."""
+    if rows.ndim != 2 or rows.shape[1] != len(names):
+        raise ValueError(f"{name} has the shape {rows.shape} for {len(names)} names")
+    count, measure = rows[:, 0], rows[:, MEASURE]
+    bad = ~np.isfinite(rows)
+    bad |= (np.abs(rows) > LARGEST) & (count[:, None] > 0)  # without features, scales may wander
+    bad[:, 0] |= (count < 0.0) | (count > MOST)
+    bad[:, MEASURE] = (measure > LARGEST) | (np.isfinite(measure) & (measure < -LARGEST))
+    if bad.any():
+        i, j = np.argwhere(bad)[0]
+        raise ValueError(f"{names[j]} is {rows[i, j]:g} in row {i} of {name}")
+
+
+def check_hyperparameters(fit: Fit) -> None:
+    """Let prior and likelihood refuse hyperparameters that they could not have."""
+    for chain in fit.chains:
+        table = np.array([*chain.scalars, *chain.population])
+        for extreme in (table.min(axis=0), table.max(axis=0)):
+            fit.model.at(fit.hyper_of(dict(zip(fit.names, extreme.tolist(), strict=True))))
 
 
 def to_json(value: object) -> Json:

@@ -4,20 +4,24 @@ What a fit then says of rows is of the last piece; features, frequencies and hyp
 all.
 """
 
-from typing import cast
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from thali.backends.block import Block
 from thali.backends.rows import Rows
 from thali.data import Data, Table
-from thali.engines.ascent.stream import AbsorbsRows, Stream, fresh_rows
-from thali.engines.base import BoundOptimizer, Info
+from thali.engines.base import AbsorbsRows, BoundOptimizer, Info
 from thali.estimators.base import LatentModel
 from thali.results.feature_answer import features_in_use
 from thali.results.fit import Fit, VariationalFit
 from thali.results.trace import ChainTrace
 from thali.run.choices import choose_engine
+
+if TYPE_CHECKING:
+    from thali.engines.ascent.stream import Stream
 
 ROUNDS = 20  # of local steps for new rows
 
@@ -86,6 +90,8 @@ def row_bounds(stream: Stream, block: Block, rows: Rows) -> np.ndarray:
 
 def rows_given_globals(stream: Stream, block: Block) -> Rows:
     """q of new rows given that of features and frequencies."""
+    from thali.engines.ascent.stream import fresh_rows
+
     state = stream.state
     nu = np.tile(state.frequencies.mean()[: state.k], (block.n, 1))
     rows = fresh_rows(np.random.default_rng(0), nu, state.rows.slab)

@@ -11,7 +11,14 @@ from scipy.sparse import csr_array
 from sklearn.utils.validation import check_random_state, validate_data
 
 from thali.data import Table
-from thali.data.checks import as_matrix, as_sparse, check_table, refuse_same_names, unmasked
+from thali.data.checks import (
+    as_matrix,
+    as_sparse,
+    check_table,
+    refuse_same_names,
+    refuse_scarce,
+    unmasked,
+)
 from thali.data.sparse import is_sparse
 from thali.engines.base import AnyEngine, check_sparse
 from thali.run.checkpoints import seed_of
@@ -31,6 +38,8 @@ def validated(
     compared."""
     if is_sparse(X):
         refuse_same_names(X)
+        if reset:
+            refuse_scarce(X)
         array = as_sparse(X)
         if estimator.center:
             raise ValueError(

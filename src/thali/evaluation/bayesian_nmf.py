@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted, check_random_state, valida
 
 from thali.data import Data, Table
 from thali.data.checks import refuse_nonfinite
+from thali.machine import refuse_beyond_memory
 from thali.settings import positive_number, whole_number
 
 ROUNDS = 200  # of updates for new rows
@@ -79,6 +80,7 @@ class BayesianNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             positive_number("BayesianNMF", name, getattr(self, name))
         whole_number("BayesianNMF", "max_iter", self.max_iter, 1)
         k = whole_number("BayesianNMF", "n_components", self.n_components, 1)
+        refuse_beyond_memory("BayesianNMF", X.shape[0], k, X.shape[1])
         rng = check_random_state(self.random_state)
         count = X.size if mask is None else int(mask.sum())  # of entries observed
         scale = np.sqrt(max(float(X.sum()), 1e-12) / (max(count, 1) * k))

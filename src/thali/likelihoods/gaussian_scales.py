@@ -29,6 +29,7 @@ from thali.settings import Settings
 
 METROPOLIS_WIDTH = 0.05  # the step of Anand (2015)
 FINEST = 1e-6  # a noise below this share of the data's scale is lost in double precision
+LARGEST = 1e150  # a scale whose square is finite
 LEAST = 1e-4  # of the data's scale and of σ_a: priors of σ_x end there, for the digits' sake
 
 
@@ -75,7 +76,9 @@ class GaussianScales(Settings, Scaled):
 
     @property
     def _sigma_x(self) -> float:
-        return as_number(type(self).__name__, "sigma_x", self.sigma_x)
+        sigma = as_number(type(self).__name__, "sigma_x", self.sigma_x)
+        refuse_large_scale(type(self).__name__, "sigma_x", sigma)
+        return sigma
 
     @property
     def _sigma_a(self) -> float:
@@ -89,6 +92,13 @@ def resolve_scales(likelihood: Scaled, data: Data) -> dict[str, Scale]:
     sigma_x, sigma_a = likelihood.sigma_x, likelihood.sigma_a
     v = data.mean_square or 1.0  # data of zeros have no scale of their own
     for name, sigma in (("sigma_x", sigma_x), ("sigma_a", sigma_a)):
+        if not isinstance(sigma, Hyperprior | str):
+            refuse_large_scale(owner, name, sigma)
+            if sigma < 1.0 / LARGEST:
+                raise ValueError(
+                    f"{owner}: {name}={sigma:.3g} is so small that its square vanishes; use one of "
+                    "the data's own scale."
+                )
         if not isinstance(sigma, Hyperprior | str) and sigma < FINEST * np.sqrt(data.mean_square):
             raise ValueError(
                 f"{owner}: {name}={sigma} is less than a millionth of the data's scale "
@@ -104,6 +114,15 @@ def resolve_scales(likelihood: Scaled, data: Data) -> dict[str, Scale]:
         "sigma_x": InverseGamma(1.0, 0.01 * v) if sigma_x == "auto" else sigma_x,
         "sigma_a": InverseGamma(2.0, v) if sigma_a == "auto" else sigma_a,
     }
+
+
+def refuse_large_scale(owner: str, name: str, sigma: float) -> None:
+    """Refuse a scale whose square overflows."""
+    if sigma > LARGEST:
+        raise ValueError(
+            f"{owner}: {name}={sigma:.3g} is so large that its square overflows; use one of the "
+            "data's own scale."
+        )
 
 
 def scales_without_features(

@@ -15,7 +15,7 @@ from scipy.special import gammaln
 
 from thali.hyperparameters import Gamma, Hyperprior, Values, as_number, draw_numbers
 from thali.priors.base import HasFrequencies, PredictsRow, Sequential, Truncates
-from thali.priors.buffet import PositiveNumbers, draw_rows, resample_by_slice
+from thali.priors.buffet import PositiveNumbers, draw_rows, refuse_sample, resample_by_slice
 from thali.priors.frequencies import Frequencies
 from thali.registry import PRIORS
 from thali.settings import hyperparameter, setting, whole_number
@@ -50,6 +50,8 @@ class BetaBernoulli(PositiveNumbers, PredictsRow, HasFrequencies, Sequential, Tr
     def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
         n = whole_number("BetaBernoulli.sample", "n", n, 1)
         (alpha,) = draw_numbers(rng, self)
+        expected = min(float(self.n_components), alpha * (1.0 + float(np.log(n))))  # at most
+        refuse_sample("BetaBernoulli", {"alpha": alpha}, n, expected)
         # row by row over the features in use, so that a huge n_components costs nothing:
         # an old one has probability (m_k + a)/(i + a + 1), each unused one a/(i + a + 1)
         a = alpha / self.n_components

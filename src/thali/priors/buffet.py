@@ -20,11 +20,13 @@ from thali.hyperparameters import (
     Value,
     Values,
     as_number,
+    check_hyperparameter,
     check_hyperparameters,
     draw_numbers,
     first_numbers,
     slice_step,
 )
+from thali.machine import physical_memory
 from thali.priors.base import FeaturePrior, HasFrequencies, PredictsRow, Sequential
 from thali.settings import Settings, check_settings, hyperparameters_of, whole_number
 from thali.structures.features import (
@@ -34,6 +36,10 @@ from thali.structures.features import (
     NextRow,
     left_order,
 )
+
+LARGEST_MASS = 1e15  # features of a row, on average, that no machine can hold
+ROW, COLUMN = 112, 120  # bytes of a row of a sample without features, of a column without rows,
+STICK = 24  # and of an unused feature while it is drawn
 
 
 class PositiveNumbers(Settings):
@@ -55,10 +61,17 @@ class Buffet(PositiveNumbers, PredictsRow, HasFrequencies, Sequential):
 
     alpha: float | Hyperprior
 
+    def __post_init__(self) -> None:
+        check_hyperparameter(type(self).__name__, "alpha", self.alpha, most=LARGEST_MASS)
+        super().__post_init__()
+
     def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
         n = whole_number(f"{type(self).__name__}.sample", "n", n, 1)
         drawn = dict(zip(hyperparameters_of(self), draw_numbers(rng, self), strict=True))
-        return draw_buffet(rng, n, drawn["alpha"], self._beta(drawn))
+        alpha, beta = drawn["alpha"], self._beta(drawn)
+        expected = alpha * (1.0 + beta * float(np.log1p(n / beta)))  # ≥ α Σ_{i≤n} β/(β+i−1)
+        refuse_sample(type(self).__name__, drawn, n, expected)
+        return draw_buffet(rng, n, alpha, beta)
 
     def tables(self, n: int) -> FeatureTables:
         alpha, beta = self._alpha_beta()
@@ -79,6 +92,12 @@ class Buffet(PositiveNumbers, PredictsRow, HasFrequencies, Sequential):
         self, rng: np.random.Generator, n: int, used: int, above: float
     ) -> np.ndarray:
         alpha, beta = self._alpha_beta()
+        expected = alpha * beta * -float(np.log(above))
+        if expected * STICK > physical_memory():
+            raise ValueError(
+                f"{type(self).__name__}: alpha={alpha:.3g} means about {expected:.3g} unused "
+                "features in a sweep, more than memory holds; use a smaller alpha."
+            )
         return unused_sticks(rng, n, alpha * beta, beta, above)
 
     def resample(self, rng: np.random.Generator, hyper: Values, counts: FeatureCounts) -> None:
@@ -103,6 +122,16 @@ class Buffet(PositiveNumbers, PredictsRow, HasFrequencies, Sequential):
     def _alpha_beta(self) -> tuple[float, float]:
         owner, beta = type(self).__name__, self._beta(self.__dict__)
         return as_number(owner, "alpha", self.alpha), as_number(owner, "beta", beta)
+
+
+def refuse_sample(owner: str, drawn: Mapping[str, float], n: int, expected: float) -> None:
+    """Refuse to draw n rows of about so many features where memory could not hold them."""
+    if n * ROW + expected * (3 * n + COLUMN) > physical_memory():
+        numbers = ", ".join(f"{name}={value:.3g}" for name, value in drawn.items())
+        raise ValueError(
+            f"{owner}.sample: {n:,} rows with {numbers} have about {expected:.3g} features, more "
+            "than memory holds; use a smaller alpha, or fewer rows."
+        )
 
 
 def draw_rows(

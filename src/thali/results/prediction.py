@@ -103,7 +103,14 @@ def rows(model: Model, data: Data, Z: np.ndarray, new: Data) -> tuple[np.ndarray
     odds = np.ascontiguousarray(tables.log_odds[Z.sum(axis=0)])
     free = -1 if tables.capacity < 0 else tables.capacity - Z.shape[1]
     own = NewFeatures(tables.new_log_weight, free, 0, MOST_NEW)
-    known = Known(odds, (sigma_x / sigma_a) ** 2, own, Scales(sigma_x, sigma_a, 0.0))
+    r = (sigma_x / sigma_a) ** 2
+    if r == 0.0:
+        raise ValueError(
+            f"sigma_a={sigma_a:.3g} is so far above sigma_x={sigma_x:.3g} that rows cannot be "
+            "predicted in double precision; give sigma_a a number, or a hyperprior with less "
+            "weight far from the data's scale."
+        )
+    known = Known(odds, r, own, Scales(sigma_x, sigma_a, 0.0))
     told = _given_complete if data.observed is None else _given_gaps
     marginals, logs = told(model, data, Z, new, known)
     seen = np.full(new.n, float(new.d)) if new.sparse else new.seen.sum(axis=1)

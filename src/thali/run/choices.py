@@ -12,15 +12,28 @@ from thali.settings import refuse_class
 AUTO = "auto"
 
 
-def choose_engine(engine: str | AnyEngine, model: Model | None = None) -> AnyEngine:
+def choose_engine(
+    engine: str | AnyEngine,
+    model: Model | None = None,
+    *,
+    sparse: bool = False,
+    missing: bool = False,
+) -> AnyEngine:
     """The engine itself or by name; "auto" is the first that can run the model.
 
     First by the rank that engines declare: ``CollapsedGibbs``, or ``UncollapsedGibbs`` where the
-    model's parameters cannot be integrated out. Where no engine can, the first refuses in words.
+    model's parameters cannot be integrated out. Where X is ``sparse`` or has ``missing`` entries,
+    the first that takes such data, those without a rank last: ``MaximizationExpectation`` of sparse
+    ones. Where no engine can, the first refuses in words.
     """
     if not isinstance(engine, str) or engine.lower() != AUTO:
         return ENGINES.make(engine, besides=(AUTO,))
-    able = (e for e in engines() if model is None or not base.missing_capabilities(e, model))
+    able = [e for e in engines() if model is None or not base.missing_capabilities(e, model)]
+    if model is not None and (sparse or missing):
+        takes = base.takes_sparse if sparse else base.takes_missing
+        found = next((e for e in able if takes(e, model)), None)
+        if found is not None:
+            return found()
     return next((e for e in able if rank(e) < inf), engines()[0])()
 
 

@@ -9,8 +9,9 @@ every chain at some step of its own, and resuming goes on from there.
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, wait
+from contextvars import copy_context
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -28,12 +29,17 @@ from thali.run.checkpoints import Chain, fingerprint, read, tell_of_fresh_start,
 from thali.run.conclude import conclude
 from thali.run.progress import Progress
 from thali.starts.choosing import Starting
+from thali.stopping import stopping
 
 Result = TypeVar("Result")
 
 SLICE = 0.1  # seconds a thread stays with one chain before it turns to the one furthest behind
 CHECKPOINT_EVERY = 3.0  # seconds, or twenty times what writing takes if that is longer
+A_MOMENT = 0.2  # seconds that are given after a stop to what no stop can reach
 LOOK = 50  # sweeps after which the number of components tells how many more, if that was left open
+
+
+Pairs = Iterator[tuple[Callable[[], Result], Future[Result]]]
 
 
 def run(
@@ -60,9 +66,10 @@ def run(
         threadpool_limits(limits=1, user_api="blas"),
     ):
         compile_ahead(compiler, engine, model, data)
-        loop.begin(bar, resume)
-        loop.drive(bar)
-    return loop.finish()
+        with stopping(loop.must_stop):
+            loop.begin(bar, resume)
+            loop.drive(bar)
+            return loop.finish()
 
 
 class _Loop:
@@ -119,7 +126,7 @@ class _Loop:
             self.model,
             self.data,
             self.stop.is_set,
-            lambda jobs, what: self._in_threads(jobs, partial(bar.say, what)),
+            lambda jobs, what: self._in_threads(jobs, partial(bar.say, what), leave=True),
         ).starts(sequences[-1])
         self.starts = [start.name for start in starts]
         for index, start in enumerate(starts):
@@ -130,25 +137,55 @@ class _Loop:
             self.checkpoint = None
 
     def _in_threads(
-        self, jobs: Sequence[Callable[[], Result]], meanwhile: Callable[[], None]
-    ) -> list[Result]:
-        """Run jobs side by side, results in order; a stop lets each end at its next step."""
-        futures: list[Future[Result]] = []
-        with ThreadPoolExecutor(max(1, min(len(jobs), cores()))) as pool:
+        self,
+        jobs: Sequence[Callable[[], Result]],
+        meanwhile: Callable[[], None],
+        leave: bool = False,
+    ) -> list[Result | None]:
+        """Run jobs side by side, results in order; a stop lets each end at its next step.
+
+        Jobs that no stop can reach are left behind with ``leave``, shortly after a stop: they end
+        by themselves, and have None for a result.
+        """
+        ends: list[Future[Result]] = [Future() for _ in jobs]
+        todo = iter(list(zip(jobs, ends, strict=True)))
+
+        def work() -> None:
+            for job, end in _one_by_one(todo, self.lock):
+                if leave and self.stop.is_set():
+                    return
+                try:
+                    end.set_result(job())
+                except BaseException as error:
+                    end.set_exception(error)
+
+        for _ in range(min(len(jobs), cores())):
+            inherits = copy_context()  # by which work asks whether to stop
+            threading.Thread(target=inherits.run, args=(work,), daemon=True).start()
+        try:
+            self._watch(ends, meanwhile, leave)
+        except BaseException:
+            self.stop.set()
+            if not leave:
+                wait(ends)
+            raise
+        return [end.result() if end.done() else None for end in ends]
+
+    def _watch(
+        self, ends: Sequence[Future[Result]], meanwhile: Callable[[], None], leave: bool
+    ) -> None:
+        """Wait for all, or for a moment after a stop; Ctrl-C and the time budget are stops."""
+        patience = np.inf
+        while wait(ends, timeout=0.02).not_done and time.monotonic() < patience:
             try:
-                for job in jobs:
-                    futures.append(pool.submit(job))
-                while wait(futures, timeout=0.02).not_done:
+                if not self.stop.is_set():
                     meanwhile()
                     if time.monotonic() > self.deadline:
                         self._halt("time budget")
             except KeyboardInterrupt:
                 self._halt("interrupted")
-                futures += [pool.submit(job) for job in jobs[len(futures) :]]
-            except BaseException:
-                self.stop.set()
-                raise
-        return [future.result() for future in futures]
+            if leave and self.stop.is_set():
+                patience = min(patience, time.monotonic() + A_MOMENT)
 
     # running
 
@@ -226,6 +263,10 @@ class _Loop:
             bool(chain.trace.scalars) and self.engine.finished(chain.state)
         )
 
+    def must_stop(self) -> bool:
+        """Whether a stop was asked for, or the time is over."""
+        return self.stop.is_set() or time.monotonic() > self.deadline
+
     def _halt(self, why: str) -> None:
         if not self.stop.is_set():
             self.stopped = why
@@ -258,10 +299,8 @@ class _Loop:
 
     def finish(self) -> Fit:
         """What was found, as the kind of result that the engine leads to."""
-        for chain in self.chains:
-            if not chain.trace.scalars:  # stopped before the first step: there must be one
-                info = self.engine.step(chain.rng, self.model, self.data, chain.state)
-                chain.trace.record(info, self.engine.measure)
+        none = [chain for chain in self.chains if not chain.trace.scalars]
+        self._in_threads([partial(self._first_step, chain) for chain in none], lambda: None)
         extra = conclude(self.engine, self.model, self.data, self.chains)
         chains = tuple(chain.trace for chain in self.chains)
         engine = self.given
@@ -281,5 +320,20 @@ class _Loop:
             extra=extra,
         )
 
+    def _first_step(self, chain: Chain) -> None:
+        """A run that was stopped before it has a step all the same: there must be something."""
+        info = self.engine.step(chain.rng, self.model, self.data, chain.state)
+        chain.trace.record(info, self.engine.measure)
+
     def _seconds(self) -> float:
         return self.earlier + time.monotonic() - self.began
+
+
+def _one_by_one(pairs: Pairs[Result], lock: threading.Lock) -> Pairs[Result]:
+    """The next of what several threads take from."""
+    while True:
+        with lock:
+            pair = next(pairs, None)
+        if pair is None:
+            return
+        yield pair

@@ -19,6 +19,7 @@ from thali.registry import STARTS
 from thali.starts.base import RACE, Start, contenders, suitable
 from thali.starts.given import given_start
 from thali.starts.race import ROUND, TOGETHER, Finish, Search, different, rank, won
+from thali.stopping import Stopped
 
 if TYPE_CHECKING:
     from thali.engines.base import AnyEngine
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
 @dataclass
 class Starting:
-    """Finds a start for each chain; ``side_by_side(jobs, what)`` runs jobs in threads."""
+    """Finds a start for each chain; ``side_by_side(jobs, what)`` runs jobs in threads, and has None
+    for what a stop left behind."""
 
     given: AnyEngine
     model: Model
@@ -67,14 +69,22 @@ class Starting:
         """The named starts; one that knows nothing of the data is annealed if the engine asks."""
         filled = self.filled  # where chains end is compared on what was observed
 
-        def make(name: str, rng: np.random.Generator) -> Start:
-            start = STARTS[name](rng, self.model, filled)
+        def make(name: str, rng: np.random.Generator) -> Start | None:
+            try:
+                start = STARTS[name](rng, self.model, filled)
+            except Stopped:
+                return None
             if STARTS[name].blind and getattr(self.engine, "anneal", 0) > 0:
                 return self.engine.annealed(rng, self.model, filled, start, self.stopped)
             return start
 
         jobs = [partial(make, *pair) for pair in zip(names, generators, strict=True)]
-        return self.side_by_side(jobs, "finding starts")
+        found: list[Start | None] = self.side_by_side(jobs, "finding starts")
+        return [start or self._blank() for start in found]
+
+    def _blank(self) -> Start:
+        """Where to begin when a stop came before a start was found."""
+        return Start("empty", self.model.structure.empty(self.data.n), self.model.start(self.data))
 
     def _race(
         self,
@@ -85,6 +95,9 @@ class Starting:
         """Short runs from every start, a search from the best of them, and a start per chain."""
         chains, structure = self.engine.chains, self.model.structure
         entrants = self._heat(starts, generators)
+        if self.stopped():  # what was found goes before what was not
+            entrants.sort(key=lambda entrant: structure.n_components(entrant[0].start.latent) == 0)
+            return rank([finish for finish, _ in entrants], chains)
         kind = max(entrants, key=lambda entrant: entrant[0].level)[0].start.name
         more = [np.random.default_rng(s) for s in sequence.spawn(chains - 1)]
         entrants += self._heat(self._begin([kind] * len(more), more), more)
@@ -117,9 +130,11 @@ class Starting:
         self, starts: list[Start], generators: list[np.random.Generator]
     ) -> list[tuple[Finish, np.random.Generator]]:
         """A short run from each start, with the generator to go on with."""
-        pairs = zip(starts, generators, strict=True)
+        pairs = list(zip(starts, generators, strict=True))
         jobs = [partial(self._walk, rng, start, self._short()) for start, rng in pairs]
-        return list(zip(self.side_by_side(jobs, "racing starts"), generators, strict=True))
+        ends: list[Finish | None] = self.side_by_side(jobs, "racing starts")
+        each = zip(ends, pairs, strict=True)
+        return [(end or Finish(start, -np.inf), rng) for end, (start, rng) in each]
 
     def _walk(self, rng: np.random.Generator, start: Start, sweeps: int) -> Finish:
         """A few sweeps from a start: where they end, and how high the later half of them was."""

@@ -21,10 +21,12 @@ from thali.hyperparameters import Value
 from thali.model import Model
 from thali.priors.base import PredictsRow
 from thali.starts.base import Start, start
+from thali.stopping import check_stop, stopped
 from thali.structures.features import FEATURES, counts_from_gram, with_row_sums
 
 CHUNK = 16  # sources that are split at a time
 LARGEST_RANK = 100
+RANK = 1e-12  # of the largest eigenvalue of ZᵀZ: less is none
 ROUNDS = 50  # of least squares and flips; a handful suffices
 ROUNDING = 1e-6  # of the largest singular value: less is lost when the Gram matrix squares it
 LEAST_NOISE = 0.02  # of the mean square: with less, an empty start buys a feature for every row
@@ -40,6 +42,7 @@ def ica_start(rng: np.random.Generator, model: Model, data: Data) -> Start:
     Z = np.zeros((data.n, 0), bool)
     if rank and data.n >= 4:
         scores, most = leading_scores(rng, data, rank), SOME_ROWS if data.sparse else None
+        check_stop()
         Z = orient(split_in_two(independent_sources(rng, scores, most=most)), data.reduced)
         Z = drop_rejected(model, data, alternate(Z, data.reduced), hyper)
     return Start("ica", Z, fitted_scales(model, data, Z, hyper))
@@ -65,9 +68,13 @@ def leading_vectors(
     """The leading left singular vectors and values of X."""
     from sklearn.utils.extmath import randomized_svd
 
-    if min(X.shape) <= 600:
+    if min(X.shape) <= 600 and max(X.shape) <= 4 * min(X.shape):
         U, s, _ = np.linalg.svd(X, full_matrices=False)
         return U[:, :rank], s[:rank]
+    if X.shape[1] <= 600 and len(X) > X.shape[1]:  # through XᵀX: small values lose digits, no more
+        squares, V = np.linalg.eigh(X.T @ X)
+        s = np.sqrt(np.maximum(squares[::-1][:rank], np.finfo(float).tiny))
+        return X @ V[:, ::-1][:, :rank] / s, s
     seed = int(rng.integers(2**31))
     U, s, _ = randomized_svd(X, rank, n_iter=4, random_state=seed)
     return U, s
@@ -189,9 +196,9 @@ def independent_sources(
 
 
 def least_squares(Z: np.ndarray, X: np.ndarray | csr_array) -> np.ndarray:
-    """The A that minimizes ‖X − ZA‖², X dense or sparse."""
+    """The A that minimizes ‖X − ZA‖², X dense or sparse: from ZᵀZ and ZᵀX, counts and sums."""
     if isinstance(X, np.ndarray):
-        return np.asarray(np.linalg.lstsq(Z.astype(float), X, rcond=None)[0])
+        return np.asarray(np.linalg.lstsq(sparse.gram(Z), products(Z, X), rcond=RANK)[0])
     return sparse.least_squares(Z, X)
 
 
@@ -236,7 +243,7 @@ def alternate(Z: np.ndarray, X: np.ndarray | csr_array) -> np.ndarray:
     bits = np.ascontiguousarray(Z, dtype=np.uint8)
     for _ in range(ROUNDS):
         bits = np.ascontiguousarray(bits[:, bits.any(axis=0)])
-        if bits.shape[1] == 0:
+        if bits.shape[1] == 0 or stopped():
             break
         A = least_squares(bits, X)
         if flip_rows(bits, X @ A.T, A @ A.T, np.zeros(len(A))) == 0:
@@ -245,34 +252,33 @@ def alternate(Z: np.ndarray, X: np.ndarray | csr_array) -> np.ndarray:
 
 
 def drop_rejected(model: Model, data: Data, Z: np.ndarray, hyper: dict[str, Value]) -> np.ndarray:
-    """Drop, one at a time, the column whose loss raises the log joint the most."""
-    from thali.kernels.evidence import log_evidence
+    """Drop, one at a time, the column whose loss raises the log joint the most.
 
+    With M = (ZᵀZ + rI)⁻¹ and T = ZᵀX, the loss of column k adds log M_kk to log|ZᵀZ + rI| and takes
+    (M TTᵀ M)_kk / M_kk from what is explained, so that no candidate costs more than its prior.
+    """
     numbers = fitted_scales(model, data, Z, hyper)
     own = model.likelihood_values(numbers)
     prior = cast(PredictsRow, model.prior_at(numbers))
     tables = prior.tables(data.n)
+    r = (own["sigma_x"] / own["sigma_a"]) ** 2
     C, T = sparse.gram(Z), products(Z, data.reduced)
-    P, total = T @ T.T, float(data.squares.sum())
+    P = T @ T.T
 
-    def log_joint(keep: np.ndarray) -> float:
-        """From ZᵀZ and TTᵀ of the kept columns alone, so that no candidate touches the data."""
-        gram = C[np.ix_(keep, keep)]
-        d, U = np.linalg.eigh(gram)
-        t = np.einsum("ki,kl,li->i", U, P[np.ix_(keep, keep)], U, optimize=True)
-        scales = own["sigma_x"], own["sigma_a"]
-        evidence = log_evidence(
-            np.maximum(d, 0.0), np.ascontiguousarray(t), total, data.n, float(data.d), *scales
-        )
-        counts = with_row_sums(counts_from_gram(data.n, gram), tables, Z[:, keep])
-        return float(evidence) + prior.log_prob_counts(counts)
+    def log_prior(keep: np.ndarray) -> float:
+        counts = counts_from_gram(data.n, C[np.ix_(keep, keep)])
+        return prior.log_prob_counts(with_row_sums(counts, tables, Z[:, keep]))
 
     keep = np.arange(Z.shape[1])
-    best = log_joint(keep)
-    while len(keep):
-        without = [np.delete(keep, k) for k in range(len(keep))]
-        values = [log_joint(candidate) for candidate in without]
-        if max(values) <= best:
+    while len(keep) and not stopped():
+        M = np.linalg.inv(C[np.ix_(keep, keep)] + r * np.eye(len(keep)))
+        own_variance = np.diagonal(M)
+        lost = np.einsum("ik,kl,li->i", M, P[np.ix_(keep, keep)], M, optimize=True) / own_variance
+        gains = -data.d * (0.5 * np.log(own_variance) + 0.5 * np.log(r))
+        gains -= 0.5 * lost / own["sigma_x"] ** 2
+        before = log_prior(keep)
+        gains += [log_prior(np.delete(keep, k)) - before for k in range(len(keep))]
+        if gains.max() <= 0.0:
             break
-        best, keep = max(values), without[int(np.argmax(values))]
+        keep = np.delete(keep, int(np.argmax(gains)))
     return Z[:, keep]

@@ -12,7 +12,7 @@ import pandas as pd
 import scipy.sparse
 from pandas.api.types import infer_dtype, is_numeric_dtype
 
-from thali.data.checks import by_rows
+from thali.data.checks import by_rows, refuse_beyond_memory, refuse_scarce
 
 from .text import Sheet
 
@@ -138,13 +138,17 @@ def _pick(file: Path, heads: dict[str, Head], member: str | None) -> tuple[str, 
 def _sparse(file: Path, saved: bool, prefix: str) -> scipy.sparse.csr_array:
     """The sparse matrix, by rows; no entry that it leaves out is made."""
     complaint = f"{file} holds a sparse matrix whose parts do not fit together"
-    with _or(complaint, "save it again with scipy.sparse.save_npz"):
+    remedy = "save it again with scipy.sparse.save_npz"
+    with _or(complaint, remedy):
         if saved:
             matrix = scipy.sparse.load_npz(file)
         else:
             with np.load(file, allow_pickle=False) as archive:
                 *parts, shape = (archive[prefix + part] for part in PARTS)
             matrix = scipy.sparse.csr_array(tuple(parts), shape=tuple(map(int, shape)))
+    refuse_scarce(matrix)
+    refuse_beyond_memory(matrix)
+    with _or(complaint, remedy):
         if hasattr(matrix, "indptr"):
             matrix.check_format(full_check=True)
     if matrix.dtype.kind not in REAL:

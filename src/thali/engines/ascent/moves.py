@@ -17,6 +17,7 @@ import numpy as np
 from thali.backends.rows import Rows
 from thali.engines.ascent.state import AscentState, iterate
 from thali.likelihoods.feature_posteriors import FeaturePosterior
+from thali.stopping import stopped
 
 TRIAL = 4  # iterations before a join or a birth is kept or not
 PACE = 2.0  # of gains to come, against the last
@@ -57,7 +58,7 @@ def _of_features(state: AscentState, order: np.ndarray) -> AscentState:
 
 def join_features(state: AscentState) -> bool:
     """Join one of the pairs most alike if the bound gains by it."""
-    if state.k < 2:
+    if state.k < 2 or stopped():
         return False
     phi = state.features.phi
     together, alike = _cosines(state.rows.products()), _cosines(phi @ phi.T)
@@ -76,7 +77,7 @@ def join_features(state: AscentState) -> bool:
 
 def add_feature(state: AscentState, rng: np.random.Generator) -> bool:
     """Add a feature along the main direction of the residual if the bound gains by it."""
-    if state.room == 0:
+    if state.room == 0 or stopped():
         return False
     scores = main_scores(state, rng)
     for column in high_or_low(scores):
@@ -157,6 +158,8 @@ def _try(state: AscentState, trial: AscentState) -> bool:
     gained ``PACE`` times as much in each iteration to come as in the last."""
     last = iterate(trial, passes=0)
     for left in reversed(range(TRIAL)):
+        if stopped():
+            return False
         gained = iterate(trial) - last
         last = trial.bound
         if last + PACE * left * gained < state.bound:

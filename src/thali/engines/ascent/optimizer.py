@@ -17,6 +17,7 @@ from thali.data import Data
 from thali.engines.ascent.moves import add_feature, drop_features, join_features
 from thali.engines.ascent.state import AscentState, iterate
 from thali.engines.base import BoundOptimizer, Info, Population
+from thali.engines.chain_settings import MOST_CHAINS
 from thali.hyperparameters import Values, as_scalars
 from thali.likelihoods.base import Expected
 from thali.likelihoods.feature_posteriors import FeaturePosterior
@@ -44,7 +45,12 @@ class Optimizer(Settings, BoundOptimizer[StateT]):
     truncation: int | str = setting(
         "auto", help="Most features there can be", choices=("auto",), minimum=1
     )
-    n_init: int = setting(2, help="Runs from other starts, of which the best is kept", minimum=1)
+    n_init: int = setting(
+        2,
+        help="Runs from other starts, of which the best is kept",
+        minimum=1,
+        maximum=MOST_CHAINS,
+    )
     tol: float = setting(1e-6, help="Gain of the bound, relative, that does not count")
     max_iter: int = setting(500, help="Most iterations", minimum=1)
     init: object = setting("race", help="Where to begin")

@@ -12,7 +12,6 @@ A feature that a piece calls for is added to it, if the bound of that piece gain
 given those of the others, and no row of earlier pieces has it.
 """
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Self
 
@@ -21,11 +20,8 @@ import numpy as np
 from thali.backends.base import PASSES
 from thali.backends.block import Block
 from thali.backends.rows import Rows
-from thali.data import Data
 from thali.engines.ascent.moves import high_or_low, main_scores, with_column
 from thali.engines.ascent.state import State
-from thali.hyperparameters import Values
-from thali.model import Model
 from thali.structures.statistics import Statistics
 
 ROUNDS = 3  # local steps over a piece
@@ -110,20 +106,6 @@ class Stream:
         for _ in range(rounds):
             found = state.backend.local_step(state.data, state.rows, given, passes)
         return found
-
-
-class AbsorbsRows(ABC):
-    """An engine whose fit can go on with rows that come later, as a stream of pieces."""
-
-    dtype: str
-    forgetting: float
-    delay: float
-
-    @abstractmethod
-    def stream(
-        self, model: Model, data: Data, params: dict[str, np.ndarray], hyper: Values
-    ) -> Stream:
-        """The stream that led to these parameters of q: a plain fit is one of a single piece."""
 
 
 def fresh_rows(rng: np.random.Generator, nu: np.ndarray, slab: str | None) -> Rows:

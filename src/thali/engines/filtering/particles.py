@@ -130,6 +130,7 @@ class State:
         self.log_weights = self.log_weights + log_weight
         total = log_sum(self.log_weights)
         if not np.isfinite(total):
+            self._refuse_mass()
             sigma_x, sigma_a = map(np.median, self.sigmas)
             raise ValueError(
                 f"Row {self.row - 1} is so far from what the particles can make (median sigma_x="
@@ -138,6 +139,20 @@ class State:
             )
         self.log_weights -= total
         self.log_evidence += float(total)
+
+    def _refuse_mass(self) -> None:
+        """Say so where it is the prior that asks for more features than a row can have."""
+        from thali.kernels.new_features import MOST_NEW
+
+        hyper = self.model.own_values("prior", self.hyper)
+        row = cast(Sequential, self.model.prior).next_row(self.row, hyper)
+        own = float(np.exp(np.median(row.new_log_weight)))
+        if row.capacity < 0 and own > 0.1 * MOST_NEW:
+            mass = ", ".join(f"{name}={np.median(value):.3g}" for name, value in hyper.items())
+            raise ValueError(
+                f"With {mass} the prior gives a row more than {own:.3g} features of its own; give "
+                "a smaller alpha, or let it be inferred."
+            )
 
     def resample(self, rng: np.random.Generator, weights: np.ndarray) -> None:
         """Systematic resampling: survivors stay, copies take the slots of the others."""
