@@ -121,13 +121,15 @@ class _Loop:
         elif resume:
             raise ValueError("resume=True needs checkpoint=path, the file to resume from.")
         sequences = np.random.SeedSequence(self.seed).spawn(self.engine.chains + 1)
-        starts = Starting(
-            self.given,
-            self.model,
-            self.data,
-            self.stop.is_set,
-            lambda jobs, what: self._in_threads(jobs, partial(bar.say, what), leave=True),
-        ).starts(sequences[-1])
+        over = self._race_is_over
+        with stopping(over):
+            starts = Starting(
+                self.given,
+                self.model,
+                self.data,
+                over,
+                lambda jobs, what: self._in_threads(jobs, partial(bar.say, what), leave=over),
+            ).starts(sequences[-1])
         self.starts = [start.name for start in starts]
         for index, start in enumerate(starts):
             rng = np.random.default_rng(sequences[index])
@@ -140,19 +142,19 @@ class _Loop:
         self,
         jobs: Sequence[Callable[[], Result]],
         meanwhile: Callable[[], None],
-        leave: bool = False,
+        leave: Callable[[], bool] | None = None,
     ) -> list[Result | None]:
         """Run jobs side by side, results in order; a stop lets each end at its next step.
 
-        Jobs that no stop can reach are left behind with ``leave``, shortly after a stop: they end
-        by themselves, and have None for a result.
+        Jobs that no stop can reach are left behind shortly after ``leave`` says so: they end by
+        themselves, and have None for a result.
         """
         ends: list[Future[Result]] = [Future() for _ in jobs]
         todo = iter(list(zip(jobs, ends, strict=True)))
 
         def work() -> None:
             for job, end in _one_by_one(todo, self.lock):
-                if leave and self.stop.is_set():
+                if leave is not None and leave():
                     return
                 try:
                     end.set_result(job())
@@ -166,13 +168,16 @@ class _Loop:
             self._watch(ends, meanwhile, leave)
         except BaseException:
             self.stop.set()
-            if not leave:
+            if leave is None:
                 wait(ends)
             raise
         return [end.result() if end.done() else None for end in ends]
 
     def _watch(
-        self, ends: Sequence[Future[Result]], meanwhile: Callable[[], None], leave: bool
+        self,
+        ends: Sequence[Future[Result]],
+        meanwhile: Callable[[], None],
+        leave: Callable[[], bool] | None,
     ) -> None:
         """Wait for all, or for a moment after a stop; Ctrl-C and the time budget are stops."""
         patience = np.inf
@@ -184,7 +189,7 @@ class _Loop:
                         self._halt("time budget")
             except KeyboardInterrupt:
                 self._halt("interrupted")
-            if leave and self.stop.is_set():
+            if leave is not None and leave():
                 patience = min(patience, time.monotonic() + A_MOMENT)
 
     # running
@@ -262,6 +267,12 @@ class _Loop:
         return len(chain.trace.scalars) >= self.until or (
             bool(chain.trace.scalars) and self.engine.finished(chain.state)
         )
+
+    def _race_is_over(self) -> bool:
+        """Starts get half of the time; all of it where a run that was never stopped must have the
+        same, since it can be resumed."""
+        half = self.deadline if self.checkpoint is not None else self.began + self.time_budget / 2
+        return self.stop.is_set() or time.monotonic() > half
 
     def must_stop(self) -> bool:
         """Whether a stop was asked for, or the time is over."""

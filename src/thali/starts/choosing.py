@@ -18,6 +18,7 @@ from thali.model import Model
 from thali.registry import STARTS
 from thali.starts.base import RACE, Start, contenders, suitable
 from thali.starts.given import given_start
+from thali.starts.ica import with_inferred
 from thali.starts.race import ROUND, TOGETHER, Finish, Search, different, rank, won
 from thali.stopping import Stopped
 
@@ -83,8 +84,10 @@ class Starting:
         return [start or self._blank() for start in found]
 
     def _blank(self) -> Start:
-        """Where to begin when a stop came before a start was found."""
-        return Start("empty", self.model.structure.empty(self.data.n), self.model.start(self.data))
+        """Where to begin when a stop came before a start was found: all is noise."""
+        scale = {"sigma_x": float(np.sqrt(self.data.mean_square)) or 1.0}
+        hyper = with_inferred(self.model, self.model.start(self.data), scale)
+        return Start("empty", self.model.structure.empty(self.data.n), hyper)
 
     def _race(
         self,
