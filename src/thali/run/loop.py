@@ -166,9 +166,9 @@ class _Loop:
             threading.Thread(target=inherits.run, args=(work,), daemon=True).start()
         try:
             self._watch(ends, meanwhile, leave)
-        except BaseException:
+        except BaseException as error:
             self.stop.set()
-            if leave is None:
+            if leave is None and not isinstance(error, KeyboardInterrupt):
                 wait(ends)
             raise
         return [end.result() if end.done() else None for end in ends]
@@ -181,16 +181,20 @@ class _Loop:
     ) -> None:
         """Wait for all, or for a moment after a stop; Ctrl-C and the time budget are stops."""
         patience = np.inf
-        while wait(ends, timeout=0.02).not_done and time.monotonic() < patience:
+        while time.monotonic() < patience:
             try:
+                if not wait(ends, timeout=0.02).not_done:
+                    return
                 if not self.stop.is_set():
                     meanwhile()
                     if time.monotonic() > self.deadline:
                         self._halt("time budget")
+                if leave is not None and leave():
+                    patience = min(patience, time.monotonic() + A_MOMENT)
             except KeyboardInterrupt:
+                if self.stop.is_set():  # a second one: not even a step is waited for
+                    raise
                 self._halt("interrupted")
-            if leave is not None and leave():
-                patience = min(patience, time.monotonic() + A_MOMENT)
 
     # running
 

@@ -19,7 +19,7 @@ from thali.registry import STARTS
 from thali.starts.base import RACE, Start, contenders, suitable
 from thali.starts.given import given_start
 from thali.starts.ica import with_inferred
-from thali.starts.race import ROUND, TOGETHER, Finish, Search, different, rank, won
+from thali.starts.race import PLAIN, ROUND, TOGETHER, Finish, Search, different, rank, won
 from thali.stopping import Stopped
 
 if TYPE_CHECKING:
@@ -127,7 +127,8 @@ class Starting:
     def _rounds(self, searches: list[Search], spent: float) -> int:
         """Rounds that each search may make: the race as a whole is no longer than the chains."""
         k = max(self.model.structure.n_components(search.at.start.latent) for search in searches)
-        return int((self.given.racing_sweeps(self.data, k) - spent) / (2 * ROUND))
+        a_round = ROUND * (1.0 + 1.0 / PLAIN)
+        return int((self.given.racing_sweeps(self.data, k) - spent) / a_round)
 
     def _heat(
         self, starts: list[Start], generators: list[np.random.Generator]

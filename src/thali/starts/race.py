@@ -19,9 +19,10 @@ from thali.starts.base import Start
 from thali.structures.base import AnyStructure
 
 BEHIND = 0.002  # a contender further behind than this share of the best log joint drops out
-ROUND = 12  # sweeps before a change, or none, is compared
+ROUND = 12  # sweeps before a change is compared
+PLAIN = 3  # rounds of which one begins with as many sweeps without a change
 PATIENCE = 60  # rounds without a gain after which a search ends
-TOGETHER = 5  # rounds of every search before they are compared with one another
+TOGETHER = 6  # rounds of every search before they are compared with one another
 APART = 2.0  # two that agree are at most so many times as far apart as one is from itself later
 ABOVE = 3.0  # and differ by at most so many standard deviations of their log joints
 
@@ -45,7 +46,8 @@ Walk = Callable[[np.random.Generator, Start, int], Finish]
 class Search:
     """An iterated local search: where it is, the best it came to, and how far it wanders.
 
-    A round walks on from where it is, and from there with components changed; the better goes on.
+    A round walks from where it is, components changed, and stays there if that is better. Every
+    third one first walks on as it is.
     """
 
     rng: np.random.Generator
@@ -53,7 +55,8 @@ class Search:
     walk: Walk
     structure: AnyStructure
     capacity: int = -1
-    failures: int = 0  # rounds since the last gain
+    made: int = 0  # rounds so far
+    failures: int = 0  # of them, those since the last gain
     steps: list[float] = field(default_factory=list)  # distances that rounds without change went
     best: Finish = field(init=False)
 
@@ -70,14 +73,24 @@ class Search:
         for _ in range(count):
             if self.over:
                 break
-            at, structure = self.at, self.structure
-            other = structure.changed(self.rng, at.start.latent, self.capacity)
-            changed = self.walk(self.rng, Start(at.start.name, other, at.start.hyper), ROUND)
-            plain = self.walk(self.rng, at.start, ROUND)
-            self.steps.append(structure.distance(at.start.latent, plain.start.latent))
-            self.at = max(plain, changed, key=lambda finish: finish.level)
-            self.failures = 0 if self.at.level > self.best.level else self.failures + 1
+            before = self.best.level
+            if self.made % PLAIN == 0:
+                self._go_on()
+            name, hyper = self.at.start.name, self.at.start.hyper
+            other = self.structure.changed(self.rng, self.at.start.latent, self.capacity)
+            changed = self.walk(self.rng, Start(name, other, hyper), ROUND)
+            self.at = max(self.at, changed, key=lambda finish: finish.level)
             self.best = max(self.best, self.at, key=lambda finish: finish.level)
+            self.failures = 0 if self.best.level > before else self.failures + 1
+            self.made += 1
+
+    def _go_on(self) -> None:
+        """A walk from where it is, as it is, which tells how far that leads."""
+        plain = self.walk(self.rng, self.at.start, ROUND)
+        latent = self.at.start.latent
+        self.steps.append(self.structure.distance(latent, plain.start.latent))
+        self.at = plain
+        self.best = max(self.best, plain, key=lambda finish: finish.level)
 
 
 def won(searches: Sequence[Search]) -> bool:
