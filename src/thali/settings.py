@@ -212,6 +212,25 @@ def same(left: object, right: object) -> bool:
     return left is right or bool(left == right)
 
 
+def defined_together(part: object, method: str, others: Iterable[str]) -> bool:
+    """Whether no subclass changed one of the other methods and left this one, that builds on them.
+
+    >>> class Plain:
+    ...     def law(self): ...
+    ...     def draw(self): ...
+    >>> class Changed(Plain):
+    ...     def draw(self): ...
+    >>> defined_together(Plain(), "law", ["draw"]), defined_together(Changed(), "law", ["draw"])
+    (True, False)
+    """
+    order = type(part).__mro__
+
+    def where(name: str) -> int:
+        return next(i for i, cls in enumerate(order) if name in vars(cls))
+
+    return all(where(method) <= where(other) for other in others)
+
+
 def refuse_class(what: str, value: object) -> None:
     """Refuse a class where one of its instances is meant."""
     if isinstance(value, type):

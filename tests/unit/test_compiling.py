@@ -95,7 +95,6 @@ def test_what_is_compiled_meanwhile_is_counted():
     said = []
     with watching(said.append) as compiler:
         njit(lambda x: x + 1.0)(1.0)
-        assert not compiler.busy
     njit(lambda x: x + 2.0)(1.0)
     assert compiler.functions >= 1
     assert said == list(range(1, compiler.functions + 1))
@@ -132,6 +131,18 @@ def test_another_process_is_started_when_there_is_something_to_compile(started):
         compile_ahead(compiler, engine, MODEL, DATA)
     assert started == [("b", "c")]
     assert engine.rehearsed == ["new", "b", "c"]  # found on disk then, or compiled after all
+
+
+def test_a_rehearsal_that_fails_does_not_fail_the_run(started):
+    class Failing(Rehearsing):
+        def rehearse(self, part, model, missing):
+            super().rehearse(part, model, missing)
+            raise ValueError("made for five columns")
+
+    engine = Failing("new", "b")
+    with watching(lambda functions: None) as compiler:
+        compile_ahead(compiler, engine, MODEL, DATA)
+    assert engine.rehearsed == ["new", "b"]
 
 
 def test_none_is_started_for_what_was_compiled_before(started):

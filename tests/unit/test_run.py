@@ -335,3 +335,30 @@ def test_writing_to_a_draw_does_not_change_the_fit():
         for value in draw.parameters.values():
             value[:] = 0.0
     assert model.score(X) == before
+
+
+def test_an_ascent_stopped_in_a_move_goes_on_where_it_was(X, tmp_path, monkeypatch):
+    """A stop is no sign that nothing is left to gain, and no resumed step is cut short."""
+    from thali.engines.ascent.optimizer import Optimizer
+
+    def fitted(**options):
+        engine = thali.Variational(n_init=1, init="prior", max_iter=60)
+        return thali.LatentFeatures(engine=engine, random_state=0).fit(X, **options)
+
+    whole, move, path = fitted(), Optimizer._move, tmp_path / "v.thali"
+
+    def interrupted(self, rng, state):
+        signal.raise_signal(signal.SIGINT)
+        time.sleep(0.3)  # for the loop to see it
+        return move(self, rng, state)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Optimizer, "_move", interrupted)
+        assert fitted(checkpoint=path).stopped_ == "interrupted"
+    again = fitted(checkpoint=path, resume=True)
+    assert np.array_equal(whole.history_["elbo"], again.history_["elbo"])
+
+
+def test_kept_draws_do_not_hold_on_to_what_a_call_made(X):
+    fitted = model(sweeps=40, chains=1, init="empty", thin=8).fit(X)
+    assert all(kept.packed.base is None for kept in fitted.fit_.chains[0].kept)

@@ -103,12 +103,69 @@ def test_a_call_never_passes_the_next_moves_on_columns():
     assert len(engine.several(rng, model, data, state, 100)) == 8
 
 
-def test_a_hyperprior_of_another_form_is_updated_in_python():
-    class Triangle(thali.Gamma):
-        def powers(self):
-            return None
+class Triangle(thali.Gamma):
+    """A hyperprior that compiled code has no form for."""
 
-    parts = PRIORS["ibp"], thali.LinearGaussian(sigma_x=Triangle(2.0, 2.0))
-    drawn = walk(begun(*parts), [8] * 5)
-    assert len(drawn) == 5  # one a call
-    assert len({each.info.hyper["sigma_x"] for each in drawn}) == 5
+    def powers(self):
+        return None
+
+
+class Capped(thali.Gamma):
+    """A density of its own, and the form of another one inherited."""
+
+    def log_density(self, value):
+        return super().log_density(value) if value < 0.4 else -np.inf
+
+
+@pytest.mark.parametrize("hyperprior", [Triangle(2.0, 2.0), Capped(2.0, 2.0)])
+def test_a_hyperprior_of_another_form_is_updated_in_python(hyperprior):
+    parts = list(begun(PRIORS["ibp"], thali.LinearGaussian(sigma_x=hyperprior)))
+    parts[-1].hyper["sigma_x"] = 0.3
+    drawn = walk(parts, [8] * 20)
+    assert len(drawn) == 20  # one a call
+    found = [each.info.hyper["sigma_x"] for each in drawn]
+    assert len(set(found)) == 20
+    assert max(found) < 0.4 or isinstance(hyperprior, Triangle)
+
+
+class NoNew(thali.IBP):
+    """Features that a single row has are as good as impossible."""
+
+    def tables(self, n):
+        return super().tables(n)._replace(new_log_weight=-1e6)
+
+
+class Stubborn(thali.IBP):
+    """A mass that is resampled to seven."""
+
+    def resample(self, rng, hyper, counts):
+        hyper["alpha"] = 7.0
+
+
+def test_what_a_subclass_of_a_prior_changes_is_heeded():
+    rng, model, data, engine, _ = begun(NoNew(), LIKELIHOODS["inferred"])
+    empty = Start("empty", np.zeros((data.n, 0), bool), model.start(data))
+    state = engine.replace(moves=0).begin(rng, model, data, empty)
+    for _ in range(5):
+        drawn = engine.replace(moves=0).several(rng, model, data, state, 8)
+        assert [each.info.n_components for each in drawn] == [0] * len(drawn)
+    drawn = walk(begun(Stubborn(), LIKELIHOODS["inferred"]), [8] * 3)
+    assert [each.info.hyper["alpha"] for each in drawn] == [7.0] * 3
+
+
+def test_many_features_and_rows_are_made_afresh_at_the_same_places():
+    """More than 256 rows and 32 features: where M is made afresh depends on K of the sweep."""
+    rng = np.random.default_rng(0)
+    Z = rng.random((300, 40)) < 0.1
+    X = Z @ rng.normal(size=(40, 6)) + 0.3 * rng.normal(size=(300, 6))
+    data = Data.of(X)
+    model = Model(PRIORS["ibp"], LIKELIHOODS["inferred"]).resolve(data)
+    engine, drifts = thali.CollapsedGibbs(moves=0), []
+    for calls in ([1] * 8, [8]):
+        own = np.random.default_rng(1)
+        state = engine.begin(own, model, data, Start("given", Z, model.start(data)))
+        drawn = walk((own, model, data, engine, state), calls)
+        drifts.append([each.info.drift for each in drawn])
+    several = len(drifts[1])
+    assert several > 1
+    assert drifts[0][:several] == drifts[1]

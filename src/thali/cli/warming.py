@@ -1,7 +1,7 @@
 """thali warm-up: compile ahead what fits will call, in an image of a machine or on a cluster.
 
-A fit of a few rows is stopped at once, and rows are scored: what that calls is compiled, and kept
-where Numba keeps it (beside the library, or in the folder that NUMBA_CACHE_DIR names).
+A few rows are fitted and scored: what that calls is compiled, and kept where Numba keeps it (beside
+the library, or in the folder that NUMBA_CACHE_DIR names).
 """
 
 import time
@@ -16,8 +16,6 @@ from thali.model import Model
 from thali.registry import ENGINES, LIKELIHOODS
 from thali.run.choices import choose_engine
 from thali.run.compiling import watching
-
-SECONDS = 0.05  # of each fit
 
 
 def warm_up(engines: Sequence[str], likelihoods: Sequence[str], missing: bool) -> Iterator[str]:
@@ -56,7 +54,7 @@ def _compiled(engine: AnyEngine, model: Model, missing: bool) -> str:
     with watching(lambda functions: None) as compiler:
         fitted = thali.LatentFeatures(
             prior=model.prior, likelihood=model.likelihood, engine=engine, random_state=0
-        ).fit(X, time_budget=SECONDS)
+        ).fit(X)
         fitted.score(X[1:3])
     what = f"{compiler.functions} functions" if compiler.functions else "nothing left to compile"
     pair = f"{type(engine).__name__} × {type(model.likelihood).__name__}"

@@ -32,7 +32,7 @@ from thali.likelihoods.gaussian_scales import LEAST, scales_without_features
 from thali.model import Model
 from thali.priors.base import PredictsRow
 from thali.registry import ENGINES
-from thali.settings import setting
+from thali.settings import defined_together, setting
 from thali.starts import Start, blind_names
 from thali.structures.features import FeatureTables, counts_from_gram, potentials, with_row_sums
 
@@ -109,8 +109,10 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
     sigma_step: str = setting(
         "slice", help="How the scales are sampled", choices=("slice", "metropolis")
     )
-    moves: int = setting(2, help="Tries to change whole columns, a sweep", minimum=0)
-    anneal: int = setting(0, help="Steps under falling noise before the first", minimum=0)
+    moves: int = setting(2, help="Tries to change whole columns, a sweep", minimum=0, maximum=10**6)
+    anneal: int = setting(
+        0, help="Steps under falling noise before the first", minimum=0, maximum=10**7
+    )
 
     needs_prior: ClassVar[tuple[type, ...]] = (PredictsRow,)
     weighs_rows: ClassVar[bool] = True
@@ -181,7 +183,7 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
         try:
             if self.moves and state.sweep % turn == 0:
                 self._move_columns(rng, state, tables, scales, self.moves * turn)
-            scalars, packed = self._sweep(rng, state, tables, scales, laws, count, keep)
+            scalars, bits = self._sweep(rng, state, tables, scales, laws, count, keep)
         except (np.linalg.LinAlgError, ZeroDivisionError):
             raise ValueError(
                 f"Features are nearly equal and the noise sigma_x={scales.sigma_x:.3g} is so "
@@ -190,10 +192,11 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
             ) from None
         state.sweep += count
         if laws.here:
-            return self._drawn(model, data, state, scalars, packed if keep else None)
+            return self._drawn(model, data, state, scalars, bits if keep else None)
         info = self._update(rng, model, data, state, tables, values)
         drift = float(scalars[0, 6])
-        return [Drawn(info._replace(drift=drift), model.structure.pack(state.latent), {})]
+        packed = model.structure.pack(state.latent) if keep else None
+        return [Drawn(info._replace(drift=drift), packed, {})]
 
     def _drawn(
         self,
@@ -271,7 +274,7 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
         for given in (likelihood.sigma_x, likelihood.sigma_a):
             if not isinstance(given, Hyperprior):
                 scales.append(STAYS)
-            elif (powers := given.powers()) is not None:
+            elif (powers := powers_of(given)) is not None:
                 power, inverse_square, linear = powers
                 scales.append(ScaleLaw(float(power), float(inverse_square), float(linear), True))
             else:
@@ -332,7 +335,7 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
         complete = data.observed is None
         X = state.X if complete else state.X.copy()  # in which it draws
         squares = state.data.squares if complete else None
-        plan = kernel.Plan(count, state.sweep, keep, max(256, 8 * k))
+        plan = kernel.Plan(count, state.sweep, keep, 0)
         state.rows, report, scalars, packed = kernel.sweeps(
             rng, X, squares, data.observed, state.rows, k, tables, scales, laws, plan, None
         )
@@ -376,6 +379,12 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
         rows.T[: numbers["k"]] = arrays["T"]
         hyper = dict(numbers["hyper"])
         return State(at, rows, numbers["k"], hyper, numbers["sweep"], numbers["hold"])
+
+
+def powers_of(hyperprior: Hyperprior) -> tuple[float, float, float] | None:
+    """The form of its log density, unless a subclass changed that density alone."""
+    whole = defined_together(hyperprior, "powers", ("log_density",))
+    return hyperprior.powers() if whole else None
 
 
 def moves_every(data: Data) -> int:

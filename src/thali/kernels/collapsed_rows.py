@@ -1,4 +1,4 @@
-r"""One sweep of collapsed Gibbs sampling for the linear-Gaussian model, A integrated out.
+r"""Sweeps of collapsed Gibbs sampling for the linear-Gaussian model, A integrated out.
 
 With r = σ_x²/σ_a² the kernel maintains, for the K features in use,
 
@@ -87,7 +87,7 @@ class Plan(NamedTuple):
     sweeps: int
     first: int
     keep: bool  # whether Z after each sweep is wanted
-    refresh_every: int  # rows
+    refresh_every: int  # rows; 0 leaves it to the sweep
 
 
 SCALARS = 7  # of each sweep: K, log P(X|Z), log P([Z]), α, σ_x, σ_a and the drift
@@ -289,6 +289,7 @@ def sweeps(rng, X, squares, mask, rows, k, tables, scales, laws, plan, climb):
     for m in range(1, n_rows):
         beyond[m + 1] = beyond[m] + log_odds[m]
     r = half_d = precision = 0.0
+    refresh_every = plan.refresh_every
     for visit in range(plan.sweeps * n_rows + min(plan.sweeps, 1)):
         n = visit % n_rows
         if n == 0:  # between two sweeps
@@ -325,6 +326,7 @@ def sweeps(rng, X, squares, mask, rows, k, tables, scales, laws, plan, climb):
             refreshes += 1
             drift = lost = 0.0
             since = 0
+            refresh_every = plan.refresh_every if plan.refresh_every > 0 else max(256, 8 * k)
         x = X[n]
         z = rows.Z[n]
         x2 = dot(x, x, x.shape[0]) if squares is None else squares[n]
@@ -450,7 +452,7 @@ def sweeps(rng, X, squares, mask, rows, k, tables, scales, laws, plan, climb):
             refresh(rows, k, r)
             refreshes += 1
             lost = 0.0
-        if since >= plan.refresh_every or lost > LOST_DIGITS:
+        if since >= refresh_every or lost > LOST_DIGITS:
             drift = max(drift, refresh(rows, k, r))
             refreshes += 1
             since = 0

@@ -13,7 +13,8 @@ from numba import njit
 from numba.core.registry import CPUDispatcher
 
 Function = Callable[..., Any]
-EVERY: dict[str, Any] = {"cache": True, "nogil": True, "no_cfunc_wrapper": True}
+EVERY: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
+KEPT: dict[str, Any] = {"cache": True}  # a kernel with all that it calls, so helpers need not be
 WITHIN: dict[str, Any] = {"no_cpython_wrapper": True}
 
 
@@ -21,7 +22,7 @@ def kernel(function: Function | None = None, **options: Any) -> Any:
     """A function that Python calls; ``options`` are Numba's."""
     if function is None:
         return lambda own: kernel(own, **options)
-    return njit(**EVERY, **options)(function)
+    return njit(**EVERY, **KEPT, **options)(function)
 
 
 def helper(function: Function | None = None, **options: Any) -> Any:
@@ -45,5 +46,5 @@ class Helper(CPUDispatcher):
             given = self.py_func
             copy = FunctionType(given.__code__, given.__globals__, given.__name__)
             copy.__qualname__ += "_from_python"  # by which what was compiled is found again
-            own["entry"] = kernel(copy, **own["options"])
+            own["entry"] = kernel(copy, **own.get("options", {}))
         return own["entry"](*arguments)

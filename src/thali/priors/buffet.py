@@ -28,7 +28,13 @@ from thali.hyperparameters import (
 )
 from thali.machine import physical_memory
 from thali.priors.base import FeaturePrior, HasFrequencies, PredictsRow, Sequential
-from thali.settings import Settings, check_settings, hyperparameters_of, whole_number
+from thali.settings import (
+    Settings,
+    check_settings,
+    defined_together,
+    hyperparameters_of,
+    whole_number,
+)
 from thali.structures.features import (
     FeatureCounts,
     FeatureTables,
@@ -109,7 +115,8 @@ class Buffet(PositiveNumbers, PredictsRow, HasFrequencies, Sequential):
         own = hyperparameters_of(self)
         if any(isinstance(getattr(self, name), Hyperprior) for name in own if name != "alpha"):
             return None
-        if not isinstance(self.alpha, Gamma):
+        whole = defined_together(self, "mass_law", ("tables", "resample", "log_prob_counts"))
+        if not (whole and isinstance(self.alpha, Gamma)):
             return PredictsRow.mass_law(self, n, hyper)
         beta = self._beta(hyper)
         unit, total = float(np.log(beta / (beta + n - 1.0))), harmonic(n, beta)

@@ -47,6 +47,8 @@ class IBP(Buffet, Truncates):
         Gamma(1.0, 1.0), symbol="α", words="how many features to expect"
     )
 
+    mass_law = Buffet.mass_law  # that of these tables and of this log P, not of a subclass's
+
     def truncation(self, n: int, error: float) -> int:
         """The smallest K for which ``tight_truncation_bound`` promises at most ``error``."""
         return least_truncation(n, self._mass(), error)

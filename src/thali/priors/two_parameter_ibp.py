@@ -50,6 +50,8 @@ class TwoParameterIBP(Buffet):
         1.0, symbol="β", words="how little features are shared"
     )
 
+    mass_law = Buffet.mass_law  # that of these tables and of this log P, not of a subclass's
+
     def _beta(self, hyper: Mapping[str, Value]) -> Value:
         return hyper["beta"]
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from numba.core import event
@@ -33,28 +33,22 @@ class Compiler(event.Listener):
 
     def __init__(self, say: Say) -> None:
         self.tell = say
-        self.functions = self.depth = 0
+        self.functions = 0
         self.first: Callable[[], None] | None = None
 
     def on_start(self, _: object) -> None:
         self.functions += 1
-        self.depth += 1
         if self.first is not None:
             first, self.first = self.first, None
             first()
         self.say()
 
     def on_end(self, _: object) -> None:
-        self.depth -= 1
+        pass
 
     def say(self) -> None:
         """Tell how much was compiled."""
         self.tell(self.functions)
-
-    @property
-    def busy(self) -> bool:
-        """Whether something is being compiled at this moment."""
-        return self.depth > 0
 
 
 @contextmanager
@@ -81,7 +75,7 @@ def compile_ahead(compiler: Compiler, engine: AnyEngine, model: Model, data: Dat
         compiler.first = lambda: others.extend(_start(engine, model, missing, parts[1:]))
     try:
         for part in parts[:1]:
-            engine.rehearse(part, model, missing)
+            _rehearse(engine, part, model, missing)
         while any(process.poll() is None for process in others):
             compiler.say()
             time.sleep(0.05)
@@ -91,6 +85,12 @@ def compile_ahead(compiler: Compiler, engine: AnyEngine, model: Model, data: Dat
             process.kill()
             process.wait()
     for part in parts[1:]:
+        _rehearse(engine, part, model, missing)
+
+
+def _rehearse(engine: AnyEngine, part: str, model: Model, missing: bool) -> None:
+    """Whatever is wrong with a model will show in the run itself, on its own data."""
+    with suppress(Exception):
         engine.rehearse(part, model, missing)
 
 
@@ -105,7 +105,8 @@ def _start(
 ) -> list[subprocess.Popen[bytes]]:
     """A process that compiles these parts; none where they cannot be sent to one."""
     try:
-        sent = pickle.dumps((engine, model, missing, parts))
+        plain = engine.replace(init="empty")  # a fitted model to begin from would be sent along
+        sent = pickle.dumps((plain, model, missing, parts))
         process = subprocess.Popen(
             [sys.executable, "-c", CHILD],
             stdin=subprocess.PIPE,
@@ -113,7 +114,7 @@ def _start(
             stderr=subprocess.DEVNULL,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
-    except (OSError, pickle.PicklingError, AttributeError, TypeError):
+    except Exception:  # in the middle of a compilation, which must go on
         return []
     assert process.stdin is not None
     try:

@@ -135,8 +135,9 @@ class _Loop:
             rng = np.random.default_rng(sequences[index])
             state = self.engine.begin(rng, self.model, self.data, start)
             self.chains.append(Chain(index, rng, state))
-        if self.stop.is_set():  # a race cut short is not what a run never stopped would begin from
-            self.checkpoint = None
+        if self.checkpoint is not None and over():
+            self._halt("time budget")  # unless it was halted already
+            self.checkpoint = None  # a race cut short is not where a run never stopped begins
 
     def _in_threads(
         self,
@@ -161,10 +162,10 @@ class _Loop:
                 except BaseException as error:
                     end.set_exception(error)
 
-        for _ in range(min(len(jobs), cores())):
-            inherits = copy_context()  # by which work asks whether to stop
-            threading.Thread(target=inherits.run, args=(work,), daemon=True).start()
         try:
+            for _ in range(min(len(jobs), cores())):
+                inherits = copy_context()  # by which work asks whether to stop
+                threading.Thread(target=inherits.run, args=(work,), daemon=True).start()
             self._watch(ends, meanwhile, leave)
         except BaseException as error:
             self.stop.set()
@@ -262,7 +263,7 @@ class _Loop:
                 chain.trace.record(drawn.info, engine.measure)
                 step = len(chain.trace.scalars) - 1 - engine.burned
                 if drawn.packed is not None and engine.keeps(step):
-                    draw = Kept(drawn.packed, drawn.parameters)
+                    draw = Kept(drawn.packed.copy(), drawn.parameters)  # of all that a call made
                     chain.trace.keep(draw, burning=step < 0)
             if self.stop.is_set() or time.monotonic() > until:
                 return
@@ -279,8 +280,10 @@ class _Loop:
         return self.stop.is_set() or time.monotonic() > half
 
     def must_stop(self) -> bool:
-        """Whether a stop was asked for, or the time is over."""
-        return self.stop.is_set() or time.monotonic() > self.deadline
+        """Whether a stop was asked for, or the time is over. No step is cut short that a resumed
+        run would have made whole."""
+        resumable = self.checkpoint is not None
+        return not resumable and (self.stop.is_set() or time.monotonic() > self.deadline)
 
     def _halt(self, why: str) -> None:
         if not self.stop.is_set():

@@ -7,6 +7,7 @@ but that kernels are being compiled, which takes long, is said in a line on stde
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -30,6 +31,7 @@ class Progress:
     def __init__(self, show: bool | str) -> None:
         self.show = self.given = show
         self.next_word = PATIENCE
+        self.lock = threading.Lock()
         self.began = time.monotonic()
         self.bar: tuple[Bar, TaskID] | None = None
         self.rhat = float("nan")
@@ -83,7 +85,14 @@ class Progress:
         return "" if np.isnan(self.rhat) else f"  R-hat {self.rhat:.2f}"
 
     def _shown(self) -> tuple[Bar, TaskID] | None:
-        """The bar and its task, once there is something to show and someone to see it."""
+        """The bar and its task, once there is something to show and someone to see it.
+
+        Threads that compile ask for it, too.
+        """
+        with self.lock:
+            return self._made()
+
+    def _made(self) -> tuple[Bar, TaskID] | None:
         if self.bar is not None:
             return self.bar
         if self.show is False or time.monotonic() - self.began < PATIENCE:

@@ -25,6 +25,7 @@ from thali.machine import cores
 from thali.model import Model
 from thali.settings import Label, Settings, check_settings, setting
 from thali.starts import check_init
+from thali.stopping import stopped
 
 DROP = 5  # iterations between looks at features that might go
 QUIET = 2  # iterations in a row with little gain after which nothing moves
@@ -102,7 +103,7 @@ class Optimizer(Settings, BoundOptimizer[StateT]):
             still = state.quiet >= QUIET and state.iteration > state.hold_sigma
             if still or state.k == 0:
                 state.quiet = 0
-                state.finished = not self._move(rng, state)
+                state.finished = not (self._move(rng, state) or stopped())
         used = int((state.rows.nu > 0.5).any(axis=0).sum())
         return Info(used, state.reported, dict(state.hyper), 0.0)
 

@@ -83,7 +83,7 @@ def climb(rng: np.random.Generator, model: Model, data: Data, Z: np.ndarray) -> 
     tables = cast(PredictsRow, model.prior).tables(data.n)
     scales = Scales(likelihood.sigma_x, likelihood.sigma_a, float(data.d))
     rows, k = rows_of(Z, data.reduced), Z.shape[1]
-    plan = Plan(1, 0, False, max(256, 8 * k))
+    plan = Plan(1, 0, False, 0)
     rows, report, _, _ = sweeps(
         rng, data.reduced, data.squares, None, rows, k, tables, scales, ELSEWHERE, plan, True
     )
