@@ -29,10 +29,10 @@ def odds_of_column(prior, i, on, off):
     have the feature, none asks for the odds of one that has not, and the table does not hold them.
     """
     if prior.m[i] > 0:
-        value = prior_log_odds(prior, i, 1)
+        value = prior_log_odds(prior, i, np.uint8(1))
         on[i] = np.inf if np.isnan(value) else value
     if prior.pi.shape[0] or prior.m[i] < prior.log_odds.shape[0]:
-        off[i] = prior_log_odds(prior, i, 0)
+        off[i] = prior_log_odds(prior, i, np.uint8(0))
 
 
 @helper(fastmath=FAST)

@@ -81,7 +81,7 @@ def sum_up(new, theta, factor, entries, u):
     total = 1.0
     log_w = 0.0
     weight = np.exp(new.log_weight + factor.fall)
-    j = 0
+    j = np.int64(0)  # a plain 0 is a type of its own to the compiler
     while j != new.free and j <= new.most:
         log_w += log_step(new, theta, j)
         # the tail of w from j+1 on is at most w_{j+1} / (1 − ratio), the ratio falling with j
@@ -143,7 +143,7 @@ def likeliest(new, theta, factor, entries):
     best = log_factor(factor, entries, 0)
     which = 0
     log_w = 0.0
-    j = 0
+    j = np.int64(0)  # a plain 0 is a type of its own to the compiler
     while j <= new.most and j != new.free:
         step = log_step(new, theta, j)
         log_w += step
