@@ -133,7 +133,12 @@ class Engine(Protocol[StateT]):
         How many are made at once changes no draw. An engine whose steps are short overrides this,
         so that a call of compiled code makes several.
         """
-        return [Drawn(self.step(rng, model, data, state), None, {})]
+        info = self.step(rng, model, data, state)
+        return [Drawn(info, *(self.value_kept(model, state) if keep else (None, {})))]
+
+    def value_kept(self, model: Model, state: StateT) -> tuple[np.ndarray | None, Parameters]:
+        """What is kept of a state: its latent value, packed, and parameters; samplers keep both."""
+        return None, {}
 
     def finished(self, state: StateT) -> bool:
         """Whether another step would change nothing; samplers never are."""
@@ -226,20 +231,9 @@ class Sampler(Engine[StateT]):
         """
         return {}
 
-    def several(
-        self,
-        rng: np.random.Generator,
-        model: Model,
-        data: Data,
-        state: StateT,
-        most: int,
-        keep: bool = True,
-    ) -> list[Drawn]:
-        info = self.step(rng, model, data, state)
-        if not keep:
-            return [Drawn(info, None, {})]
-        latent = model.structure.pack(cast(HasLatent, state).latent)
-        return [Drawn(info, latent, self.kept_parameters(model, state))]
+    def value_kept(self, model: Model, state: StateT) -> tuple[np.ndarray, Parameters]:
+        latent = cast(HasLatent, state).latent
+        return model.structure.pack(latent), self.kept_parameters(model, state)
 
 
 class EndsWithPopulation(Engine[StateT]):

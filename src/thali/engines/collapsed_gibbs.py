@@ -26,13 +26,14 @@ from scipy.special import gammaln
 from thali.data import Augmented, Data
 from thali.engines.base import Drawn, Info, Sampler
 from thali.engines.chain_settings import ChainSettings
-from thali.hyperparameters import Hyperprior, Values
+from thali.engines.compiled_laws import laws_of
+from thali.hyperparameters import Values
 from thali.likelihoods.base import Collapsed, GaussianRows, Scaled
-from thali.likelihoods.gaussian_scales import LEAST, scales_without_features
+from thali.likelihoods.gaussian_scales import scales_without_features
 from thali.model import Model
 from thali.priors.base import PredictsRow
 from thali.registry import ENGINES
-from thali.settings import defined_together, setting
+from thali.settings import setting
 from thali.starts import Start, blind_names
 from thali.structures.features import FeatureTables, counts_from_gram, potentials, with_row_sums
 
@@ -153,7 +154,7 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
         if part == "moves":
             self._move_columns(rng, state, tables, scales, 0)
         else:
-            laws = self._laws(model, data, state, model.likelihood_values(state.hyper))
+            laws = self._laws(model, data, state)
             self._sweep(rng, state, tables, scales, laws, 0, False)
 
     def step(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> Info:
@@ -177,7 +178,7 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
         if state.prior is None:
             state.prior = cast(PredictsRow, model.prior_at(state.hyper))
         tables = state.prior.tables(data.n)
-        laws = self._laws(model, data, state, values)
+        laws = self._laws(model, data, state)
         turn = moves_every(data)
         count = min(most, turn - state.sweep % turn, sweeps_a_call(state)) if laws.here else 1
         try:
@@ -261,42 +262,10 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
         state.prior = cast(PredictsRow, model.prior_at(hyper))
         return Info(k, evidence + state.prior.log_prob_counts(counts), dict(hyper), 0.0)
 
-    def _laws(self, model: Model, data: Data, state: State, values: Values) -> Laws:
-        """How compiled code updates the hyperparameters; ``ELSEWHERE`` where it cannot."""
-        from thali.kernels.hyperparameter_steps import ELSEWHERE, STAYS, Laws, ScaleLaw
-
-        likelihood = cast(Scaled, model.likelihood)
-        prior = cast(PredictsRow, model.prior)
-        mass = prior.mass_law(data.n, model.prior_values(state.hyper))
-        if mass is None or model.likelihood.augments(data) or self.sigma_step != "slice":
-            return ELSEWHERE
-        scales = []
-        for given in (likelihood.sigma_x, likelihood.sigma_a):
-            if not isinstance(given, Hyperprior):
-                scales.append(STAYS)
-            elif (powers := powers_of(given)) is not None:
-                power, inverse_square, linear = powers
-                scales.append(ScaleLaw(float(power), float(inverse_square), float(linear), True))
-            else:
-                return ELSEWHERE
-        lowest = LEAST * float(np.sqrt(data.mean_square))
+    def _laws(self, model: Model, data: Data, state: State) -> Laws:
+        """How compiled code updates the hyperparameters, if it can."""
         squares, held = total_square(state.data), state.hold_sigma - state.sweep
-        alpha, unit, shape, rate, total, constant = map(float, mass)
-        return Laws(
-            here=True,
-            alpha=alpha,
-            unit=unit,
-            shape=shape,
-            rate=rate,
-            total=total,
-            constant=constant,
-            x=scales[0],
-            a=scales[1],
-            least=LEAST,
-            lowest=lowest,
-            squares=squares,
-            held=held,
-        )
+        return laws_of(model, data, state.hyper, squares, held, self.sigma_step == "slice")
 
     def _move_columns(
         self,
@@ -379,12 +348,6 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
         rows.T[: numbers["k"]] = arrays["T"]
         hyper = dict(numbers["hyper"])
         return State(at, rows, numbers["k"], hyper, numbers["sweep"], numbers["hold"])
-
-
-def powers_of(hyperprior: Hyperprior) -> tuple[float, float, float] | None:
-    """The form of its log density, unless a subclass changed that density alone."""
-    whole = defined_together(hyperprior, "powers", ("log_density",))
-    return hyperprior.powers() if whole else None
 
 
 def moves_every(data: Data) -> int:

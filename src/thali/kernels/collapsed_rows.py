@@ -36,10 +36,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from thali.kernels.between_sweeps import log_prior, pack, sum_afresh
 from thali.kernels.compiling import helper, kernel
 from thali.kernels.copying import put, put_matrix
 from thali.kernels.gaussian_row import Scales, gaussian_row_at
-from thali.kernels.hyperparameter_steps import draw_mass, draw_scales, log_orders
+from thali.kernels.hyperparameter_steps import draw_mass, draw_scales
 from thali.kernels.maintained_rows import (
     clear_feature,
     dot,
@@ -58,7 +59,7 @@ from thali.kernels.maintained_rows import (
 )
 from thali.kernels.masked_rows import NO_DIMENSION, draw_missing, observed_products, project
 from thali.kernels.new_features import MOST_NEW, NewFeatures, draw, likeliest
-from thali.kernels.row_potentials import count_on, row_step, sum_of_rows
+from thali.kernels.row_potentials import count_on, row_step
 
 LOST_DIGITS = 3e4  # Σ V² of rows come and gone, in units of rounding, before M is made afresh
 LEVEL = 1e-9  # of log odds, below which a climb leaves a bit as it is
@@ -211,49 +212,6 @@ def leave_afresh(rows, x, z, b, k, r):
     dot_rows(mu, x, k, b)
     put_matrix(rows.M, M)
     put_matrix(rows.G, products(mu, k))
-
-
-@helper
-def sum_afresh(X, rows, k):
-    """T = ZᵀX from the data: what flips add and take away leaves its rounding behind."""
-    for i in range(k):
-        for c in range(X.shape[1]):
-            rows.T[i, c] = 0.0
-    for n in range(X.shape[0]):
-        for i in range(k):
-            if rows.Z[n, i]:
-                for c in range(X.shape[1]):
-                    rows.T[i, c] += X[n, c]
-
-
-@helper
-def log_prior(rows, k, tables, beyond, new_log_weight, constant):
-    """log P([Z]) = Σ_k λ_{m_k} + Σ_n θ_{F_n} − Σ_h log K_h! + const, from m = diag C; ``beyond``
-    holds λ_m − λ_1."""
-    total = constant - log_orders(rows.C, k)
-    for i in range(k):
-        total += new_log_weight + beyond[int(rows.C[i, i])]
-        if tables.capacity >= 0:
-            total += np.log(tables.capacity - float(i))
-    if tables.row_potentials is not None:
-        total += sum_of_rows(tables.row_potentials, rows.Z, k)
-    return total
-
-
-@helper
-def pack(packed, used, Z, k):
-    """Write Z to ``packed`` from position ``used`` on, eight rows to a byte, the first row highest;
-    returns the array, longer if need be."""
-    n_bytes = (Z.shape[0] + 7) // 8
-    if used + n_bytes * k > packed.shape[0]:
-        longer = np.zeros(2 * (used + n_bytes * k), np.uint8)
-        put(longer, packed)
-        packed = longer
-    for n in range(Z.shape[0]):
-        at, weight = used + (n >> 3) * k, 128 >> (n & 7)
-        for i in range(k):
-            packed[at + i] += weight * Z[n, i]
-    return packed
 
 
 @kernel

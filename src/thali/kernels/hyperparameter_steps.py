@@ -121,16 +121,3 @@ def draw_scales(rng, C, T, n, scales, laws, held):
                 else:
                     sigma_a = sigma
     return sigma_x, sigma_a, log_evidence(d, t, laws.squares, n, dimensions, sigma_x, sigma_a)
-
-
-@helper
-def log_orders(C, k):
-    """Σ_h log K_h!, from C = ZᵀZ: columns i and j are equal just when C_ij = m_i = m_j."""
-    total = 0.0
-    for i in range(k):
-        equal = 1.0
-        for j in range(i):
-            if C[i, j] == C[i, i] and C[j, j] == C[i, i]:
-                equal += 1.0
-        total += np.log(equal)
-    return total

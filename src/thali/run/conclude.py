@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from functools import singledispatch
-from typing import Any, cast
 
 import numpy as np
 
@@ -13,12 +12,6 @@ from thali.results.trace import Kept
 from thali.run.checkpoints import Chain
 
 Extra = dict[str, np.ndarray]
-
-
-def kept(engine: object, model: Model, state: Any) -> Kept:
-    """What is kept of a state, the engine being one that keeps draws of its steps."""
-    sampler = cast(Sampler[object], engine)
-    return Kept(model.structure.pack(state.latent), sampler.kept_parameters(model, state))
 
 
 @singledispatch
@@ -32,7 +25,7 @@ def _(engine: Sampler[object], model: Model, data: Data, chains: Sequence[Chain]
     """A chain that was stopped in its burn-in keeps the later half of what it did."""
     for chain in chains:
         if not chain.trace.kept:
-            chain.trace.keep_later_half(kept(engine, model, chain.state))
+            chain.trace.keep_later_half(Kept(*engine.value_kept(model, chain.state)))
     return {}
 
 

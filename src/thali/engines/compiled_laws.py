@@ -1,0 +1,70 @@
+"""Which hyperparameters compiled code can update between two sweeps, and how.
+
+The mass of a prior that has a ``mass_law``, and scales whose hyperpriors have ``powers``. All
+others are updated in Python, as their parts say; so are all of data with gaps.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from thali.data import Data
+from thali.hyperparameters import Hyperprior, Values
+from thali.likelihoods.base import Scale, Scaled
+from thali.likelihoods.gaussian_scales import LEAST
+from thali.model import Model
+from thali.priors.base import PredictsRow
+from thali.settings import defined_together
+
+if TYPE_CHECKING:
+    from thali.kernels.hyperparameter_steps import Laws, ScaleLaw
+
+
+def laws_of(
+    model: Model, data: Data, hyper: Values, squares: float, held: int, by_slice: bool
+) -> Laws:
+    """How all of them are updated; ``ELSEWHERE`` where compiled code cannot see to one.
+
+    ``squares`` is Σx², ``held`` the number of sweeps until scales begin to change.
+    """
+    from thali.kernels.hyperparameter_steps import ELSEWHERE, Laws
+
+    likelihood, prior = cast(Scaled, model.likelihood), cast(PredictsRow, model.prior)
+    mass = prior.mass_law(data.n, model.prior_values(hyper))
+    x, a = scale_law(likelihood.sigma_x), scale_law(likelihood.sigma_a)
+    if mass is None or x is None or a is None or not by_slice or model.likelihood.augments(data):
+        return ELSEWHERE
+    alpha, unit, shape, rate, total, constant = map(float, mass)
+    return Laws(
+        here=True,
+        alpha=alpha,
+        unit=unit,
+        shape=shape,
+        rate=rate,
+        total=total,
+        constant=constant,
+        x=x,
+        a=a,
+        least=LEAST,
+        lowest=LEAST * float(np.sqrt(data.mean_square)),
+        squares=squares,
+        held=held,
+    )
+
+
+def scale_law(given: Scale) -> ScaleLaw | None:
+    """How a scale is updated; None where only its hyperprior can tell.
+
+    That is so, too, where a subclass changed the density alone.
+    """
+    from thali.kernels.hyperparameter_steps import STAYS, ScaleLaw
+
+    if not isinstance(given, Hyperprior):
+        return STAYS
+    powers = given.powers() if defined_together(given, "powers", ("log_density",)) else None
+    if powers is None:
+        return None
+    power, inverse_square, linear = powers
+    return ScaleLaw(float(power), float(inverse_square), float(linear), True)
