@@ -1,8 +1,9 @@
 """How kernels are compiled: once for each installation, kept beside the source, free of the lock.
 
-A ``kernel`` is called from Python. A ``helper`` is called from kernels alone, and is compiled
-without the code through which Python would call it: a quarter of all there was to compile. Called
-from Python all the same, as tests do, it is compiled a second time, with that code.
+A ``kernel`` is called from Python. A ``helper`` is called from kernels alone, so it is compiled
+without the code through which Python would call it, and only as far as kernels need it: it is
+optimized, and made into machine code, where it becomes part of one (``kernels/linked_only.py``).
+Called from Python all the same, as tests do, it is compiled a second time, as a kernel.
 """
 
 from collections.abc import Callable
@@ -12,10 +13,12 @@ from typing import Any
 from numba import njit
 from numba.core.registry import CPUDispatcher
 
+from thali.kernels.linked_only import LINKED_ONLY
+
 Function = Callable[..., Any]
 EVERY: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
 KEPT: dict[str, Any] = {"cache": True}  # a kernel with all that it calls, so helpers need not be
-WITHIN: dict[str, Any] = {"no_cpython_wrapper": True}
+WITHIN: dict[str, Any] = {"no_cpython_wrapper": True, **LINKED_ONLY}
 
 
 def kernel(function: Function | None = None, **options: Any) -> Any:
