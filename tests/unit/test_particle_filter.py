@@ -293,6 +293,23 @@ def test_a_stopped_filter_goes_through_the_other_rows_with_a_few(X, monkeypatch,
     assert np.isfinite(part.log_evidence_)
 
 
+def test_a_filter_stopped_for_good_codes_the_other_rows(monkeypatch):
+    X = datasets.images(n=60, random_state=0).X
+    stop_at(monkeypatch, 30)
+    monkeypatch.setattr(engine_module, "A_MOMENT", 0.0)
+    engine = thali.ParticleFilter(n_particles=100)
+    part = thali.LatentFeatures(engine=engine, random_state=0, progress=False).fit(X)
+    assert len(part.weights_) <= engine_module.CODED
+    assert np.isnan(part.log_evidence_)
+    for draw in part.draws():
+        hyper = {"alpha": draw.alpha, "sigma_x": draw.sigma_x, "sigma_a": draw.sigma_a}
+        assert np.isclose(draw.log_joint, part.fit_.model.at(hyper).log_joint(X, draw.Z))
+    # given the features of thirty images the others are explained, and not left without
+    assert part.Z_[40:].any(axis=1).mean() > 0.8
+    residual = X - part.Z_ @ part.components_
+    assert np.square(residual[40:]).mean() < 0.5 * np.square(X[40:]).mean()
+
+
 @pytest.mark.parametrize("step", [11, 26])  # among the rows, and after the first sweep
 def test_a_stopped_filter_resumed_ends_as_one_never_stopped(X, tmp_path, monkeypatch, step):
     engine = thali.ParticleFilter(n_particles=70, passes=3)

@@ -14,6 +14,8 @@ from oracles.search_problems import KINDS, Case, larger
 import thali
 import thali.run.loop as run_module
 from thali.data import Data
+from thali.engines import beam_search
+from thali.engines.search.best_first import BestFirst
 from thali.engines.search.heuristics import NAMES as HEURISTICS
 from thali.engines.search.orders import NAMES as ORDERS
 from thali.engines.search.orders import row_order
@@ -58,6 +60,47 @@ def test_too_many_features_for_all_rows_are_refused(rng):
     case = Case(10.0 * rng.normal(size=(4, 60)), oracle.Prior("ibp", 90.0), 0.1, 1.0)
     with pytest.raises(ValueError, match="expansion='auto'"):
         case.fit(expansion="all", width=2, polish=False)
+
+
+# ---- stops -------------------------------------------------------------------------------------
+@pytest.mark.parametrize("likelihood", ["linear_gaussian", "noisy_or"])
+def test_a_search_stopped_for_good_codes_the_other_rows(likelihood, monkeypatch):
+    """Its log joint is far above that of no features."""
+    X = thali.datasets.images(n=60, random_state=0).X
+    if likelihood == "noisy_or":
+        X = (X > 0.5).astype(int)
+    taken, advance = [], BestFirst.advance
+
+    def few(search, most):
+        """Thirty candidates, then Ctrl-C."""
+        taken.append(most)
+        if len(taken) > 1:
+            raise AssertionError("a search went on after it was stopped for good")
+        found = advance(search, 30)
+        loops[-1]._halt("interrupted")
+        return found
+
+    loops, begin = [], run_module._Loop.begin
+
+    def keep(loop, *arguments):
+        loops.append(loop)
+        return begin(loop, *arguments)
+
+    monkeypatch.setattr(run_module._Loop, "begin", keep)
+    monkeypatch.setattr(BestFirst, "advance", few)
+    monkeypatch.setattr(beam_search, "A_MOMENT", 0.0)
+    engine = thali.BeamSearch(n_init=1, init="empty", polish=False, width=5, order="given")
+    model = thali.LatentFeatures(
+        likelihood=likelihood, engine=engine, random_state=0, progress=False
+    ).fit(X)
+    assert model.stopped_ == "interrupted"
+    assert model.n_components_ > 0
+    assert model.Z_[-20:].any()
+    form, hyper = engine.form(model.fit_.model, model.fit_.data), model.fit_.mean_hyper()
+    nothing = np.zeros((60, 0), bool)
+    empty = form.log_joint(nothing, form.parameters(nothing, hyper), hyper)
+    assert model.log_joint_ > empty + 50.0
+    assert not model.proven_optimal_
 
 
 # ---- orders and answers -------------------------------------------------------------------------

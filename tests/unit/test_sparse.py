@@ -100,10 +100,10 @@ def test_scores_on_main_directions_are_those_of_the_centered_matrix(table):
 
 
 def test_independent_components_of_some_rows_find_the_features(monkeypatch):
-    from thali.starts import ica
+    from thali.starts import sources
     from thali.starts.ica import ica_start
 
-    monkeypatch.setattr(ica, "SOME_ROWS", 300)
+    monkeypatch.setattr(sources, "SOME_ROWS", 300)
     big, planted = problem(n=500)
     data = Data.of(sp.csr_array(big))
     model = Model(thali.IBP(), thali.LinearGaussian()).resolve(data)

@@ -8,11 +8,14 @@ import thali
 from thali.data import Data
 from thali.model import Model
 from thali.registry import STARTS
-from thali.starts import Start, given_start
-from thali.starts.ica import marchenko_pastur_median, signal_rank, split_in_two
+from thali.starts import Start, given_start, sources
+from thali.starts.ica import marchenko_pastur_median, signal_rank
 from thali.starts.race import PATIENCE, Finish, Search, rank, won
 from thali.structures.feature_changes import change_columns
 from thali.structures.features import FEATURES
+
+# starts are made here without the run that silences it around its threads
+pytestmark = pytest.mark.filterwarnings("ignore:FastICA did not converge")
 
 LIKELIHOODS = {"patterns": thali.NoisyOr, "sparse_ica": thali.SparseFactor}  # the others': linear
 LINEAR = [name for name in STARTS if name in thali.LinearGaussian.starts]
@@ -58,6 +61,31 @@ def test_ica_alone_finds_the_planted_features(seed):
     assert abs(start.hyper["sigma_x"] - 1.0) < 0.05
 
 
+@pytest.mark.parametrize("p", [0.05, 0.21, 0.35, 0.5])
+def test_two_valued_sources_are_found_however_often_they_are_on(p, seed):
+    rng = np.random.default_rng(seed)
+    bits = rng.random((3000, 8)) < p
+    scores = bits @ rng.standard_normal((8, 8)) + 0.02 * rng.standard_normal((3000, 8))
+    found = sources.two_valued_sources(rng, scores - scores.mean(axis=0))
+    assert agreement(bits, found) > 0.97
+
+
+@pytest.mark.parametrize(("contrast", "blind"), [(sources.cube, 0.21), (sources.square, 0.5)])
+def test_one_contrast_alone_is_blind_somewhere(contrast, blind, seed):
+    """What the choice between two is for."""
+    rng = np.random.default_rng(seed)
+    bits = rng.random((3000, 8)) < blind
+    scores = bits @ rng.standard_normal((8, 8)) + 0.02 * rng.standard_normal((3000, 8))
+    found = sources.independent_sources(rng, scores - scores.mean(axis=0), contrast)
+    assert agreement(bits, sources.split_in_two(found)[0]) < 0.9
+
+
+def agreement(bits, found):
+    """The share of entries that the column nearest to a planted one has right, at the worst."""
+    same = (bits[:, :, None] == found[:, None, :]).mean(axis=0)
+    return np.maximum(same, 1.0 - same).max(axis=1).min()
+
+
 def test_rank_of_noise_is_zero_and_of_signal_its_own(seed):
     rng = np.random.default_rng(seed)
     noise = rng.standard_normal((300, 200))
@@ -81,7 +109,7 @@ def test_split_in_two_is_the_best_cut(seed):
         return sum(((x[g] - x[g].mean()) ** 2).sum() for g in (cut, ~cut) if g.any())
 
     best = min(within((x >= c)[:, 0]) for c in np.sort(x[:, 0])[1:])
-    assert np.isclose(within(split_in_two(x)[:, 0]), best)
+    assert np.isclose(within(sources.split_in_two(x)[0][:, 0]), best)
 
 
 def test_race_ranks_by_log_joint_and_drops_the_hopeless():

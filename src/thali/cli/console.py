@@ -48,7 +48,7 @@ def describe_answer(model: LatentModel) -> str:
     """The answer in one line, and how far to trust it, in the words of the report, in another."""
     found = plural(model.n_components_, model.structure.component)
     answer = f"{found}, log joint {model.log_joint_:,.2f}."
-    if isinstance(model.fit_, WeightedDraws):
+    if isinstance(model.fit_, WeightedDraws) and np.isfinite(model.log_evidence_):
         answer += f" Log evidence {model.log_evidence_:,.2f}."
     if isinstance(model.fit_, VariationalFit):
         answer += f" Bound of the log evidence {model.elbo_:,.2f}."

@@ -115,12 +115,18 @@ class Data:
         """Singular values of the centered data, largest first, from the smaller Gram matrix."""
         if self.sparse:
             return sparse.singular_values(self.X)
-        X, mean = self.reduced, self.reduced.mean(axis=0)  # no wider than long
+        values = np.linalg.eigvalsh(self.centered_gram)[::-1]
+        return np.asarray(np.sqrt(np.maximum(values, 0.0)))
+
+    @cached_property
+    def centered_gram(self) -> np.ndarray:
+        """YᵀY of the centered reduced data Y, which are no wider than long."""
+        X, mean = self.reduced, self.reduced.mean(axis=0)
         gram = np.zeros((len(mean), len(mean)))
         for block in blocks(X):
             centered = X[block] - mean
             gram += centered.T @ centered
-        return np.asarray(np.sqrt(np.maximum(np.linalg.eigvalsh(gram)[::-1], 0.0)))
+        return gram
 
     @cached_property
     def mean_square(self) -> float:

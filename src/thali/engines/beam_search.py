@@ -11,6 +11,7 @@ no candidate was dropped that might have been better, it is the posterior's mode
 says so.
 """
 
+import time
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -39,6 +40,8 @@ from thali.structures.features import feature_counts
 EXPANSIONS = ("auto", "all", "within")
 WIDEST = 10**7  # candidates of a queue that is limited
 CHUNK = 64  # candidates taken from the queue in one step, at most
+A_MOMENT = 0.1  # seconds for which a search that was stopped goes on, straight to its end,
+A_FEW = 4  # by so many candidates at a time
 GAINED = 1e-6  # of log probability: a pass of polishing that gains less is the last
 MOVED = 1e-3  # of a hyperparameter, relative: for less, another search is not worth while
 ROUNDING = 1e-9  # relative, of a log probability
@@ -222,15 +225,17 @@ class BeamSearch(Settings, Search[State]):
         if state.polishing is not None:
             self._polish(rng, form, state, state.polishing)
         elif state.search is not None:
-            self._advance(form, state, state.search)
+            self._advance(form, state, state.search, CHUNK)
         if state.finished:
             state.at = state.own
         k, log_joint = state.at
         return Info(k, log_joint, dict(state.hyper), 0.0)
 
-    def _advance(self, form: Form[KeptT], state: State, search: BestFirst[KeptT]) -> None:
+    def _advance(
+        self, form: Form[KeptT], state: State, search: BestFirst[KeptT], most: int
+    ) -> None:
         """Take some candidates; after the last, see what is known of the answer."""
-        if not search.advance(CHUNK):
+        if not search.advance(most):
             last = search.last  # K and the log joint of its rows
             prior = search.problem.prior.log_prob_counts(feature_counts(last.matrix()))
             state.at = last.k, last.evidence + prior
@@ -290,12 +295,23 @@ class BeamSearch(Settings, Search[State]):
     def population(
         self, rng: np.random.Generator, model: Model, data: Data, state: State
     ) -> Population:
-        """The answer alone; a search that was stopped first goes straight to its end."""
+        """The answer alone; a search that was stopped first goes straight to its end, or for a
+        moment, and the rows that it has not come to then are coded all at once."""
         form, search = self.form(model, data), state.search
-        if search is not None:
+        if search is not None and search.last.rows == 0 and state.best.Z.any():
+            state.search = None  # it has not begun, and there is an answer
+        elif search is not None:
             search.hurry()
-            while state.search is search:
-                self._advance(form, state, search)
+            until = time.monotonic() + A_MOMENT
+            while state.search is search and time.monotonic() < until:
+                self._advance(form, state, search, A_FEW)
+            if state.search is search:
+                state.search, state.passes = None, state.passes + 1
+                self._take(
+                    form,
+                    state,
+                    form.completed(search.problem, search.last, state.order, state.hyper),
+                )
         if state.polishing is not None:
             self._take(form, state, state.polishing)
         best = state.best

@@ -19,6 +19,7 @@ over those that are inferred.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 PROPOSALS = ("conditional", "prior")
 BLOCK = 64  # particles that share a generator; fixed, so that threads change nothing
 FEWEST = 20  # particles with which a filter that was stopped goes through the remaining rows
+A_MOMENT = 0.1  # seconds for which it does
+CODED = 5  # particles that are left where the rest of the rows is coded all at once
 BELL = 0.7  # the standard deviation of log σ around its guess
 
 
@@ -63,7 +66,8 @@ class ParticleFilter(Settings, WeightedSampler[State]):
     The weighted particles approximate the joint posterior of Z and of every hyperparameter that
     is inferred, and ``log_evidence_`` estimates the logarithm of P(X), integrated over those.
     A filter that is stopped keeps 20 particles, by weight, and goes through the remaining
-    rows with them: a filter still, only a rougher one.
+    rows with them: a filter still, only a rougher one. Rows that it does not come to in a moment
+    are coded given the features that 5 of them have so far, and ``log_evidence_`` is then NaN.
 
     Parameters
     ----------
@@ -207,8 +211,12 @@ class ParticleFilter(Settings, WeightedSampler[State]):
         """The weighted draws; a filter stopped early goes on with a few particles first."""
         if state.row < data.n:
             state.shrink(rng, min(FEWEST, len(state.log_weights)))
-            while state.row < data.n:
+            until = time.monotonic() + A_MOMENT
+            while state.row < data.n and time.monotonic() < until:
                 self._take_row(rng, state, may_resample=state.row + 1 < data.n)
+        if state.row < data.n:
+            state.shrink(rng, min(CODED, len(state.log_weights)))
+            state.code_the_rest()
         draws = state.drawn()
         k = [Z.shape[1] for Z in draws.Z]
         scalars = np.column_stack([k, draws.log_joints, *draws.hyper.values()])

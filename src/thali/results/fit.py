@@ -108,8 +108,11 @@ class Fit:
         return self._picked(range(len(self)))
 
     def pick(self, indices: Iterable[int]) -> list[Recorded]:
-        """Some of ``draws()`` by position."""
-        return list(self._picked(indices))
+        """Some of ``draws()`` by position; one that is asked for twice is the same object."""
+        wanted = list(indices)
+        different = sorted(set(wanted))
+        found = dict(zip(different, self._picked(different), strict=True))
+        return [found[index] for index in wanted]
 
     def _picked(self, indices: Iterable[int]) -> Iterator[Recorded]:
         flat = [(chain, i) for chain in self.chains for i in range(len(chain.kept))]
@@ -205,8 +208,10 @@ class WeightedDraws(Fit):
 
     @property
     def log_evidence(self) -> float:
-        """The logarithm of the mean of the chains' estimates of P(X)."""
+        """The logarithm of the mean of the chains' estimates of P(X); NaN where one has none."""
         each = np.array([chain.log_evidence for chain in self.chains])
+        if not np.isfinite(each).all():
+            return float("nan")
         return float(np.logaddexp.reduce(each) - np.log(len(each)))
 
     def weights(self) -> np.ndarray:

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from thali.data import Data
+from thali.likelihoods.base import Collapsed
 from thali.model import Model
 from thali.registry import STARTS
 from thali.starts.base import RACE, Start, contenders, suitable
 from thali.starts.given import given_start
 from thali.starts.ica import with_inferred
 from thali.starts.race import PLAIN, ROUND, TOGETHER, Finish, Search, different, rank, won
+from thali.starts.sources import unfinished_is_fine
 from thali.stopping import Stopped
 
 if TYPE_CHECKING:
@@ -80,7 +82,8 @@ class Starting:
             return start
 
         jobs = [partial(make, *pair) for pair in zip(names, generators, strict=True)]
-        found: list[Start | None] = self.side_by_side(jobs, "finding starts")
+        with unfinished_is_fine():
+            found: list[Start | None] = self.side_by_side(jobs, "finding starts")
         return [start or self._blank() for start in found]
 
     def _blank(self) -> Start:
@@ -100,7 +103,7 @@ class Starting:
         entrants = self._heat(starts, generators)
         if self.stopped():  # what was found goes before what was not
             entrants.sort(key=lambda entrant: structure.n_components(entrant[0].start.latent) == 0)
-            return rank([finish for finish, _ in entrants], chains)
+            return rank([self._compared(finish) for finish, _ in entrants], chains)
         kind = max(entrants, key=lambda entrant: entrant[0].level)[0].start.name
         more = [np.random.default_rng(s) for s in sequence.spawn(chains - 1)]
         entrants += self._heat(self._begin([kind] * len(more), more), more)
@@ -139,6 +142,13 @@ class Starting:
         ends: list[Finish | None] = self.side_by_side(jobs, "racing starts")
         each = zip(ends, pairs, strict=True)
         return [(end or Finish(start, -np.inf), rng) for end, (start, rng) in each]
+
+    def _compared(self, finish: Finish) -> Finish:
+        """A start from which a stop let no step be made: its own log joint, where there is one."""
+        start, collapsed = finish.start, isinstance(self.model.likelihood, Collapsed)
+        if finish.level > -np.inf or not collapsed or not start.latent.any():
+            return finish
+        return Finish(start, self.model.at(start.hyper).log_joint(self.data, start.latent))
 
     def _walk(self, rng: np.random.Generator, start: Start, sweeps: int) -> Finish:
         """A few sweeps from a start: where they end, and how high the later half of them was."""

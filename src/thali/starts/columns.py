@@ -9,14 +9,8 @@ import numpy as np
 from thali.data import Data, sparse
 from thali.model import Model
 from thali.starts.base import Start, start
-from thali.starts.ica import (
-    CHUNK,
-    drop_rejected,
-    fitted_scales,
-    largest_rank,
-    noise_scale,
-    split_in_two,
-)
+from thali.starts.ica import drop_rejected, fitted_scales, largest_rank, noise_scale
+from thali.starts.sources import CHUNK, split_in_two
 
 
 @start("columns")
@@ -30,6 +24,6 @@ def columns_start(rng: np.random.Generator, model: Model, data: Data) -> Start:
     if len(widest) and data.n >= 4:
         few = np.split(np.sort(widest), range(CHUNK, len(widest), CHUNK))  # dense at a time
         parts = (sparse.columns(data.X, w) if data.sparse else data.X[:, w] for w in few)
-        Z = np.concatenate([split_in_two(part) for part in parts], axis=1)
+        Z = np.concatenate([split_in_two(part)[0] for part in parts], axis=1)
         Z = drop_rejected(model, data, Z, hyper)
     return Start("columns", Z, fitted_scales(model, data, Z, hyper))

@@ -2,13 +2,11 @@ r"""A start that lands near the truth: independent component analysis of the col
 
 The columns of Z are independent and far from Gaussian, and they span the signal's column space.
 So: the rank by the optimal hard threshold for singular values (Gavish and Donoho 2014, noise
-unknown); FastICA on the scores; each source split in two (two means); each column turned the way
+unknown); FastICA on the scores, each source split in two (``sources``); each column turned the way
 that needs no intercept; then least squares for A and single flips of bits, in turn, until nothing
 changes; columns that the log joint rejects are dropped.
 """
 
-import threading
-import warnings
 from typing import cast
 
 import numpy as np
@@ -21,17 +19,16 @@ from thali.hyperparameters import Value
 from thali.model import Model
 from thali.priors.base import PredictsRow
 from thali.starts.base import Start, start
+from thali.starts.sources import two_valued_sources
 from thali.stopping import check_stop, stopped
 from thali.structures.features import FEATURES, counts_from_gram, with_row_sums
 
-CHUNK = 16  # sources that are split at a time
+BY_GRAM = 600  # columns up to which all directions are computed, not the leading ones alone
 LARGEST_RANK = 100
 RANK = 1e-12  # of the largest eigenvalue of ZᵀZ: less is none
 ROUNDS = 50  # of least squares and flips; a handful suffices
 ROUNDING = 1e-6  # of the largest singular value: less is lost when the Gram matrix squares it
 LEAST_NOISE = 0.02  # of the mean square: with less, an empty start buys a feature for every row
-SOME_ROWS = 4096  # of a sparse X, by which the sources are found
-WARNINGS = threading.Lock()  # Python's warning filters belong to the process, not to a thread
 
 
 @start("ica", entries=2)
@@ -41,9 +38,9 @@ def ica_start(rng: np.random.Generator, model: Model, data: Data) -> Start:
     rank = min(signal_rank(data), largest_rank(model, data))
     Z = np.zeros((data.n, 0), bool)
     if rank and data.n >= 4:
-        scores, most = leading_scores(rng, data, rank), SOME_ROWS if data.sparse else None
+        scores = leading_scores(rng, data, rank)
         check_stop()
-        Z = orient(split_in_two(independent_sources(rng, scores, most=most)), data.reduced)
+        Z = orient(two_valued_sources(rng, scores), data.reduced)
         Z = drop_rejected(model, data, alternate(Z, data.reduced), hyper)
     return Start("ica", Z, fitted_scales(model, data, Z, hyper))
 
@@ -58,6 +55,10 @@ def leading_scores(rng: np.random.Generator, data: Data, rank: int) -> np.ndarra
     """The rows' scores on the main directions of the centered data, (N, rank)."""
     if data.sparse:
         return sparse.leading_scores(rng, data.X, rank)
+    n, d = data.reduced.shape
+    if d <= BY_GRAM and n > 4 * d:  # small singular values lose digits, no more
+        directions = np.linalg.eigh(data.centered_gram)[1][:, ::-1][:, :rank]
+        return np.asarray(data.reduced @ directions - data.reduced.mean(axis=0) @ directions)
     U, s = leading_vectors(rng, data.reduced - data.reduced.mean(axis=0), rank)
     return np.asarray(U * s)
 
@@ -68,13 +69,9 @@ def leading_vectors(
     """The leading left singular vectors and values of X."""
     from sklearn.utils.extmath import randomized_svd
 
-    if min(X.shape) <= 600 and max(X.shape) <= 4 * min(X.shape):
+    if min(X.shape) <= BY_GRAM and max(X.shape) <= 4 * min(X.shape):
         U, s, _ = np.linalg.svd(X, full_matrices=False)
         return U[:, :rank], s[:rank]
-    if X.shape[1] <= 600 and len(X) > X.shape[1]:  # through XᵀX: small values lose digits, no more
-        squares, V = np.linalg.eigh(X.T @ X)
-        s = np.sqrt(np.maximum(squares[::-1][:rank], np.finfo(float).tiny))
-        return X @ V[:, ::-1][:, :rank] / s, s
     seed = int(rng.integers(2**31))
     U, s, _ = randomized_svd(X, rank, n_iter=4, random_state=seed)
     return U, s
@@ -161,40 +158,6 @@ def marchenko_pastur_median(beta: float) -> float:
     return float(brentq(lambda x: below(x) - 0.5, low, high))
 
 
-def independent_sources(
-    rng: np.random.Generator,
-    scores: np.ndarray,
-    contrasts: tuple[str, ...] = ("cube", "logcosh"),
-    most: int | None = None,
-) -> np.ndarray:
-    """FastICA's sources; "cube" finds two-valued sources best, "logcosh" never overflows.
-
-    They are found by at most so many rows, at random.
-    """
-    from sklearn.decomposition import FastICA
-    from sklearn.exceptions import ConvergenceWarning
-
-    for fun in contrasts:
-        seed = int(rng.integers(2**31))
-        ica = FastICA(fun=fun, whiten="unit-variance", max_iter=500, random_state=seed)
-        with WARNINGS, warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            warnings.simplefilter("ignore", RuntimeWarning)
-            try:
-                if most is None or len(scores) <= most:
-                    sources = ica.fit_transform(scores)
-                else:
-                    rows = np.sort(rng.permutation(len(scores))[:most])
-                    ica.fit(scores[rows])
-                    sources = scores @ ica.components_.T
-                    sources -= ica.mean_ @ ica.components_.T
-            except (np.linalg.LinAlgError, ValueError):
-                continue
-        if np.isfinite(sources).all():
-            return np.asarray(sources)
-    return scores
-
-
 def least_squares(Z: np.ndarray, X: np.ndarray | csr_array) -> np.ndarray:
     """The A that minimizes ‖X − ZA‖², X dense or sparse: from ZᵀZ and ZᵀX, counts and sums."""
     if isinstance(X, np.ndarray):
@@ -205,26 +168,6 @@ def least_squares(Z: np.ndarray, X: np.ndarray | csr_array) -> np.ndarray:
 def products(Z: np.ndarray, X: np.ndarray | csr_array) -> np.ndarray:
     """ZᵀX."""
     return np.asarray(Z.astype(float).T @ X) if isinstance(X, np.ndarray) else sparse.cross(Z, X)
-
-
-def split_in_two(sources: np.ndarray) -> np.ndarray:
-    """Two means in one dimension, for each source: the cut with the least squares within."""
-    few = (sources[:, i : i + CHUNK] for i in range(0, sources.shape[1], CHUNK))
-    return np.concatenate([_split(part) for part in few], axis=1)
-
-
-def _split(sources: np.ndarray) -> np.ndarray:
-    """``split_in_two`` of a few sources, of which several copies are made."""
-    ordered = np.sort(sources, axis=0)
-    n = len(ordered)
-    below = np.arange(1, n)[:, None]
-    left = np.cumsum(ordered, axis=0)[:-1]
-    right = ordered.sum(axis=0) - left
-    between = left**2 / below + right**2 / (n - below)
-    cut = between.argmax(axis=0)
-    columns = np.arange(sources.shape[1])
-    threshold = 0.5 * (ordered[cut, columns] + ordered[cut + 1, columns])
-    return np.asarray(sources > threshold)
 
 
 def orient(Z: np.ndarray, X: np.ndarray | csr_array) -> np.ndarray:

@@ -12,6 +12,7 @@ from thali.data import Data
 from thali.model import Model
 from thali.starts import ica
 from thali.starts.base import Start, start
+from thali.starts.sources import independent_sources, tanh
 
 STANDS_OUT = 2.5
 
@@ -25,7 +26,9 @@ def sparse_ica_start(rng: np.random.Generator, model: Model, data: Data) -> Star
         return Start("sparse_ica", np.zeros((data.n, 0), bool), hyper)
     centered = data.X - data.X.mean(axis=0)
     U, s = ica.leading_vectors(rng, centered, rank)
-    sources = ica.independent_sources(rng, U * s, ("logcosh",))
+    sources = independent_sources(rng, U * s, tanh)
+    if sources is None:
+        sources = U * s
     A = np.linalg.lstsq(sources, centered, rcond=None)[0]
     back = np.linalg.pinv(A)
     S = data.X @ back  # the model has no intercept, so neither has its start

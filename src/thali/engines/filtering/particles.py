@@ -16,6 +16,7 @@ import numpy as np
 
 from thali.data import Data
 from thali.engines.base import Info
+from thali.engines.filtering.coding import coded
 from thali.engines.filtering.genealogy import Genealogy, parents_of, systematic
 from thali.machine import cores, physical_memory
 from thali.model import Model
@@ -177,6 +178,33 @@ class State:
         self.log_weights = np.full(size, -np.log(size))
 
     # results
+
+    def code_the_rest(self) -> None:
+        """Give the rows to come bits, all at once; the weights stay, and nothing estimates P(X)."""
+        slots = np.flatnonzero(self.log_weights > -np.inf)
+        X, sigma_x = self.data.reduced[self.row :], self.sigmas[0]
+        seen = list(self.genealogy.matrices(self.particles.k, slots))
+        hyper = {name: values[slots] for name, values in self.hyper.items()}
+
+        def whole(first: int, last: int) -> list[tuple[np.ndarray, float]]:
+            found = []
+            for i in range(first, last):
+                p = int(slots[i])
+                before = np.unpackbits(seen[i], axis=0, count=self.row).astype(bool)
+                rest = coded(X, self.particles, p, self.row, float(sigma_x[p]))
+                Z = np.concatenate([before, rest])
+                numbers = {name: float(values[i]) for name, values in hyper.items()}
+                joint = self.model.at(numbers).log_joint(self.data, Z)
+                found.append((np.packbits(Z, axis=0), joint))
+            return found
+
+        self.log_weights, parts = self.log_weights[slots], []
+        for part in self.in_blocks(whole, 1):
+            parts.extend(part)
+        self.hyper, self.row, self.log_evidence = hyper, self.data.n, float("nan")
+        self.particles, self.genealogy = zero_particles(0, 0, self.data.d), Genealogy()
+        copies = {name: values.copy() for name, values in hyper.items()}
+        self.draws = Draws([Z for Z, _ in parts], copies, np.array([joint for _, joint in parts]))
 
     def describe(self, p: int, drift: float) -> Info:
         """K, the log joint of the rows so far, and the numbers of one particle."""

@@ -57,6 +57,31 @@ class Form(ABC, Generic[KeptT]):
         """Parameters of a whole matrix, and a bound of what others of the same Z may come to."""
         return {}, -np.inf
 
+    def completed(
+        self,
+        problem: SearchProblem[KeptT],
+        candidate: Candidate[KeptT],
+        order: np.ndarray,
+        hyper: Values,
+    ) -> Answer:
+        """A candidate of some rows as an answer, the others coded by what these have found."""
+        Z = np.zeros((self.data.n, candidate.k), bool)
+        Z[order[: candidate.rows]] = candidate.matrix()
+        Z, parameters = self.coded(problem, candidate, Z, order[candidate.rows :], hyper)
+        used = Z.any(axis=0)
+        return self.answer(Z[:, used], {name: a[used] for name, a in parameters.items()}, hyper)
+
+    @abstractmethod
+    def coded(
+        self,
+        problem: SearchProblem[KeptT],
+        candidate: Candidate[KeptT],
+        Z: np.ndarray,
+        rest: np.ndarray,
+        hyper: Values,
+    ) -> tuple[np.ndarray, Parameters]:
+        """Z with bits in the rows ``rest`` too, and parameters to go with it."""
+
     @abstractmethod
     def log_joint(self, Z: np.ndarray, parameters: Parameters, hyper: Values) -> float:
         """What is maximized, but for the log densities of hyperparameters."""

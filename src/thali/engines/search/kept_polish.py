@@ -50,6 +50,23 @@ class KeptForm(Form[KeptLists]):
         doubt = -np.inf if problem.is_exact(candidate) else candidate.score
         return {"A": problem.parameters(candidate)}, doubt
 
+    def coded(
+        self,
+        problem: SearchProblem[KeptLists],
+        candidate: Candidate[KeptLists],
+        Z: np.ndarray,
+        rest: np.ndarray,
+        hyper: Values,
+    ) -> tuple[np.ndarray, Parameters]:
+        """By one pass that turns bits, from the best Y of the rows that the candidate has."""
+        seen = np.delete(np.arange(self.data.n), rest)
+        idle = np.zeros((Z.shape[1], self.data.d), np.uint8)
+        model = self.model.at(hyper)
+        likelihood = cast(CountedFeatures, model.likelihood)
+        Y = best_parameters(likelihood, self.data.binary[seen], Z[seen], idle)
+        Z, Y = climb(model, self.data, Z, Y)
+        return Z, {"A": Y}
+
     def log_joint(self, Z: np.ndarray, parameters: Parameters, hyper: Values) -> float:
         fixed, Y = self.model.at(hyper), parameters["A"]
         density = log_density_of(

@@ -11,7 +11,8 @@ import numpy as np
 
 from thali.data import Data
 from thali.engines.base import inferred
-from thali.engines.search.candidates import Kept, Problem
+from thali.engines.filtering.coding import coded
+from thali.engines.search.candidates import Candidate, Kept, Problem, SearchProblem
 from thali.engines.search.forms import Form
 from thali.engines.search.heuristics import NAMES
 from thali.engines.search.prior_bounds import SearchPrior
@@ -40,6 +41,19 @@ class Integrated(Form[Kept]):
         prior, scales = self.model.prior_at(hyper), self.model.likelihood_values(hyper)
         sigmas = scales["sigma_x"], scales["sigma_a"]
         return Problem(X, squares, self.data.d, cast(SearchPrior, prior), *sigmas, bound=bound)
+
+    def coded(
+        self,
+        problem: SearchProblem[Kept],
+        candidate: Candidate[Kept],
+        Z: np.ndarray,
+        rest: np.ndarray,
+        hyper: Values,
+    ) -> tuple[np.ndarray, Parameters]:
+        arrays, X = problem.kept(candidate).arrays, problem.X[candidate.rows :]
+        sigma_x = float(self.model.likelihood_values(hyper)["sigma_x"])
+        Z[rest] = coded(X, arrays, 0, candidate.rows, sigma_x)
+        return Z, {}
 
     def log_joint(self, Z: np.ndarray, parameters: Parameters, hyper: Values) -> float:
         return self.model.at(hyper).log_joint(self.data, Z)
