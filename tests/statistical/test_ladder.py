@@ -466,7 +466,7 @@ MUTANTS = {  # engine -> where, what is wrong, and the way and size that must no
 }
 USERS = {  # compiled together with it
     "thali.kernels.bit_prior": ["thali.kernels.given_features"],
-    "thali.kernels.hyperparameter_steps": ["thali.kernels.collapsed_rows"],
+    "thali.kernels.scale_steps": ["thali.kernels.collapsed_rows"],
 }
 
 

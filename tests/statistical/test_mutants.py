@@ -73,7 +73,7 @@ def forget_the_jacobian(monkeypatch, where):
     from thali.likelihoods import gaussian_scales
 
     if where == "compiled":
-        install(monkeypatch, "thali.kernels.hyperparameter_steps", mutants.NO_JACOBIAN_COMPILED)
+        install(monkeypatch, "thali.kernels.scale_steps", mutants.NO_JACOBIAN_COMPILED)
         return
     update_in_python(monkeypatch)
     broken = mutate("thali.hyperparameters", mutants.NO_JACOBIAN)

@@ -48,8 +48,6 @@ SEVERAL = {
     "row_solvers.row.flip": 3,
     "row_solvers.row.removed": 2,
     "new_features.log_step": 2,
-    "particle_scales.log_target": 2,
-    "particle_scales.slice_scale": 2,
     "search_rows.swap": 3,
     "search_rows.ties": 2,
     "search_rows.put": 4,

@@ -19,7 +19,8 @@ from thali.priors.base import PredictsRow
 from thali.settings import defined_together
 
 if TYPE_CHECKING:
-    from thali.kernels.hyperparameter_steps import Laws, ScaleLaw
+    from thali.kernels.hyperparameter_steps import Laws
+    from thali.kernels.scale_steps import ScaleLaw, ScaleLaws
 
 
 def laws_of(
@@ -33,8 +34,8 @@ def laws_of(
 
     likelihood, prior = cast(Scaled, model.likelihood), cast(PredictsRow, model.prior)
     mass = prior.mass_law(data.n, model.prior_values(hyper))
-    x, a = scale_law(likelihood.sigma_x), scale_law(likelihood.sigma_a)
-    if mass is None or x is None or a is None or not by_slice or model.likelihood.augments(data):
+    scales = scale_laws(likelihood, data)
+    if mass is None or scales is None or not by_slice or model.likelihood.augments(data):
         return ELSEWHERE
     alpha, unit, shape, rate, total, constant = map(float, mass)
     return Laws(
@@ -45,13 +46,26 @@ def laws_of(
         rate=rate,
         total=total,
         constant=constant,
-        x=x,
-        a=a,
-        least=LEAST,
-        lowest=LEAST * float(np.sqrt(data.mean_square)),
+        scales=scales,
         squares=squares,
         held=held,
     )
+
+
+def scale_laws(likelihood: Scaled, data: Data, fixed: float = 0.0) -> ScaleLaws | None:
+    """How σ_x and σ_a are updated; None where only their hyperpriors can tell.
+
+    An inferred σ_x is cut off at a share of the data's scale and of σ_a, one that stays at
+    ``fixed`` of σ_a.
+    """
+    from thali.kernels.scale_steps import ScaleLaws
+
+    x, a = scale_law(likelihood.sigma_x), scale_law(likelihood.sigma_a)
+    if x is None or a is None:
+        return None
+    if not x.inferred:
+        return ScaleLaws(x, a, fixed, 0.0)
+    return ScaleLaws(x, a, LEAST, LEAST * float(np.sqrt(data.mean_square)))
 
 
 def scale_law(given: Scale) -> ScaleLaw | None:
@@ -59,7 +73,7 @@ def scale_law(given: Scale) -> ScaleLaw | None:
 
     That is so, too, where a subclass changed the density alone.
     """
-    from thali.kernels.hyperparameter_steps import STAYS, ScaleLaw
+    from thali.kernels.scale_steps import STAYS, ScaleLaw
 
     if not isinstance(given, Hyperprior):
         return STAYS

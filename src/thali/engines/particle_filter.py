@@ -21,13 +21,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
 from thali.data import Data
 from thali.engines.base import Info, Population, WeightedSampler, inferred
 from thali.engines.collapsed_gibbs import CollapsedGibbs
+from thali.engines.compiled_laws import scale_law, scale_laws
 from thali.engines.filtering.genealogy import Genealogy, effective_size
 from thali.engines.filtering.particles import (
     Draws,
@@ -37,9 +38,9 @@ from thali.engines.filtering.particles import (
     no_proposals,
     zero_particles,
 )
-from thali.hyperparameters import Gamma, Hyperprior, InverseGamma
-from thali.likelihoods.base import Collapsed, GaussianRows
-from thali.likelihoods.gaussian_scales import FINEST, LEAST
+from thali.hyperparameters import Hyperprior
+from thali.likelihoods.base import Collapsed, GaussianRows, Scaled
+from thali.likelihoods.gaussian_scales import FINEST
 from thali.model import Model
 from thali.priors.base import Sequential
 from thali.registry import ENGINES
@@ -48,7 +49,7 @@ from thali.starts import Start
 from thali.structures.features import FeatureCounts
 
 if TYPE_CHECKING:
-    from thali.kernels.particle_scales import Floor, ScalePrior
+    from thali.kernels.scale_steps import ScaleLaws
 
 PROPOSALS = ("conditional", "prior")
 BLOCK = 64  # particles that share a generator; fixed, so that threads change nothing
@@ -122,7 +123,7 @@ class ParticleFilter(Settings, WeightedSampler[State]):
 
     def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:
         """Particles without rows, their hyperparameters drawn."""
-        scale_priors(model)  # says at once which hyperpriors it does not know
+        laws = scale_laws_of(model, data)  # says at once which hyperpriors it does not know
         count = self.n_particles
         particles = empty_particles(count, 4, data.reduced.shape[1])  # or a refusal, at once
         hyper, log_weights = {}, np.zeros(count)
@@ -134,10 +135,9 @@ class ParticleFilter(Settings, WeightedSampler[State]):
                 log_weights += log_weight
         scales = model.likelihood_values(hyper)
         sigma_x, sigma_a = scales["sigma_x"], scales["sigma_a"]
-        share, scale = floor_of(model, data)
         with np.errstate(over="ignore"):
             usable = np.isfinite(np.square(sigma_x / sigma_a))
-        usable &= sigma_x >= share * np.maximum(scale, sigma_a)
+        usable &= sigma_x >= np.maximum(laws.lowest, laws.least * sigma_a)
         log_weights[~usable] = -np.inf
         total = log_sum(log_weights)
         evidence = float(total - np.log(count))
@@ -290,46 +290,27 @@ def move(rng: np.random.Generator, state: State) -> None:
             model.prior.resample(rng, numbers, FeatureCounts(n, particles.m[p, :k], none))
             for name, value in numbers.items():
                 hyper[name][p] = value
-    of_x, of_a = scale_priors(model)
-    if of_x.family != kernel.FIXED or of_a.family != kernel.FIXED:
-        now, floor, sigmas = state.seen, floor_of(model, state.data), state.sigmas
+    laws = scale_laws_of(model, state.data)
+    if laws.x.inferred or laws.a.inferred:
+        now, sigmas = state.seen, state.sigmas
         seeds = rng.integers(2**63, size=-(-len(state.log_weights) // BLOCK))
 
         def work(first: int, last: int) -> None:
             own = np.random.default_rng(seeds[first // BLOCK])
-            kernel.move_scales(own, particles, now, of_x, of_a, floor, *sigmas, first, last)
+            kernel.move_scales(own, particles, now, laws, *sigmas, first, last)
 
         state.in_blocks(work, BLOCK)
 
 
-def floor_of(model: Model, data: Data) -> Floor:
-    """The least σ_x: where its hyperprior is cut off, as in sampling, or rounding."""
-    from thali.kernels.particle_scales import Floor
-
-    if "sigma_x" in inferred(model.likelihood):
-        return Floor(LEAST, float(np.sqrt(data.mean_square)))
-    return Floor(FINEST, 0.0)
-
-
-def scale_priors(model: Model) -> list[ScalePrior]:
-    """Those of σ_x and σ_a."""
-    scales = inferred(model.likelihood)
-    return [scale_prior(scales.get(name)) for name in ("sigma_x", "sigma_a")]
-
-
-def scale_prior(hyperprior: Hyperprior | None) -> ScalePrior:
-    """A hyperprior of a scale as the kernel reads it."""
-    from thali.kernels import particle_scales as kernel
-
-    if hyperprior is None:
-        return kernel.ScalePrior(kernel.FIXED, 0.0, 0.0)
-    if isinstance(hyperprior, InverseGamma):
-        return kernel.ScalePrior(
-            kernel.INVERSE_GAMMA, float(hyperprior.shape), float(hyperprior.scale)
-        )
-    if not isinstance(hyperprior, Gamma):
+def scale_laws_of(model: Model, data: Data) -> ScaleLaws:
+    """How σ_x and σ_a move, and where σ_x is cut off: as in sampling, or where rounding begins."""
+    likelihood = cast(Scaled, model.likelihood)
+    laws = scale_laws(likelihood, data, fixed=FINEST)
+    if laws is None:
+        given = (likelihood.sigma_x, likelihood.sigma_a)
+        strange = next(each for each in given if scale_law(each) is None)
         raise ValueError(
-            f"ParticleFilter infers scales under Gamma or InverseGamma, not {hyperprior}; fix the "
+            f"ParticleFilter infers scales under Gamma or InverseGamma, not {strange}; fix the "
             "scale at a number, or use CollapsedGibbs, which samples under any hyperprior."
         )
-    return kernel.ScalePrior(kernel.GAMMA, float(hyperprior.shape), float(hyperprior.rate))
+    return laws

@@ -40,7 +40,7 @@ from thali.kernels.between_sweeps import log_prior, pack, sum_afresh
 from thali.kernels.compiling import helper, kernel
 from thali.kernels.copying import put, put_matrix
 from thali.kernels.gaussian_row import Scales, gaussian_row_at
-from thali.kernels.hyperparameter_steps import draw_mass, draw_scales
+from thali.kernels.hyperparameter_steps import draw_mass
 from thali.kernels.maintained_rows import (
     clear_feature,
     dot,
@@ -60,6 +60,7 @@ from thali.kernels.maintained_rows import (
 from thali.kernels.masked_rows import NO_DIMENSION, draw_missing, observed_products, project
 from thali.kernels.new_features import MOST_NEW, NewFeatures, draw, likeliest
 from thali.kernels.row_potentials import count_on, row_step
+from thali.kernels.scale_steps import Seen, draw_scales
 
 LOST_DIGITS = 3e4  # Σ V² of rows come and gone, in units of rounding, before M is made afresh
 LEVEL = 1e-9  # of log odds, below which a climb leaves a bit as it is
@@ -260,7 +261,10 @@ def sweeps(rng, X, squares, mask, rows, k, tables, scales, laws, plan, climb):
                     if laws.shape > 0.0:
                         new_log_weight = laws.unit + np.log(alpha)
                     C, T, held = rows.C[:k, :k].copy(), rows.T[:k], made < laws.held
-                    sigma_x, sigma_a, evidence = draw_scales(rng, C, T, n_rows, scales, laws, held)
+                    seen = Seen(n_rows, laws.squares, scales.dimensions)
+                    sigma_x, sigma_a, evidence = draw_scales(
+                        rng, C, T, seen, scales.sigma_x, scales.sigma_a, laws.scales, held
+                    )
                     scales = Scales(sigma_x, sigma_a, scales.dimensions)
                     constant = -alpha * laws.total if laws.total > 0.0 else laws.constant
                     prior = log_prior(rows, k, tables, beyond, new_log_weight, constant)

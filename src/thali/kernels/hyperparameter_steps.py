@@ -1,32 +1,15 @@
 r"""Updates of the hyperparameters between two sweeps, without leaving compiled code.
 
-    α | Z ~ Gamma(shape + K, rate + total)       where every e^{λ_m} is proportional to α
-    σ | Z   by a slice step on log σ             σ_x, then σ_a, features integrated out
-
-A scale's prior has the log density  power · log σ − inverse_square/σ² − linear · σ + const, which
-is that of an inverse gamma of σ² and that of a gamma of σ alike. Each evaluation costs O(K) through
-the eigenvalues of ZᵀZ (``evidence``).
+α | Z ~ Gamma(shape + K, rate + total)       where every e^{λ_m} is proportional to α
+σ | Z   by a slice step on log σ             (``scale_steps``)
 """
 
 from typing import NamedTuple
 
-import numpy as np
-
 from thali.kernels.compiling import helper
-from thali.kernels.evidence import log_evidence, spectrum
+from thali.kernels.scale_steps import BOTH_STAY, ScaleLaws
 
 SMALLEST = 1e-300  # where a draw from a very flat distribution underflows
-NARROWEST = 1e-15  # a slice below this share of where it is: rounding is all that is left of it
-FARTHEST = 700.0  # |log σ| beyond which σ is no number
-
-
-class ScaleLaw(NamedTuple):
-    """The prior of a scale; ``inferred`` is False where the scale is a number that stays."""
-
-    power: float
-    inverse_square: float
-    linear: float
-    inferred: bool
 
 
 class Laws(NamedTuple):
@@ -39,58 +22,12 @@ class Laws(NamedTuple):
     rate: float
     total: float  # Σ over rows: log P of no features at all is −α · total
     constant: float  # that log P where α stays
-    x: ScaleLaw
-    a: ScaleLaw
-    least: float  # σ_x is above so many times σ_a, where it is inferred,
-    lowest: float  # and above this
+    scales: ScaleLaws
     squares: float  # Σ x²
     held: int  # sweeps until scales begin to change
 
 
-STAYS = ScaleLaw(0.0, 0.0, 0.0, False)
-ELSEWHERE = Laws(False, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, STAYS, STAYS, 0.0, 0.0, 0.0, 0)
-
-
-@helper
-def log_target(u, of_x, sigma_x, sigma_a, d, t, n, dimensions, laws):
-    """The log density of u = log σ, of σ_x or of σ_a, given the other and Z."""
-    if not -FARTHEST < u < FARTHEST:
-        return -np.inf
-    sigma = np.exp(u)
-    if of_x:
-        sigma_x = sigma
-        own = laws.x
-    else:
-        sigma_a = sigma
-        own = laws.a
-    if laws.x.inferred and sigma_x < max(laws.lowest, laws.least * sigma_a):
-        return -np.inf
-    prior = (own.power + 1.0) * u - own.inverse_square / (sigma * sigma) - own.linear * sigma
-    return prior + log_evidence(d, t, laws.squares, n, dimensions, sigma_x, sigma_a)
-
-
-@helper
-def slice_scale(rng, of_x, sigma_x, sigma_a, d, t, n, dimensions, laws, width):
-    """Neal's slice step (2003) on log σ: steps out by ``width``, then shrinks; returns σ."""
-    sigma = sigma_x if of_x else sigma_a
-    at = np.log(sigma)
-    level = log_target(at, of_x, sigma_x, sigma_a, d, t, n, dimensions, laws)
-    level += np.log(1.0 - rng.random())
-    left = at - width * rng.random()
-    right = left + width
-    while log_target(left, of_x, sigma_x, sigma_a, d, t, n, dimensions, laws) > level:
-        left -= width
-    while log_target(right, of_x, sigma_x, sigma_a, d, t, n, dimensions, laws) > level:
-        right += width
-    while right - left >= NARROWEST * (1.0 + abs(at)):
-        u = left + (right - left) * rng.random()
-        if log_target(u, of_x, sigma_x, sigma_a, d, t, n, dimensions, laws) >= level:
-            return np.exp(u)
-        if u < at:
-            left = u
-        else:
-            right = u
-    return sigma
+ELSEWHERE = Laws(False, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, BOTH_STAY, 0.0, 0)
 
 
 @helper
@@ -100,24 +37,3 @@ def draw_mass(rng, alpha, k, laws):
         return alpha
     scale = 1.0 / (laws.rate + laws.total)
     return max(scale * rng.standard_gamma(laws.shape + k), SMALLEST)
-
-
-@helper
-def draw_scales(rng, C, T, n, scales, laws, held):
-    """σ_x, σ_a and log P(X | Z) at them, from C = ZᵀZ and T = ZᵀX (C is overwritten)."""
-    d, t = spectrum(C, T)
-    sigma_x, sigma_a, dimensions = scales.sigma_x, scales.sigma_a, scales.dimensions
-    if not held:
-        if laws.x.inferred:
-            sigma_x = max(sigma_x, (1.0 + 1e-9) * max(laws.lowest, laws.least * sigma_a))
-        # the standard deviations of log σ when K stays: 1/√(2ND) and 1/√(2KD)
-        for of_x in (True, False):
-            size = n if of_x else d.shape[0] + 1
-            if laws.x.inferred if of_x else laws.a.inferred:
-                width = min(1.0, 3.0 / np.sqrt(2.0 * size * dimensions))
-                sigma = slice_scale(rng, of_x, sigma_x, sigma_a, d, t, n, dimensions, laws, width)
-                if of_x:
-                    sigma_x = sigma
-                else:
-                    sigma_a = sigma
-    return sigma_x, sigma_a, log_evidence(d, t, laws.squares, n, dimensions, sigma_x, sigma_a)

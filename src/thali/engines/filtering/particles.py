@@ -25,7 +25,7 @@ from thali.structures.features import counts_from_gram
 
 if TYPE_CHECKING:
     from thali.kernels.particle_rows import Particles, Proposals, RowNumbers
-    from thali.kernels.particle_scales import Seen
+    from thali.kernels.scale_steps import Seen
 
 Found = TypeVar("Found")
 
@@ -68,7 +68,7 @@ class State:
     @property
     def seen(self) -> Seen:
         """The rows so far as the kernels of scales read them."""
-        from thali.kernels.particle_scales import Seen
+        from thali.kernels.scale_steps import Seen
 
         return Seen(self.row, float(self.data.squares[: self.row].sum()), float(self.data.d))
 
