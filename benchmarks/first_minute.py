@@ -106,7 +106,7 @@ class Library:
         if not answer:
             raise SystemExit(f"{what} {name} {seed}: the process ended; see above.")
         found: dict[str, float] = json.loads(answer)
-        say(f"{what} {name} {seed}: " + "  ".join(f"{k} {v:.4g}" for k, v in found.items()))
+        say(f"{what} {name} {seed}: " + "  ".join(f"{k} {v:.7g}" for k, v in found.items()))
         return found
 
     def close(self) -> None:

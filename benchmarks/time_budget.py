@@ -2,7 +2,8 @@
 
 Every engine first fits a few rows, so that nothing is left to compile, and then 20000 rows of 500
 columns with 20 planted features and two seconds. What is shown is all the time that `fit` takes,
-what it found in it, and the log joint above that of the planted features.
+what it found in it, and the log joint above that of the planted features (at the same
+hyperparameters).
 
     python benchmarks/time_budget.py [--seconds 2] [--only collapsed_gibbs variational]
 """

@@ -245,3 +245,28 @@ def test_warming_up_for_what_cannot_be_run_is_refused(capsys):
     assert "nothing to compile" in capsys.readouterr().err
     assert command_line(["warm-up", "--engine", "gibs"]) == 2
     assert "gibs" in capsys.readouterr().err
+
+
+def test_helpers_are_compiled_for_linking_alone():
+    """Where Numba has other insides they are compiled as ever, only more slowly: say so here."""
+    from thali.kernels.compiling import helper, kernel
+    from thali.kernels.linked_only import KNOWN, LinkedOnly
+
+    assert KNOWN
+
+    @helper
+    def twice(x):
+        if x < 0.0:
+            raise ValueError("below zero")
+        return 2.0 * x
+
+    @kernel
+    def four_times(x):
+        return twice(twice(x))
+
+    assert four_times(1.5) == 6.0
+    with pytest.raises(ValueError, match="below zero"):
+        four_times(-1.0)
+    (compiled,) = twice.overloads.values()
+    assert isinstance(compiled.library, LinkedOnly)
+    assert twice(2.0) == 4.0  # from Python, as a kernel

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from oracles import features as oracle
 
 import thali
 from thali import datasets
@@ -285,6 +286,7 @@ def stop_at(monkeypatch, step):
 @pytest.mark.parametrize("step", [1, 9, 24])
 def test_a_stopped_filter_goes_through_the_other_rows_with_a_few(X, monkeypatch, step):
     stop_at(monkeypatch, step)
+    monkeypatch.setattr(engine_module, "A_MOMENT", 60.0)
     engine = thali.ParticleFilter(n_particles=100)
     part = thali.LatentFeatures(engine=engine, random_state=0, progress=False).fit(X)
     assert part.stopped_ == "interrupted"
@@ -293,21 +295,47 @@ def test_a_stopped_filter_goes_through_the_other_rows_with_a_few(X, monkeypatch,
     assert np.isfinite(part.log_evidence_)
 
 
-def test_a_filter_stopped_for_good_codes_the_other_rows(monkeypatch):
+@pytest.mark.parametrize("prior", [thali.IBP(), thali.BetaBernoulli(n_components=5)])
+def test_a_filter_stopped_for_good_codes_the_other_rows(prior, monkeypatch):
     X = datasets.images(n=60, random_state=0).X
     stop_at(monkeypatch, 30)
     monkeypatch.setattr(engine_module, "A_MOMENT", 0.0)
     engine = thali.ParticleFilter(n_particles=100)
-    part = thali.LatentFeatures(engine=engine, random_state=0, progress=False).fit(X)
+    part = thali.LatentFeatures(prior, engine=engine, random_state=0, progress=False).fit(X)
     assert len(part.weights_) <= engine_module.CODED
     assert np.isnan(part.log_evidence_)
     for draw in part.draws():
-        hyper = {"alpha": draw.alpha, "sigma_x": draw.sigma_x, "sigma_a": draw.sigma_a}
-        assert np.isclose(draw.log_joint, part.fit_.model.at(hyper).log_joint(X, draw.Z))
+        marginal = oracle.log_marginal(X, draw.Z, draw.sigma_x, draw.sigma_a)
+        own = part.fit_.model.prior_at({"alpha": draw.alpha}).log_prob(draw.Z)
+        assert np.isclose(draw.log_joint, own + marginal)
     # given the features of thirty images the others are explained, and not left without
     assert part.Z_[40:].any(axis=1).mean() > 0.8
     residual = X - part.Z_ @ part.components_
     assert np.square(residual[40:]).mean() < 0.5 * np.square(X[40:]).mean()
+    assert "stopped" in part.convergence().headline
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_a_filter_stopped_at_once_has_an_answer(step, monkeypatch):
+    X = np.random.default_rng(0).normal(size=(12, 3))
+    stop_at(monkeypatch, step)
+    monkeypatch.setattr(engine_module, "A_MOMENT", 0.0)
+    engine = thali.ParticleFilter(n_particles=20)
+    parts = {"prior": thali.IBP(alpha=1e-6), "likelihood": thali.LinearGaussian(1.0, 1.0)}
+    part = thali.LatentFeatures(**parts, engine=engine, random_state=0, progress=False).fit(X)
+    assert part.Z_.shape == (12, 0)
+    assert np.isfinite(part.log_joint_)
+
+
+def test_scales_may_wander_far_where_nothing_holds_them():
+    """Without a feature only its hyperprior speaks of sigma_a, and a flat one speaks softly."""
+    X = np.random.default_rng(0).normal(size=(12, 2))
+    likelihood = thali.LinearGaussian(sigma_x=1.0, sigma_a=thali.Gamma(0.01, 0.01))
+    engine = thali.ParticleFilter(n_particles=300, resample_below=1.0)
+    model = thali.LatentFeatures(
+        thali.IBP(alpha=1e-3), likelihood, engine, random_state=0, progress=False
+    ).fit(X)
+    assert np.isfinite(model.log_evidence_)
 
 
 @pytest.mark.parametrize("step", [11, 26])  # among the rows, and after the first sweep

@@ -54,3 +54,18 @@ def test_draws_without_features():
     one = np.ones((3, 1), bool)
     assert point_estimate([empty, empty, one], np.zeros(3)).latent.shape == (3, 0)
     assert point_estimate([empty, one, one], np.zeros(3)).latent.shape == (3, 1)
+
+
+def test_a_draw_that_stands_there_often_counts_as_often():
+    a, b = np.array([[1], [0], [1]], bool), np.array([[1], [1], [0]], bool)
+    copies = [a, b.copy(), b.copy(), a.copy(), b.copy()]
+    same = [a, b, b, a, b]  # the same objects, looked at once
+    one, other = point_estimate(copies, np.zeros(5)), point_estimate(same, np.zeros(5))
+    assert (one.latent == other.latent).all()
+    assert np.allclose(one.probabilities, other.probabilities)
+    assert one.loss == other.loss
+
+
+def test_distances_of_many_rows_are_exact():
+    many = np.ones((1_000_001, 17), np.float32)
+    assert match_columns(many, many)[2] == 0.0

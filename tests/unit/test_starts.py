@@ -9,13 +9,11 @@ from thali.data import Data
 from thali.model import Model
 from thali.registry import STARTS
 from thali.starts import Start, given_start, sources
+from thali.starts.choosing import Starting
 from thali.starts.ica import marchenko_pastur_median, signal_rank
 from thali.starts.race import PATIENCE, Finish, Search, rank, won
 from thali.structures.feature_changes import change_columns
 from thali.structures.features import FEATURES
-
-# starts are made here without the run that silences it around its threads
-pytestmark = pytest.mark.filterwarnings("ignore:FastICA did not converge")
 
 LIKELIHOODS = {"patterns": thali.NoisyOr, "sparse_ica": thali.SparseFactor}  # the others': linear
 LINEAR = [name for name in STARTS if name in thali.LinearGaussian.starts]
@@ -61,11 +59,12 @@ def test_ica_alone_finds_the_planted_features(seed):
     assert abs(start.hyper["sigma_x"] - 1.0) < 0.05
 
 
-@pytest.mark.parametrize("p", [0.05, 0.21, 0.35, 0.5])
+@pytest.mark.parametrize("p", [0.05, 0.21, 0.35, 0.5, [0.21, 0.5] * 4, [0.1, 0.21, 0.35, 0.5] * 2])
 def test_two_valued_sources_are_found_however_often_they_are_on(p, seed):
     rng = np.random.default_rng(seed)
     bits = rng.random((3000, 8)) < p
-    scores = bits @ rng.standard_normal((8, 8)) + 0.02 * rng.standard_normal((3000, 8))
+    turn = np.linalg.qr(rng.standard_normal((8, 8)))[0]
+    scores = bits @ turn + 0.02 * rng.standard_normal((3000, 8))
     found = sources.two_valued_sources(rng, scores - scores.mean(axis=0))
     assert agreement(bits, found) > 0.97
 
@@ -75,7 +74,8 @@ def test_one_contrast_alone_is_blind_somewhere(contrast, blind, seed):
     """What the choice between two is for."""
     rng = np.random.default_rng(seed)
     bits = rng.random((3000, 8)) < blind
-    scores = bits @ rng.standard_normal((8, 8)) + 0.02 * rng.standard_normal((3000, 8))
+    turn = np.linalg.qr(rng.standard_normal((8, 8)))[0]
+    scores = bits @ turn + 0.02 * rng.standard_normal((3000, 8))
     found = sources.independent_sources(rng, scores - scores.mean(axis=0), contrast)
     assert agreement(bits, sources.split_in_two(found)[0]) < 0.9
 
@@ -225,3 +225,18 @@ def test_a_fitted_model_starts_another_and_fixed_numbers_stay():
     assert second.alpha_ == 7.0
     assert second.starts_ == ["another model"]
     assert abs(second.sigma_x_ - first.sigma_x_) < 0.2
+
+
+def test_a_race_that_was_stopped_before_a_step_compares_its_starts():
+    planted = thali.datasets.noisy_nonnegative(300, 60, 5, random_state=1)
+    data, model = parts(planted.X)
+
+    def in_turn(jobs, what):
+        return [None if what == "racing starts" else job() for job in jobs]
+
+    starting = Starting(thali.CollapsedGibbs(chains=2), model, data, lambda: True, in_turn)
+    found = starting.starts(np.random.SeedSequence(0))
+    logs = [model.at(s.hyper).log_joint(data, s.latent) for s in found]
+    columns = STARTS["columns"](np.random.default_rng(0), model, data)
+    assert {start.name for start in found} == {"ica"}
+    assert min(logs) > model.at(columns.hyper).log_joint(data, columns.latent)

@@ -28,6 +28,7 @@ from thali.data.missing import Patterns, first_guess, patterns
 
 Table: TypeAlias = "Data | ArrayLike | pd.DataFrame | sparray"  # what ``Data.of`` takes
 BLOCK = 2**20  # entries looked at together
+BY_GRAM = 600  # columns up to which their Gram matrix is kept, for starts to use again
 
 
 @dataclass(frozen=True)
@@ -115,12 +116,17 @@ class Data:
         """Singular values of the centered data, largest first, from the smaller Gram matrix."""
         if self.sparse:
             return sparse.singular_values(self.X)
-        values = np.linalg.eigvalsh(self.centered_gram)[::-1]
+        few = self.reduced.shape[1] <= BY_GRAM
+        values = np.linalg.eigvalsh(self.centered_gram if few else self._gram())[::-1]
         return np.asarray(np.sqrt(np.maximum(values, 0.0)))
 
     @cached_property
     def centered_gram(self) -> np.ndarray:
-        """YᵀY of the centered reduced data Y, which are no wider than long."""
+        """YᵀY of the centered reduced data Y, kept: for at most ``BY_GRAM`` columns."""
+        return self._gram()
+
+    def _gram(self) -> np.ndarray:
+        """YᵀY, Y being no wider than long."""
         X, mean = self.reduced, self.reduced.mean(axis=0)
         gram = np.zeros((len(mean), len(mean)))
         for block in blocks(X):

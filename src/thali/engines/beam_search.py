@@ -240,9 +240,7 @@ class BeamSearch(Settings, Search[State]):
             prior = search.problem.prior.log_prob_counts(feature_counts(last.matrix()))
             state.at = last.k, last.evidence + prior
             return
-        state.enqueued += search.queue.enqueued
-        state.dequeued += search.queue.dequeued
-        state.search, state.passes = None, state.passes + 1
+        self._leave(state, search)
         found, doubt = state.best, -np.inf
         if search.answer is not None:
             Z = np.zeros((form.data.n, search.answer.k), bool)
@@ -260,6 +258,12 @@ class BeamSearch(Settings, Search[State]):
         else:
             self._take(form, state, found)
             state.finished = True
+
+    def _leave(self, state: State, search: BestFirst[KeptT]) -> None:
+        """The search is over: what it looked at is counted."""
+        state.enqueued += search.queue.enqueued
+        state.dequeued += search.queue.dequeued
+        state.search, state.passes = None, state.passes + 1
 
     def _polish(
         self, rng: np.random.Generator, form: Form[KeptT], state: State, answer: Answer
@@ -298,20 +302,18 @@ class BeamSearch(Settings, Search[State]):
         """The answer alone; a search that was stopped first goes straight to its end, or for a
         moment, and the rows that it has not come to then are coded all at once."""
         form, search = self.form(model, data), state.search
-        if search is not None and search.last.rows == 0 and state.best.Z.any():
-            state.search = None  # it has not begun, and there is an answer
+        if search is not None and not search.begun and state.best.Z.any():
+            state.search = None  # there is an answer
         elif search is not None:
             search.hurry()
             until = time.monotonic() + A_MOMENT
             while state.search is search and time.monotonic() < until:
                 self._advance(form, state, search, A_FEW)
             if state.search is search:
-                state.search, state.passes = None, state.passes + 1
-                self._take(
-                    form,
-                    state,
-                    form.completed(search.problem, search.last, state.order, state.hyper),
-                )
+                self._leave(state, search)
+                at = search.furthest
+                found = form.completed(search.problem, at, state.order, state.hyper)
+                self._take(form, state, found)
         if state.polishing is not None:
             self._take(form, state, state.polishing)
         best = state.best

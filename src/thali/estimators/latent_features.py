@@ -70,7 +70,7 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
     best_ : the draw with the highest log joint
     fit_ : the result itself: ``Draws``, ``WeightedDraws``, ``VariationalFit`` or ``PointFit``
     weights_ : the weight of each of ``draws()``; they sum to one
-    log_evidence_ : the estimate of log P(X); ``ParticleFilter`` only
+    log_evidence_ : the estimate of log P(X), NaN where a stop left rows; ``ParticleFilter`` only
     elbo_, variational_params_, elbos_ : the lower bound of log P(X), all parameters of q,
         and the bound with q(A) joint and factorized; ``Variational`` and
         ``MaximizationExpectation`` only

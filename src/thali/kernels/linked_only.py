@@ -18,6 +18,9 @@ PARTS = (
     "_finalize_final_module",
     "_finalize_dynamic_globals",
     "_verify_declare_only_symbols",
+    "_ensure_finalized",
+    "get_pointer_to_function",
+    "codegen",
 )
 
 
@@ -44,7 +47,11 @@ class LinkedOnly(codegen.JITCodeLibrary):
 
 
 class Unplaced:
-    """A code generator for code without an address: there is no place to put an environment."""
+    """A code generator for code without an address: there is no place to put an environment.
+
+    An environment is where a function finds objects of Python, which a message made at run time
+    would need: helpers raise errors with constant messages only.
+    """
 
     def __init__(self, own):
         self.own = own
@@ -53,7 +60,7 @@ class Unplaced:
         return getattr(self.own, name)
 
     def set_env(self, name, env):
-        """Nothing: as in a kernel that is read from its file, helpers have none."""
+        """Nothing."""
 
 
 class LinkedOnlyCompiler(Compiler):

@@ -1,4 +1,4 @@
-r"""Least-squares bits: for each row the z that lowers ‖x − zA‖² by single flips, A fixed.
+r"""Bits of rows given features, by single flips: z that lowers ‖x − zA‖², or suits binary Y.
 
 With P = XAᵀ and Q = AAᵀ a flip of bit k changes the residual by δ(δQ_kk + 2(zQ)_k − 2P_k), so a
 row's K bits touch no D at all.
@@ -42,3 +42,34 @@ def flip_rows(Z, P, Q, penalty):
                 zq[j] += sign * Q[which, j]
             flips += 1
     return flips
+
+
+@kernel
+def flip_kept_rows(Z, X, Y, table, log_odds):
+    """The same for binary X and parameters Y, where x depends on the count c of active features:
+    flip bits of Z until no flip raises Σ_t table[c_t, x_t] plus the log odds of the bits that are
+    on. ``table`` has counts up to K."""
+    n, k = Z.shape
+    c = np.zeros(X.shape[1], np.int64)
+    for i in range(n):
+        c[:] = 0
+        for a in range(k):
+            if Z[i, a]:
+                for t in range(len(c)):
+                    c[t] += Y[a, t]
+        for _ in range(4 * k + 4):
+            best, which = 1e-12, -1
+            for a in range(k):
+                by = -1 if Z[i, a] else 1
+                gain = by * log_odds[a]
+                for t in range(len(c)):
+                    if Y[a, t]:
+                        gain += table[c[t] + by, X[i, t]] - table[c[t], X[i, t]]
+                if gain > best:
+                    best, which = gain, a
+            if which < 0:
+                break
+            by = -1 if Z[i, which] else 1
+            Z[i, which] = 1 - Z[i, which]
+            for t in range(len(c)):
+                c[t] += by * Y[which, t]

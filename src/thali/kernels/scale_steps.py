@@ -13,7 +13,7 @@ from thali.kernels.compiling import helper
 from thali.kernels.evidence import log_evidence, spectrum
 
 NARROWEST = 1e-15  # a slice below this share of where it is: rounding is all that is left of it
-FARTHEST = 700.0  # |log σ| beyond which σ is no number
+FARTHEST = 300.0  # |log σ| beyond which σ² is no number
 
 
 class ScaleLaw(NamedTuple):
@@ -61,7 +61,8 @@ def log_target(u, of_x, sigma_x, sigma_a, d, t, seen, laws):
     if sigma_x < max(laws.lowest, laws.least * sigma_a):
         return -np.inf
     prior = (own.power + 1.0) * u - own.inverse_square / (sigma * sigma) - own.linear * sigma
-    return prior + log_evidence(d, t, seen.squares, seen.n, seen.dimensions, sigma_x, sigma_a)
+    value = prior + log_evidence(d, t, seen.squares, seen.n, seen.dimensions, sigma_x, sigma_a)
+    return -np.inf if np.isnan(value) else value
 
 
 @helper

@@ -154,6 +154,9 @@ def verdict_on_weights(model: LatentFeatures) -> Verdict:
     count = len(model.weights_)
     ess = 1.0 / float(np.square(model.weights_).sum())
     worth = f"{plural(count, 'particle')}, worth {ess:,.0f} of equal weight at the last row."
+    if model.stopped_ != "finished":
+        coded = "" if np.isfinite(model.log_evidence_) else ", and the rows it left were coded"
+        return Verdict("poor", f"The filter was stopped before the last row{coded}.", RUN_ON)
     if ess < ESS_PER_CHAIN:
         advice = "Few particles carry nearly all the weight: use more of them, or more passes."
         return Verdict("poor", worth, advice)

@@ -21,7 +21,6 @@ from thali.starts.base import RACE, Start, contenders, suitable
 from thali.starts.given import given_start
 from thali.starts.ica import with_inferred
 from thali.starts.race import PLAIN, ROUND, TOGETHER, Finish, Search, different, rank, won
-from thali.starts.sources import unfinished_is_fine
 from thali.stopping import Stopped
 
 if TYPE_CHECKING:
@@ -82,8 +81,7 @@ class Starting:
             return start
 
         jobs = [partial(make, *pair) for pair in zip(names, generators, strict=True)]
-        with unfinished_is_fine():
-            found: list[Start | None] = self.side_by_side(jobs, "finding starts")
+        found: list[Start | None] = self.side_by_side(jobs, "finding starts")
         return [start or self._blank() for start in found]
 
     def _blank(self) -> Start:
@@ -145,8 +143,9 @@ class Starting:
 
     def _compared(self, finish: Finish) -> Finish:
         """A start from which a stop let no step be made: its own log joint, where there is one."""
-        start, collapsed = finish.start, isinstance(self.model.likelihood, Collapsed)
-        if finish.level > -np.inf or not collapsed or not start.latent.any():
+        start = finish.start
+        quick = isinstance(self.model.likelihood, Collapsed) and self.data.observed is None
+        if finish.level > -np.inf or not quick or not start.latent.any():
             return finish
         return Finish(start, self.model.at(start.hyper).log_joint(self.data, start.latent))
 

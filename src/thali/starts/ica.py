@@ -15,6 +15,7 @@ from scipy.optimize import brentq
 from scipy.sparse import csr_array
 
 from thali.data import Data, sparse
+from thali.data.matrix import BY_GRAM
 from thali.hyperparameters import Value
 from thali.model import Model
 from thali.priors.base import PredictsRow
@@ -23,7 +24,6 @@ from thali.starts.sources import two_valued_sources
 from thali.stopping import check_stop, stopped
 from thali.structures.features import FEATURES, counts_from_gram, with_row_sums
 
-BY_GRAM = 600  # columns up to which all directions are computed, not the leading ones alone
 LARGEST_RANK = 100
 RANK = 1e-12  # of the largest eigenvalue of ZᵀZ: less is none
 ROUNDS = 50  # of least squares and flips; a handful suffices
@@ -56,7 +56,7 @@ def leading_scores(rng: np.random.Generator, data: Data, rank: int) -> np.ndarra
     if data.sparse:
         return sparse.leading_scores(rng, data.X, rank)
     n, d = data.reduced.shape
-    if d <= BY_GRAM and n > 4 * d:  # small singular values lose digits, no more
+    if d <= BY_GRAM and n > 4 * d:  # as there, from what the singular values came from
         directions = np.linalg.eigh(data.centered_gram)[1][:, ::-1][:, :rank]
         return np.asarray(data.reduced @ directions - data.reduced.mean(axis=0) @ directions)
     U, s = leading_vectors(rng, data.reduced - data.reduced.mean(axis=0), rank)
@@ -72,6 +72,10 @@ def leading_vectors(
     if min(X.shape) <= BY_GRAM and max(X.shape) <= 4 * min(X.shape):
         U, s, _ = np.linalg.svd(X, full_matrices=False)
         return U[:, :rank], s[:rank]
+    if X.shape[1] <= BY_GRAM and len(X) > X.shape[1]:  # small values lose digits, no more
+        squares, V = np.linalg.eigh(X.T @ X)
+        s = np.sqrt(np.maximum(squares[::-1][:rank], np.finfo(float).tiny))
+        return X @ V[:, ::-1][:, :rank] / s, s
     seed = int(rng.integers(2**31))
     U, s, _ = randomized_svd(X, rank, n_iter=4, random_state=seed)
     return U, s

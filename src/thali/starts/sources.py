@@ -3,82 +3,97 @@ r"""Independent sources behind scores, and the two values of each.
 FastICA follows a contrast that is highest where a source is least Gaussian. For a bit that is on
 with probability p, the third moment ("square") sees nothing near p = ½, where the skewness is zero,
 and the fourth ("cube") nothing near 0.21, where the kurtosis is; each is sure and fast elsewhere.
-So the second is followed where the first does not come near to two values, and the sources that
-come nearest are taken.
+So the second is followed where the first does not come near to two values, then their sum, and the
+sources that come nearest are taken.
 """
 
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import numpy as np
 
 from thali.stopping import check_stop
 
 CHUNK = 16  # sources that are split at a time
-ITERATIONS = 100  # a handful to thirty where the contrast sees the sources
+ITERATIONS = 200  # a handful to thirty where the contrast sees the sources
+STAYS = 1e-4  # a direction that turns by less, in 1 − |cosine|, has converged
 NEAR = 0.9  # the share of a source's variance between two values that needs no other contrast
 SOME_ROWS = 4096  # by which the sources are found, if there are more
+FLAT = 1e-12  # of the largest variance: a direction with less is none
 
 Contrast = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
-def cube(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """u³ and the mean of its derivative: the fourth moment."""
-    check_stop()
-    squares = u * u
-    return squares * u, 3.0 * squares.mean(axis=-1)
-
-
 def square(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """u² and the mean of its derivative: the third moment."""
-    check_stop()
-    return u * u, 2.0 * u.mean(axis=-1)
+    """u² and the means of its derivative: the third moment."""
+    return u * u, 2.0 * u.mean(axis=0)
+
+
+def cube(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """u³ and the means of its derivative: the fourth moment."""
+    squares = u * u
+    return squares * u, 3.0 * squares.mean(axis=0)
+
+
+def both(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """u² + u³, for sources of which some are seen by the one and some by the other."""
+    squares = u * u
+    return squares * (1.0 + u), (2.0 * u + 3.0 * squares).mean(axis=0)
 
 
 def tanh(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """tanh u and the mean of its derivative, which never overflow: heavy tails."""
-    check_stop()
+    """tanh u and the means of its derivative, which never overflow: heavy tails."""
     t = np.tanh(u)
-    return t, 1.0 - np.square(t).mean(axis=-1)
-
-
-@contextmanager
-def unfinished_is_fine() -> Iterator[None]:
-    """No warnings where FastICA has not converged. Filters of warnings belong to the process, so
-    this is for around the threads that look for starts, not for within them."""
-    from sklearn.exceptions import ConvergenceWarning
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        yield
+    return t, 1.0 - np.square(t).mean(axis=0)
 
 
 def independent_sources(
     rng: np.random.Generator, scores: np.ndarray, contrast: Contrast
 ) -> np.ndarray | None:
-    """FastICA's sources, found by at most ``SOME_ROWS`` rows at random; None where it fails."""
-    from sklearn.decomposition import FastICA
-
-    seed = int(rng.integers(2**31))
-    ica = FastICA(fun=contrast, whiten="unit-variance", max_iter=ITERATIONS, random_state=seed)
+    """FastICA (Hyvärinen 1999), all directions at once: sources of variance one, or None where they
+    are no numbers. They are found by at most ``SOME_ROWS`` rows, at random."""
     some = scores
     if len(scores) > SOME_ROWS:
         some = scores[np.sort(rng.permutation(len(scores))[:SOME_ROWS])]
+    mean = some.mean(axis=0)
     with np.errstate(all="ignore"):
         try:
-            ica.fit(some)
-            sources = scores @ ica.components_.T
-            sources -= ica.mean_ @ ica.components_.T
-        except (np.linalg.LinAlgError, ValueError):
+            whitener = whitening(some - mean)
+            if not whitener.shape[1]:
+                return None
+            white = (some - mean) @ whitener
+            turned = decorrelated(rng.standard_normal((white.shape[1], white.shape[1])))
+            for _ in range(ITERATIONS):
+                check_stop()
+                bent, slopes = contrast(white @ turned.T)
+                other = decorrelated(bent.T @ white / len(white) - slopes[:, None] * turned)
+                turns = 1.0 - np.abs(np.einsum("ij,ij->i", other, turned))
+                turned = other
+                if not turns.max() > STAYS:
+                    break
+            sources = (scores - mean) @ (whitener @ turned.T)
+        except np.linalg.LinAlgError:
             return None
     return np.asarray(sources) if np.isfinite(sources).all() else None
+
+
+def whitening(centered: np.ndarray) -> np.ndarray:
+    """What turns centered scores into ones without correlation, of variance one."""
+    variances, directions = np.linalg.eigh(centered.T @ centered / len(centered))
+    used = variances > max(FLAT * variances[-1], np.finfo(float).tiny)
+    return np.asarray(directions[:, used] / np.sqrt(variances[used]))
+
+
+def decorrelated(turned: np.ndarray) -> np.ndarray:
+    """(W Wᵀ)^{−½} W."""
+    values, vectors = np.linalg.eigh(turned @ turned.T)
+    scale = 1.0 / np.sqrt(np.maximum(values, np.finfo(float).tiny))
+    return np.asarray((vectors * scale) @ vectors.T @ turned)
 
 
 def two_valued_sources(rng: np.random.Generator, scores: np.ndarray) -> np.ndarray:
     """Bits (n, K): the sources of the contrast by which they are nearest to two values, split."""
     best, highest = np.zeros((len(scores), 0), bool), -np.inf
-    for contrast in (square, cube, tanh):
+    for contrast in (square, cube, both, tanh):
         if highest > NEAR or (contrast is tanh and best.shape[1]):
             break  # the last is for where the others overflow
         sources = independent_sources(rng, scores, contrast)

@@ -57,8 +57,8 @@ def _matched(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
     gain = left @ right.T  # matching k to l saves 2·(a·b) against leaving both unmatched
     mine, theirs = linear_sum_assignment(gain, maximize=True)
-    apart = left.sum(dtype=float) + right.sum(dtype=float) - 2.0 * gain[mine, theirs].sum()
-    return mine, theirs, float(apart)
+    saved = 2.0 * gain[mine, theirs].sum(dtype=float)
+    return mine, theirs, float(left.sum(dtype=float) + right.sum(dtype=float) - saved)
 
 
 def _different(draws: Sequence[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:

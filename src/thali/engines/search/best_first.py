@@ -123,16 +123,26 @@ class BestFirst(Generic[KeptT]):
 
     def hurry(self) -> None:
         """Go on with the candidate that has the most rows alone, and no queue to speak of."""
-        queue = self.queue
-        furthest = max(queue.items, key=lambda item: (item[2].rows, -item[0]), default=None)
-        if furthest is None or self.answer is not None:
+        queue, furthest = self.queue, self.furthest
+        if not queue or self.answer is not None:
             return
         self.queue = Queue(1)
         self.queue.enqueued, self.queue.dequeued = queue.enqueued, queue.dequeued
-        others = (-item[0] for item in queue.items if item is not furthest)
+        others = (-item[0] for item in queue.items if item[2] is not furthest)
         self.queue.lost = max(queue.lost, *others, -np.inf)
-        self.queue.items = [furthest]
+        self.queue.items = [item for item in queue.items if item[2] is furthest]
         self.width, self.floor = 1, -np.inf
+
+    @property
+    def furthest(self) -> Candidate[KeptT]:
+        """The candidate of the queue with the most rows, the best of these."""
+        items = self.queue.items
+        return max(items, key=lambda item: (item[2].rows, -item[0]))[2] if items else self.last
+
+    @property
+    def begun(self) -> bool:
+        """Whether any row was looked at."""
+        return any(item[2].rows > 0 for item in self.queue.items)
 
     @property
     def bound(self) -> float:
@@ -161,6 +171,7 @@ class BestFirst(Generic[KeptT]):
             self.queue.put(self.problem.restored(Z, score, evidence))
         for name in ("enqueued", "dequeued", "lost"):
             setattr(self.queue, name, numbers[name])
+        self.last = self.furthest
 
 
 def search(

@@ -173,6 +173,14 @@ class KeptProblem(SearchProblem[KeptLists]):
         state = self.kept(candidate).lists.state[:, 0][self.histories[1]]
         return np.asarray((state >> np.arange(candidate.k)[:, None]) & 1, np.uint8)
 
+    def parameters_so_far(self, candidate: Candidate[KeptLists]) -> np.ndarray:
+        """The same of a candidate with some rows, by the groups of columns after those."""
+        group = np.zeros(self.X.shape[1], np.int64)
+        for x in self.X[: candidate.rows]:
+            group = np.unique(2 * group + x, return_inverse=True)[1]
+        state = self.kept(candidate).lists.state[:, 0][group]
+        return np.asarray((state >> np.arange(candidate.k)[:, None]) & 1, np.uint8)
+
     def is_exact(self, candidate: Candidate[KeptLists]) -> bool:
         """Whether no Y that the lists left out is better."""
         lists = self.kept(candidate).lists

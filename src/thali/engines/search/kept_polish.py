@@ -13,6 +13,7 @@ from typing import cast
 import numpy as np
 
 from thali.data import Data
+from thali.engines.filtering.coding import coded_by_counts
 from thali.engines.search.candidates import Candidate, SearchProblem
 from thali.engines.search.forms import Form
 from thali.engines.search.kept_candidates import MOST_FEATURES, MOST_NEW, KeptLists, KeptProblem
@@ -58,13 +59,10 @@ class KeptForm(Form[KeptLists]):
         rest: np.ndarray,
         hyper: Values,
     ) -> tuple[np.ndarray, Parameters]:
-        """By one pass that turns bits, from the best Y of the rows that the candidate has."""
-        seen = np.delete(np.arange(self.data.n), rest)
-        idle = np.zeros((Z.shape[1], self.data.d), np.uint8)
-        model = self.model.at(hyper)
-        likelihood = cast(CountedFeatures, model.likelihood)
-        Y = best_parameters(likelihood, self.data.binary[seen], Z[seen], idle)
-        Z, Y = climb(model, self.data, Z, Y)
+        assert isinstance(problem, KeptProblem)
+        Y, m = problem.parameters_so_far(candidate), problem.kept(candidate).m
+        table = np.ascontiguousarray(problem.entries.table[: candidate.k + 1])
+        Z[rest] = coded_by_counts(problem.X[candidate.rows :], Y, table, m, candidate.rows)
         return Z, {"A": Y}
 
     def log_joint(self, Z: np.ndarray, parameters: Parameters, hyper: Values) -> float:

@@ -1,0 +1,43 @@
+r"""What a prior over partitions can do.
+
+Every exchangeable one here has the form
+
+    log P(partition) = Σ_i λ_i m_i + g(K) + const,        m_i clusters of size i, K of them in all,
+
+so that given all others a row joins a cluster of j of them with weight e^{λ_{j+1} − λ_j} and opens
+one beside K others with e^{λ_1 + g(K+1) − g(K)} (λ_0 = 0). The row itself is taken out first: eq. 6
+of Welling and others (2012), as printed, is not the same for staying.
+"""
+
+from abc import abstractmethod
+
+import numpy as np
+
+from thali.priors.base import Prior
+from thali.structures.partitions import PARTITIONS, PartitionTables
+
+
+class PartitionPrior(Prior):
+    """A distribution of partitions of n rows."""
+
+    structure = PARTITIONS
+    consistent: bool  # whether the first rows of a larger draw are a smaller draw
+
+    @abstractmethod
+    def expected_size_counts(self, n: int) -> np.ndarray:
+        """E[m_i], how many clusters of i rows to expect among n, i = 1 … n."""
+
+    def expected_components(self, n: int) -> float:
+        """E[K] among n rows."""
+        return float(self.expected_size_counts(n).sum())
+
+    def most_components(self, n: int) -> int:
+        return -1
+
+
+class PredictsLabel(PartitionPrior):
+    """Gives the distribution of one row's cluster given all others (Gibbs samplers need it)."""
+
+    @abstractmethod
+    def tables(self, n: int) -> PartitionTables:
+        """The log weights of joining and opening, for a row among n."""
