@@ -1,0 +1,172 @@
+r"""Splits and merges of whole clusters (Jain and Neal 2004), for any likelihood of groups.
+
+Two rows i and j are drawn. In one cluster, a split is proposed, i here and j there; in two, their
+merger. The other rows of the cluster or clusters are first put to i or to j one after the
+other, in a random order, each by its weight given those before (Dahl 2003); a few scans of Gibbs
+sampling restricted to these two sides follow; the last scan makes the split, with probability q.
+How rows were put before the last scan does not depend on where they are now, so that a merge has
+the same q, of a last scan that ends where they are. A split is accepted with probability
+
+    min(1, e^{g(K+1) − g(K)} e^{λ_a + λ_b − λ_n} p(side i) p(side j) / (p(all) q)),
+
+a merge with its inverse; λ_m − λ_1 is a sum of the table ``join``.
+"""
+
+import numpy as np
+
+from thali.kernels.cluster_rows import close
+from thali.kernels.compiling import helper, kernel
+from thali.kernels.groups import add, clear, log_marginal, log_predictive, remove
+
+
+@helper
+def log_odds_of_first(groups, sides, sizes, i, join):
+    """The log odds that row i, in neither, belongs to the first of two sides."""
+    first = join[sizes[0]] + log_predictive(groups, sides[0], i, sizes[0])
+    return first - join[sizes[1]] - log_predictive(groups, sides[1], i, sizes[1])
+
+
+@helper
+def choose(rng, odds, forced):
+    """Side 0 or 1 by the log odds of 0, or the forced one if not −1; and its log probability."""
+    side = forced
+    if side < 0:
+        side = 0 if np.log(1.0 / rng.random() - 1.0) < odds else 1
+    own = odds if side == 0 else -odds
+    return side, -np.log1p(np.exp(-own)) if own > -30.0 else own
+
+
+@helper
+def allocate(rng, groups, sides, sizes, members, side, join):
+    """Put rows to sides one after the other, in a random order; those at 0 and 1 are i and j."""
+    for m in range(len(members) - 1, 2, -1):
+        other = rng.integers(2, m + 1)
+        members[m], members[other] = members[other], members[m]
+    for m in range(len(members)):
+        at = m if m < 2 else -1
+        if m >= 2:
+            odds = log_odds_of_first(groups, sides, sizes, members[m], join)
+            at, _ = choose(rng, odds, -1)
+        side[m] = at
+        sizes[at] += 1
+        add(groups, sides[at], members[m], sizes[at])
+
+
+@helper
+def scan(rng, groups, sides, sizes, members, side, join, forced):
+    """Take every row but i and j out and put it back; the log probability of where they end.
+
+    ``forced`` has the sides to end at, or −1.
+    """
+    total = 0.0
+    for m in range(2, len(members)):
+        i = members[m]
+        before = side[m]
+        sizes[before] -= 1
+        remove(groups, sides[before], i, sizes[before])
+        odds = log_odds_of_first(groups, sides, sizes, i, join)
+        at, log_probability = choose(rng, odds, forced[m])
+        total += log_probability
+        side[m] = at
+        sizes[at] += 1
+        add(groups, sides[at], i, sizes[at])
+    return total
+
+
+@helper
+def members_of(labels, a, b, i, j):
+    """Rows of slots a and b, i and j first."""
+    count = 0
+    for label in labels:
+        count += label in (a, b)
+    found = np.empty(count, np.int64)
+    found[0], found[1] = i, j
+    at = 2
+    for row in range(len(labels)):
+        if labels[row] in (a, b) and row not in (i, j):
+            found[at] = row
+            at += 1
+    return found
+
+
+@helper
+def use(slots, k, slot, size):
+    """An empty slot comes into use; returns K + 1."""
+    other = slots.active[k]
+    at = slots.place[slot]
+    slots.active[k], slots.active[at] = slot, other
+    slots.place[slot], slots.place[other] = k, at
+    slots.sizes[slot] = size
+    return k + 1
+
+
+@helper
+def drop(groups, slots, k, slot):
+    """A slot goes out of use, with all its rows; returns K − 1."""
+    slots.sizes[slot] = 0
+    clear(groups, slot)
+    return close(slots, k, slot)
+
+
+@kernel
+def split_or_merge(rng, groups, slots, k, join, opening, scans, attempts):
+    """Try so many splits and merges; returns K and how many were accepted.
+
+    It needs two slots that are not in use, and makes no attempt without.
+    """
+    n, room = len(slots.labels), len(slots.sizes)
+    growth = np.zeros(n + 1)  # λ_m − λ_1
+    for m in range(1, n):
+        growth[m + 1] = growth[m] + join[m]
+    accepted = 0
+    sides, sizes = np.zeros(2, np.int64), np.zeros(2, np.int64)
+    for _ in range(attempts):
+        if n < 2 or k + 2 > room:
+            break
+        i = rng.integers(0, n)
+        j = rng.integers(0, n - 1)
+        j += j >= i
+        a, b = slots.labels[i], slots.labels[j]
+        members = members_of(slots.labels, a, b, i, j)
+        side, forced = np.empty(len(members), np.int64), np.full(len(members), -1)
+        sides[0], sides[1] = slots.active[k], slots.active[k + 1]
+        sizes[:] = 0
+        allocate(rng, groups, sides, sizes, members, side, join)
+        for _ in range(scans):
+            scan(rng, groups, sides, sizes, members, side, join, forced)
+        if a != b:
+            for m in range(2, len(members)):
+                forced[m] = 0 if slots.labels[members[m]] == a else 1
+        log_q = scan(rng, groups, sides, sizes, members, side, join, forced)
+        apart = log_marginal(groups, sides[0], sizes[0]) + log_marginal(groups, sides[1], sizes[1])
+        apart += growth[sizes[0]] + growth[sizes[1]] - growth[len(members)]
+        if a == b:
+            apart += opening[k] - log_marginal(groups, a, slots.sizes[a])
+            if np.log(1.0 - rng.random()) < apart - log_q:
+                for m in range(len(members)):
+                    slots.labels[members[m]] = sides[side[m]]
+                first, second = sides[0], sides[1]
+                k = use(slots, k, first, sizes[0])
+                k = use(slots, k, second, sizes[1])
+                k = drop(groups, slots, k, a)
+                accepted += 1
+            else:
+                clear(groups, sides[0])
+                clear(groups, sides[1])
+        else:
+            for m in range(len(members)):  # all to the first side
+                if side[m] == 1:
+                    sizes[0] += 1
+                    add(groups, sides[0], members[m], sizes[0])
+            clear(groups, sides[1])
+            apart += opening[k - 1] - log_marginal(groups, sides[0], sizes[0])
+            if np.log(1.0 - rng.random()) < log_q - apart:
+                for m in range(len(members)):
+                    slots.labels[members[m]] = sides[0]
+                k = use(slots, k, sides[0], sizes[0])
+                k = drop(groups, slots, k, a)
+                k = drop(groups, slots, k, b)
+                accepted += 1
+            else:
+                clear(groups, sides[0])
+    return k, accepted

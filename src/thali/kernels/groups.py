@@ -1,0 +1,101 @@
+r"""Statistics of clusters, by which rows are added and removed, whatever the likelihood.
+
+A likelihood keeps what it knows of each cluster in arrays of a named tuple, a slot a cluster, and
+tells in ``groups_of`` how five things are done with it; ``size`` is how many rows the slot has:
+
+    add(groups, k, i, size)             row i enters; size counts it
+    remove(groups, k, i, size)          row i leaves; size does not count it any more
+    log_predictive(groups, k, i, size)  log p(x_i | the rows of slot k), i not among them
+    log_marginal(groups, k, size)       log p(the rows of slot k)
+    clear(groups, k)                    slot k has no rows
+
+Compiled code finds them by the type of the tuple, so that one sampler is written for all, and is
+compiled for those that are used.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from numba.core import types
+from numba.extending import overload
+
+Operation = Callable[..., Any]
+NAMES = ("add", "remove", "log_predictive", "log_marginal", "clear")
+_OPERATIONS: dict[type, dict[str, Operation]] = {}
+
+
+def groups_of(
+    cls: type,
+    *,
+    add: Operation,
+    remove: Operation,
+    log_predictive: Operation,
+    log_marginal: Operation,
+    clear: Operation,
+) -> None:
+    """Tell how the operations are done with tuples of a class: plain functions, or helpers."""
+    own = (add, remove, log_predictive, log_marginal, clear)
+    _OPERATIONS[cls] = dict(zip(NAMES, own, strict=True))
+
+
+def add(groups, k, i, size):
+    """Row i enters slot k, which then has ``size`` rows."""
+    _OPERATIONS[type(groups)]["add"](groups, k, i, size)
+
+
+def remove(groups, k, i, size):
+    """Row i leaves slot k, which then has ``size`` rows."""
+    _OPERATIONS[type(groups)]["remove"](groups, k, i, size)
+
+
+def log_predictive(groups, k, i, size):
+    """log p(x_i | the rows of slot k)."""
+    return _OPERATIONS[type(groups)]["log_predictive"](groups, k, i, size)
+
+
+def log_marginal(groups, k, size):
+    """log p(the rows of slot k)."""
+    return _OPERATIONS[type(groups)]["log_marginal"](groups, k, size)
+
+
+def clear(groups, k):
+    """Slot k has no rows."""
+    _OPERATIONS[type(groups)]["clear"](groups, k)
+
+
+def _operation(groups, name):
+    """What compiled code calls, by the type of the tuple."""
+    if not isinstance(groups, types.NamedTuple | types.NamedUniTuple):
+        return None
+    own = _OPERATIONS.get(groups.instance_class)
+    return None if own is None else own[name]
+
+
+@overload(add, inline="never")
+def _add(groups, k, i, size):
+    own = _operation(groups, "add")
+    return None if own is None else lambda groups, k, i, size: own(groups, k, i, size)
+
+
+@overload(remove, inline="never")
+def _remove(groups, k, i, size):
+    own = _operation(groups, "remove")
+    return None if own is None else lambda groups, k, i, size: own(groups, k, i, size)
+
+
+@overload(log_predictive, inline="never")
+def _log_predictive(groups, k, i, size):
+    own = _operation(groups, "log_predictive")
+    return None if own is None else lambda groups, k, i, size: own(groups, k, i, size)
+
+
+@overload(log_marginal, inline="never")
+def _log_marginal(groups, k, size):
+    own = _operation(groups, "log_marginal")
+    return None if own is None else lambda groups, k, size: own(groups, k, size)
+
+
+@overload(clear, inline="never")
+def _clear(groups, k):
+    own = _operation(groups, "clear")
+    return None if own is None else lambda groups, k: own(groups, k)

@@ -1,0 +1,128 @@
+r"""Clusters of Gaussian columns, each with its own mean and variance, both integrated out.
+
+    x_nd | cluster ~ N(μ_d, 1/τ_d),    μ_d | τ_d ~ N(0, 1/(κ₀ τ_d)),    τ_d ~ Gamma(a₀, b₀_d)
+
+(x measured from the prior's mean). With n rows, their sum S and sum of squares Q, a column has
+κ = κ₀ + n, m = S/κ, a = a₀ + n/2, b = b₀ + ½(Q − S²/κ), and the next row is Student's t:
+
+    log p(x) = log Γ(a + ½) − log Γ(a) − ½ log(2π b (κ+1)/κ) − (a + ½) log(1 + κ(x − m)²/(2b(κ+1))).
+
+The power a + ½ is that of all columns, so that their product needs one logarithm a cluster.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from thali.kernels.compiling import helper
+from thali.kernels.groups import groups_of
+
+LOG_2PI = np.log(2.0 * np.pi)
+HUGE = 1e150  # a product beyond which its logarithm is taken before the next factor
+
+
+class NormalGammaGroups(NamedTuple):
+    """Rows Y, the prior, and by slot: sums, sums of squares, and what the density is made of."""
+
+    Y: np.ndarray  # (n, D)
+    kappa: float
+    shape: float
+    rate: np.ndarray  # (D,) b₀
+    gammas: np.ndarray  # log Γ(a₀ + n/2), n = 0 … N + 1
+    sums: np.ndarray  # (slots, D)
+    squares: np.ndarray  # (slots, D)
+    mean: np.ndarray  # (slots, D)
+    narrow: np.ndarray  # (slots, D) κ/(2b(κ+1))
+    constant: np.ndarray  # (slots,) log density at the mean
+
+
+@helper
+def renew(groups, k, size):
+    """What the density of the next row is made of, from the sums."""
+    dimensions = groups.Y.shape[1]
+    kappa = groups.kappa + size
+    wide = 2.0 * (kappa + 1.0) / kappa
+    total, product = 0.0, 1.0
+    for d in range(dimensions):
+        mean = groups.sums[k, d] / kappa
+        spread = groups.squares[k, d] - groups.sums[k, d] * mean
+        b = groups.rate[d] + 0.5 * max(spread, 0.0)
+        groups.mean[k, d] = mean
+        groups.narrow[k, d] = 1.0 / (wide * b)
+        product *= wide * b
+        if product > HUGE or product < 1.0 / HUGE:
+            total += np.log(product)
+            product = 1.0
+    total += np.log(product)
+    steps = groups.gammas[size + 1] - groups.gammas[size]
+    groups.constant[k] = dimensions * (steps - 0.5 * np.log(np.pi)) - 0.5 * total
+
+
+@helper
+def add(groups, k, i, size):
+    """Row i enters slot k."""
+    for d in range(groups.Y.shape[1]):
+        y = groups.Y[i, d]
+        groups.sums[k, d] += y
+        groups.squares[k, d] += y * y
+    renew(groups, k, size)
+
+
+@helper
+def remove(groups, k, i, size):
+    """Row i leaves slot k; one without rows is exactly empty."""
+    if size == 0:
+        clear(groups, k)
+        return
+    for d in range(groups.Y.shape[1]):
+        y = groups.Y[i, d]
+        groups.sums[k, d] -= y
+        groups.squares[k, d] -= y * y
+    renew(groups, k, size)
+
+
+@helper
+def clear(groups, k):
+    """Slot k has no rows."""
+    groups.sums[k] = 0.0
+    groups.squares[k] = 0.0
+    renew(groups, k, 0)
+
+
+@helper
+def log_predictive(groups, k, i, size):
+    """log p(x_i | the rows of slot k)."""
+    total, product = 0.0, 1.0
+    for d in range(groups.Y.shape[1]):
+        apart = groups.Y[i, d] - groups.mean[k, d]
+        product *= 1.0 + groups.narrow[k, d] * apart * apart
+        if product > HUGE:
+            total += np.log(product)
+            product = 1.0
+    total += np.log(product)
+    return groups.constant[k] - (groups.shape + 0.5 * size + 0.5) * total
+
+
+@helper
+def log_marginal(groups, k, size):
+    """log p(the rows of slot k)."""
+    kappa = groups.kappa + size
+    shape = groups.shape + 0.5 * size
+    total = 0.0
+    for d in range(groups.Y.shape[1]):
+        spread = groups.squares[k, d] - groups.sums[k, d] * groups.sums[k, d] / kappa
+        b = groups.rate[d] + 0.5 * max(spread, 0.0)
+        total += groups.shape * np.log(groups.rate[d]) - shape * np.log(b)
+    each = groups.gammas[size] - groups.gammas[0] - 0.5 * size * LOG_2PI
+    each += 0.5 * (np.log(groups.kappa) - np.log(kappa))
+    return total + groups.Y.shape[1] * each
+
+
+groups_of(
+    NormalGammaGroups,
+    add=add,
+    remove=remove,
+    log_predictive=log_predictive,
+    log_marginal=log_marginal,
+    clear=clear,
+)

@@ -1,0 +1,39 @@
+"""Clusters as one would first write them: densities by scipy, a row at a time, all partitions."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import stats
+
+from thali.structures.labels import all_partitions
+
+
+def normal_gamma_predictive(x, rows, kappa, shape, rate):
+    """log p(x | rows) of columns with their own mean (around zero) and variance."""
+    n = len(rows)
+    k = kappa + n
+    mean = rows.sum(axis=0) / k
+    a = shape + n / 2
+    centered = ((rows - rows.mean(axis=0)) ** 2).sum(axis=0) if n else 0.0
+    shift = kappa * n * rows.mean(axis=0) ** 2 / k if n else 0.0
+    b = rate + 0.5 * (centered + shift)
+    scale = np.sqrt(b * (k + 1) / (a * k))
+    return stats.t.logpdf(x, 2 * a, mean, scale).sum()
+
+
+def log_marginal(X, predictive):
+    """log p of rows, one after the other."""
+    return sum(predictive(X[i], X[:i]) for i in range(len(X)))
+
+
+def log_likelihood(X, labels, predictive):
+    """log p(X | partition)."""
+    return sum(log_marginal(X[labels == k], predictive) for k in np.unique(labels))
+
+
+def posterior(X, log_prior, predictive):
+    """All partitions of the rows, and their probabilities."""
+    found = [np.array(labels) for labels in all_partitions(len(X))]
+    logs = np.array([log_prior(c) + log_likelihood(X, c, predictive) for c in found])
+    weights = np.exp(logs - logs.max())
+    return found, weights / weights.sum()

@@ -1,0 +1,196 @@
+"""The sampler of partitions: statistics of clusters, sweeps and moves, against all partitions."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+from oracles import partitions as oracle
+from scipy.special import gammaln
+from statistical.mutants import mutate
+
+from thali.kernels import cluster_moves, cluster_rows, groups
+from thali.kernels.cluster_rows import Slots
+from thali.kernels.normal_gamma import NormalGammaGroups
+from thali.priors.flexible_partition import FlexiblePartition
+from thali.priors.pitman_yor import DirichletProcess, PitmanYor
+from thali.structures.labels import canonical_labels
+
+KAPPA, SHAPE, RATE = 0.3, 1.4, np.array([0.8, 2.0])
+NORMAL_GAMMA = partial(oracle.normal_gamma_predictive, kappa=KAPPA, shape=SHAPE, rate=RATE)
+PRIORS = {
+    "dirichlet_process": DirichletProcess(alpha=1.3),
+    "pitman_yor": PitmanYor(alpha=0.5, discount=0.4),
+    "flexible": FlexiblePartition((0.5, -0.4, 1.2, 0.3, 2.0, 2.5)),
+}
+
+
+def normal_gamma(X, room):
+    arrays = [np.zeros((room, X.shape[1])) for _ in range(4)]
+    gammas = gammaln(SHAPE + 0.5 * np.arange(len(X) + 2))
+    return NormalGammaGroups(X, KAPPA, SHAPE, RATE, gammas, *arrays, np.zeros(room))
+
+
+def slots_of(labels, room):
+    order = np.arange(room)
+    return Slots(labels.astype(np.int64), np.zeros(room, np.int64), order.copy(), order.copy())
+
+
+@pytest.fixture
+def X(rng):
+    return rng.normal(size=(6, 2)) * 1.5 + np.array([0.4, 3.0])
+
+
+def test_statistics_are_those_of_the_rows(X):
+    """Rows come and go; densities are those of the rows that are there."""
+    own, size = normal_gamma(X, 2), 0
+    groups.clear(own, 1)
+    here = []
+    for i, entering in [(0, 1), (1, 1), (2, 1), (1, 0), (4, 1), (0, 0), (3, 1)]:
+        size += 1 if entering else -1
+        (groups.add if entering else groups.remove)(own, 1, i, size)
+        here = [*here, i] if entering else [j for j in here if j != i]
+        assert np.isclose(groups.log_predictive(own, 1, 5, size), NORMAL_GAMMA(X[5], X[here]))
+        expected = oracle.log_marginal(X[here], NORMAL_GAMMA)
+        assert np.isclose(groups.log_marginal(own, 1, size), expected)
+    for i in list(here):
+        size -= 1
+        groups.remove(own, 1, i, size)
+    assert size == 0
+    assert (own.sums[1] == 0.0).all()  # not what rounding left
+
+
+def test_many_columns_neither_overflow_nor_underflow(rng):
+    X = rng.normal(size=(5, 2)) * 1e3
+    X = np.tile(X, (1, 400))
+    arrays = [np.zeros((1, 800)) for _ in range(4)]
+    rate = np.tile([1e-9, 1e9], 400)
+    gammas = gammaln(SHAPE + 0.5 * np.arange(7))
+    own = NormalGammaGroups(X, KAPPA, SHAPE, rate, gammas, *arrays, np.zeros(1))
+    cluster_rows.fill(own, slots_of(np.zeros(5), 1))
+    predictive = partial(oracle.normal_gamma_predictive, kappa=KAPPA, shape=SHAPE, rate=rate)
+    assert np.isclose(
+        cluster_rows.log_marginals(own, slots_of_filled(5), 1), oracle.log_marginal(X, predictive)
+    )
+
+
+def slots_of_filled(n):
+    slots = slots_of(np.zeros(n), 1)
+    slots.sizes[0] = n
+    return slots
+
+
+def noise(law, count):
+    """The distance in total variation that so many independent draws have on average."""
+    return 0.5 * np.sqrt(2.0 * law * (1.0 - law) / (np.pi * count)).sum()
+
+
+def begin(X, labels, room):
+    own, slots = normal_gamma(X, room), slots_of(labels, room)
+    cluster_rows.fill(own, slots)
+    alone = np.zeros(len(X))
+    empty = normal_gamma(X, 1)
+    groups.clear(empty, 0)
+    cluster_rows.log_alone(empty, 0, alone)
+    return own, slots, alone
+
+
+@pytest.mark.parametrize("name", PRIORS)
+def test_sweeps_have_the_law_of_all_partitions(name, X, rng):
+    prior, n, count = PRIORS[name], len(X), 20000
+    own, slots, alone = begin(X, np.zeros(n), n + 1)
+    tables, k = prior.tables(n), 1
+    found = {}
+    for _ in range(count):
+        k, at = cluster_rows.sweep(rng, own, slots, k, alone, tables.join, tables.open, 0)
+        assert at == n
+        key = tuple(canonical_labels(slots.labels))
+        found[key] = found.get(key, 0) + 1
+    every, law = oracle.posterior(X, prior.log_prob, NORMAL_GAMMA)
+    seen = np.array([found.get(tuple(c), 0) for c in every]) / count
+    assert 0.5 * np.abs(seen - law).sum() < 2.0 * noise(law, count)
+    together = np.array([[c[0] == c[1], c[2] == c[5], c.max() == 1] for c in every], float)
+    # draws are correlated, but on six rows not much
+    assert np.abs(seen @ together - law @ together).max() < 0.02
+
+
+def test_a_sweep_without_removal_has_another_law(X, rng):
+    """What the test above would say of a sampler that forgets to take the row out."""
+    prior, n = PRIORS["dirichlet_process"], len(X)
+    own, slots, alone = begin(X, np.zeros(n), n + 1)
+    tables = prior.tables(n + 1)
+    every, law = oracle.posterior(X, prior.log_prob, NORMAL_GAMMA)
+    found, k = {}, 1
+    for _ in range(6000):
+        for i in range(n):
+            logs = np.empty(k + 1)
+            for j in range(k):
+                slot = slots.active[j]
+                size = slots.sizes[slot]
+                logs[j] = tables.join[size] + groups.log_predictive(own, slot, i, size)
+            logs[k] = tables.open[k] + alone[i]
+            at = int(cluster_rows.draw(rng, logs, k + 1))
+            slot = slots.active[at]
+            before = slots.labels[i]
+            if slot == before:
+                continue
+            slots.sizes[before] -= 1
+            groups.remove(own, before, i, slots.sizes[before])
+            k = int(cluster_rows.enter(own, slots, k, i, at))
+            if slots.sizes[before] == 0:
+                k = int(cluster_rows.close(slots, k, before))
+        key = tuple(canonical_labels(slots.labels))
+        found[key] = found.get(key, 0) + 1
+    seen = np.array([found.get(tuple(c), 0) for c in every]) / 6000
+    assert 0.5 * np.abs(seen - law).sum() > 3.0 * noise(law, 6000)
+
+
+def test_a_sweep_says_where_there_is_no_slot_left(X, rng):
+    prior, n = DirichletProcess(alpha=1e6), len(X)
+    own, slots, alone = begin(X, np.zeros(n), 3)
+    tables = prior.tables(n)
+    k, at = cluster_rows.sweep(rng, own, slots, 1, alone, tables.join, tables.open, 0)
+    assert k == 3
+    assert at < n
+    assert sorted(slots.sizes) == sorted(np.bincount(slots.labels, minlength=3))
+
+
+# ---- splits and merges ---------------------------------------------------------------------------
+
+
+def law_of_moves(module, prior, X, rng, count, sweeps_too=False):
+    n = len(X)
+    own, slots, alone = begin(X, np.zeros(n), n + 2)
+    tables, k, found, accepted = prior.tables(n), 1, {}, 0
+    for _ in range(count):
+        k, made = module.split_or_merge(rng, own, slots, k, tables.join, tables.open, 1, 1)
+        accepted += made
+        if sweeps_too:
+            k, _ = cluster_rows.sweep(rng, own, slots, k, alone, tables.join, tables.open, 0)
+        key = tuple(canonical_labels(slots.labels))
+        found[key] = found.get(key, 0) + 1
+    sizes = np.bincount(slots.labels, minlength=n + 2)
+    assert (slots.sizes == sizes).all()
+    assert sorted(slots.active[:k]) == np.flatnonzero(sizes).tolist()
+    assert (slots.active[slots.place] == np.arange(n + 2)).all()
+    again, other = normal_gamma(X, n + 2), slots_of(slots.labels, n + 2)
+    cluster_rows.fill(again, other)
+    assert np.allclose(again.sums, own.sums)  # slots out of use are empty
+    every, law = oracle.posterior(X, prior.log_prob, NORMAL_GAMMA)
+    seen = np.array([found.get(tuple(c), 0) for c in every]) / count
+    return 0.5 * np.abs(seen - law).sum() / noise(law, count), accepted
+
+
+@pytest.mark.parametrize("name", PRIORS)
+@pytest.mark.parametrize("sweeps_too", [False, True])
+def test_splits_and_merges_leave_the_law_as_it_is(name, sweeps_too, X, rng):
+    X = X[:5]
+    distance, accepted = law_of_moves(cluster_moves, PRIORS[name], X, rng, 20000, sweeps_too)
+    assert distance < (2.0 if sweeps_too else 3.0)  # moves alone are more correlated
+    assert accepted > 1000
+
+
+def test_a_forgotten_proposal_ratio_is_noticed(X, rng):
+    forgotten = [("apart - log_q", "apart"), ("log_q - apart", "-apart")]
+    broken = mutate("thali.kernels.cluster_moves", forgotten)
+    distance, _ = law_of_moves(broken, PRIORS["dirichlet_process"], X[:5], rng, 10000)
+    assert distance > 6.0
