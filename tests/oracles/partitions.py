@@ -21,6 +21,16 @@ def normal_gamma_predictive(x, rows, kappa, shape, rate):
     return stats.t.logpdf(x, 2 * a, mean, scale).sum()
 
 
+def normal_wishart_predictive(x, rows, kappa, degrees, scale):
+    """log p(x | rows) of rows with their own mean (around zero) and covariance."""
+    n, dimensions = len(rows), len(x)
+    k, nu = kappa + n, degrees + n
+    mean = rows.sum(axis=0) / k
+    psi = scale + rows.T @ rows - k * np.outer(mean, mean)
+    df = nu - dimensions + 1
+    return stats.multivariate_t.logpdf(x, mean, psi * (k + 1) / (k * df), df)
+
+
 def log_marginal(X, predictive):
     """log p of rows, one after the other."""
     return sum(predictive(X[i], X[:i]) for i in range(len(X)))

@@ -1,0 +1,133 @@
+r"""Clusters of Gaussian rows with a mean and a covariance of their own, both integrated out.
+
+    x_n | cluster ~ N(μ, Σ),    μ | Σ ~ N(0, Σ/κ₀),    Σ ~ inverse Wishart(ν₀, Ψ₀)
+
+(x measured from the prior's mean). With n rows and their sum S, κ = κ₀ + n, m = S/κ, ν = ν₀ + n and
+Ψ = Ψ₀ + Σ xxᵀ − κ m mᵀ, the next row is a multivariate Student's t:
+
+    log p(x) = log Γ((ν+1)/2) − log Γ((ν+1−D)/2) − (D/2) log(π (κ+1)/κ) − ½ log|Ψ|
+               − ((ν+1)/2) log(1 + κ/(κ+1) (x − m)ᵀ Ψ⁻¹ (x − m)).
+
+A row that comes adds κ/(κ+1) (x − m)(x − m)ᵀ to Ψ, one that goes takes it away: changes of rank one
+of its Cholesky factor L, O(D²). What rounding does to L is mended when all is made afresh.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from thali.kernels.compiling import helper
+from thali.kernels.groups import groups_of
+
+LEAST = 1e-12  # of a pivot's square: what a downdate must leave of it
+
+
+class NormalWishartGroups(NamedTuple):
+    """Rows Y, the prior, and by slot: the sum of rows and L, Ψ = LLᵀ."""
+
+    Y: np.ndarray  # (n, D)
+    kappa: float
+    degrees: float  # ν₀
+    factor: np.ndarray  # (D, D) L of Ψ₀
+    gammas: np.ndarray  # log Γ_D((ν₀ + n)/2) but for its constant, n = 0 … N + 1
+    sums: np.ndarray  # (slots, D)
+    L: np.ndarray  # (slots, D, D)
+    log_det: np.ndarray  # (slots,) ½ log|Ψ|
+    work: np.ndarray  # (slots, D)
+
+
+@helper
+def change(L, v, sign):
+    """L of LLᵀ ± vvᵀ in place (v is overwritten); returns ½ log of its determinant."""
+    half = 0.0
+    for d in range(len(v)):
+        pivot = L[d, d]
+        square = pivot * pivot + sign * v[d] * v[d]
+        r = np.sqrt(max(square, LEAST * pivot * pivot))
+        c, s = r / pivot, v[d] / pivot
+        L[d, d] = r
+        half += np.log(r)
+        for e in range(d + 1, len(v)):
+            L[e, d] = (L[e, d] + sign * s * v[e]) / c
+            v[e] = c * v[e] - s * L[e, d]
+    return half
+
+
+@helper
+def add(groups, k, i, size):
+    """Row i enters slot k."""
+    kappa = groups.kappa + size - 1.0
+    v, sums = groups.work[k], groups.sums[k]
+    scale = np.sqrt(kappa / (kappa + 1.0))
+    for d in range(len(v)):
+        v[d] = scale * (groups.Y[i, d] - sums[d] / kappa)
+        sums[d] += groups.Y[i, d]
+    groups.log_det[k] = change(groups.L[k], v, 1.0)
+
+
+@helper
+def remove(groups, k, i, size):
+    """Row i leaves slot k; one without rows is exactly empty."""
+    if size == 0:
+        clear(groups, k)
+        return
+    kappa = groups.kappa + size
+    v, sums = groups.work[k], groups.sums[k]
+    scale = np.sqrt(kappa / (kappa + 1.0))
+    for d in range(len(v)):
+        sums[d] -= groups.Y[i, d]
+        v[d] = scale * (groups.Y[i, d] - sums[d] / kappa)
+    groups.log_det[k] = change(groups.L[k], v, -1.0)
+
+
+@helper
+def clear(groups, k):
+    """Slot k has no rows."""
+    half = 0.0
+    for d in range(groups.factor.shape[0]):
+        groups.sums[k, d] = 0.0
+        half += np.log(groups.factor[d, d])
+        for e in range(groups.factor.shape[0]):
+            groups.L[k, d, e] = groups.factor[d, e]
+    groups.log_det[k] = half
+
+
+@helper
+def log_predictive(groups, k, i, size):
+    """log p(x_i | the rows of slot k)."""
+    dimensions = groups.factor.shape[0]
+    kappa = groups.kappa + size
+    v, L = groups.work[k], groups.L[k]
+    length = 0.0
+    for d in range(dimensions):  # v = L⁻¹(x − m)
+        total = groups.Y[i, d] - groups.sums[k, d] / kappa
+        for e in range(d):
+            total -= L[d, e] * v[e]
+        v[d] = total / L[d, d]
+        length += v[d] * v[d]
+    steps = groups.gammas[size + 1] - groups.gammas[size]
+    wide = 0.5 * dimensions * np.log(np.pi * (kappa + 1.0) / kappa)
+    power = 0.5 * (groups.degrees + size + 1.0)
+    return steps - wide - groups.log_det[k] - power * np.log(1.0 + kappa / (kappa + 1.0) * length)
+
+
+@helper
+def log_marginal(groups, k, size):
+    """log p(the rows of slot k)."""
+    dimensions = groups.factor.shape[0]
+    before = 0.0
+    for d in range(dimensions):
+        before += np.log(groups.factor[d, d])
+    found = groups.gammas[size] - groups.gammas[0] - 0.5 * size * dimensions * np.log(np.pi)
+    found += groups.degrees * before - (groups.degrees + size) * groups.log_det[k]
+    return found + 0.5 * dimensions * (np.log(groups.kappa) - np.log(groups.kappa + size))
+
+
+groups_of(
+    NormalWishartGroups,
+    add=add,
+    remove=remove,
+    log_predictive=log_predictive,
+    log_marginal=log_marginal,
+    clear=clear,
+)
