@@ -31,6 +31,21 @@ def normal_wishart_predictive(x, rows, kappa, degrees, scale):
     return stats.multivariate_t.logpdf(x, mean, psi * (k + 1) / (k * df), df)
 
 
+def categories_predictive(x, rows, weights):
+    """log P(x | rows) of columns of codes, −1 where missing; ``weights`` a list a column."""
+    found = 0.0
+    for d, own in enumerate(weights):
+        if x[d] >= 0:
+            seen = rows[:, d][rows[:, d] >= 0]
+            found += np.log((own[x[d]] + (seen == x[d]).sum()) / (sum(own) + len(seen)))
+    return found
+
+
+def multinomial_predictive(x, rows, weight):
+    """log P(x | rows) of counts, given the sum of x."""
+    return stats.dirichlet_multinomial.logpmf(x, weight + rows.sum(axis=0), x.sum())
+
+
 def log_marginal(X, predictive):
     """log p of rows, one after the other."""
     return sum(predictive(X[i], X[:i]) for i in range(len(X)))

@@ -1,0 +1,96 @@
+r"""Clusters of columns that each have a few values, their probabilities integrated out.
+
+    P(x_nd = v | cluster) = θ_dv,    θ_d ~ Dirichlet(w_d),    binary columns being Beta(w_d1, w_d0)
+
+With c_dv of the cluster's rows at v and n_d that were seen at all, the next row has v in column d
+with probability (w_dv + c_dv)/(w_d + n_d), w_d = Σ_v w_dv. A missing entry (code −1) is no factor.
+Factors are multiplied, so that a cluster takes a logarithm or a few.
+"""
+
+from math import lgamma
+from typing import NamedTuple
+
+import numpy as np
+
+from thali.kernels.compiling import helper
+from thali.kernels.groups import groups_of
+
+TINY = 1e-150  # a product below which its logarithm is taken before the next factor
+
+
+class CategoryGroups(NamedTuple):
+    """Codes of rows, the prior, and by slot: counts of codes and of entries that were seen."""
+
+    codes: np.ndarray  # (n, D) int64, −1 where missing
+    first: np.ndarray  # (D + 1,) where the values of each column begin
+    weights: np.ndarray  # (values,) w_dv of all columns
+    totals: np.ndarray  # (D,) w_d
+    counts: np.ndarray  # (slots, values)
+    seen: np.ndarray  # (slots, D)
+
+
+@helper
+def shift(groups, k, i, by):
+    """Count row i in slot k, or out of it."""
+    for d in range(groups.codes.shape[1]):
+        code = groups.codes[i, d]
+        if code >= 0:
+            groups.counts[k, groups.first[d] + code] += by
+            groups.seen[k, d] += by
+
+
+@helper
+def add(groups, k, i, size):
+    """Row i enters slot k."""
+    shift(groups, k, i, 1.0)
+
+
+@helper
+def remove(groups, k, i, size):
+    """Row i leaves slot k."""
+    shift(groups, k, i, -1.0)
+
+
+@helper
+def clear(groups, k):
+    """Slot k has no rows."""
+    groups.counts[k] = 0.0
+    groups.seen[k] = 0.0
+
+
+@helper
+def log_predictive(groups, k, i, size):
+    """log P(x_i | the rows of slot k)."""
+    total, product = 0.0, 1.0
+    for d in range(groups.codes.shape[1]):
+        code = groups.codes[i, d]
+        if code >= 0:
+            at = groups.first[d] + code
+            product *= groups.weights[at] + groups.counts[k, at]
+            product /= groups.totals[d] + groups.seen[k, d]
+            if product < TINY:
+                total += np.log(product)
+                product = 1.0
+    return total + np.log(product)
+
+
+@helper
+def log_marginal(groups, k, size):
+    """log P(the rows of slot k)."""
+    found = 0.0
+    for d in range(groups.codes.shape[1]):
+        found += lgamma(groups.totals[d]) - lgamma(groups.totals[d] + groups.seen[k, d])
+    for at in range(len(groups.weights)):
+        if groups.counts[k, at] > 0.0:
+            found += lgamma(groups.weights[at] + groups.counts[k, at]) - lgamma(groups.weights[at])
+    return found
+
+
+groups_of(
+    CategoryGroups,
+    add=add,
+    remove=remove,
+    log_predictive=log_predictive,
+    log_marginal=log_marginal,
+    clear=clear,
+)
