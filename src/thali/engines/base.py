@@ -149,8 +149,9 @@ class Engine(Protocol[StateT]):
         """Steps not kept at the beginning."""
         return 0
 
-    def planned(self, data: Data, n_components: int) -> Self:
-        """This engine with a number of steps; those that leave it open choose it here."""
+    def planned(self, data: Data, n_components: int, disagreed: bool = False) -> Self:
+        """This engine with a number of steps; those that leave it open choose it here, by the data,
+        by how many components there are, and by whether starts came to different ends."""
         return self
 
     def plans(self) -> bool:
@@ -183,9 +184,9 @@ class Engine(Protocol[StateT]):
         """Where steps under falling noise lead from a start that knows nothing of the data."""
         return anneal(rng, self, model, data, start, stopped)
 
-    def racing_sweeps(self, data: Data, n_components: int) -> int:
+    def racing_sweeps(self, data: Data, n_components: int, disagreed: bool = False) -> int:
         """How many steps a race of starts may think that a chain makes."""
-        return self.planned(data, n_components).steps(data)
+        return self.planned(data, n_components, disagreed).steps(data)
 
     @property
     def searches(self) -> bool:

@@ -9,6 +9,7 @@ from thali.starts import check_init
 
 WORK = 1e11  # multiply-adds a chain may cost when the number of sweeps is left open: minutes
 FEWEST, MOST = 100, 1000  # sweeps of such a chain
+LITTLE_WORK, MOST_OF_ALL = 2e9, 3000  # the same where starts disagreed: seconds more
 LONGEST = 10**14  # burn-in, so that sweeps may follow it
 MOST_CHAINS = 10**4  # each of them is kept in memory
 
@@ -18,7 +19,10 @@ class ChainSettings(Settings):
     """``sweeps`` a chain, the first ``burn_in`` not kept, then every ``thin``-th; and ``init``."""
 
     sweeps: int | None = setting(
-        None, help="Sweeps of each chain; 1000, fewer where the data are large", minimum=1
+        None,
+        help="Sweeps of each chain; 1000, fewer where the data are large, up to 3000 where they "
+        "are small and starts disagree",
+        minimum=1,
     )
     burn_in: int | None = setting(
         None, help="First sweeps that are not kept; half of them", minimum=0, maximum=LONGEST
@@ -37,14 +41,19 @@ class ChainSettings(Settings):
             )
         object.__setattr__(self, "init", check_init(type(self), self.init))
 
-    def planned(self, data: Data, n_components: int) -> Self:
-        """This engine with a number of sweeps: as given, or as many as suit data and features."""
+    def planned(self, data: Data, n_components: int, disagreed: bool = False) -> Self:
+        """This engine with a number of sweeps: as given, or as many as suit data and features.
+
+        Where starts ``disagreed``, small data get more of them: there are several modes.
+        """
         if self.sweeps is not None:
             return self
         k = max(1, n_components)
         width = min(data.n, data.d) if data.observed is None else data.d
         sweep = data.n * (k * width + 8 * k * k) + 2 * k * k * data.missing
         sweeps = int(min(MOST, max(FEWEST, WORK / sweep)))
+        if disagreed:
+            sweeps = max(sweeps, int(min(MOST_OF_ALL, LITTLE_WORK / sweep)))
         return self.replace(sweeps=max(sweeps, (self.burn_in or 0) + FEWEST // 2))
 
     def steps(self, data: Data) -> int:

@@ -79,7 +79,7 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
     ----------
     sweeps : int, optional
         Sweeps of each chain. By default 1000, but fewer, down to 100, where data and features are
-        large.
+        large, and more, up to 3000, where they are small and starts do not come to agree.
     burn_in : int, optional
         How many of the first sweeps are not kept. By default half of them.
     thin : int, default 1

@@ -95,8 +95,9 @@ def write(
 
 def read(
     path: Path, fingerprint: dict[str, str], model: Model, engine: AnyEngine, data: Data
-) -> tuple[list[Chain], list[str], float]:
-    """The chains that ``write`` saved, where they began, and the seconds spent on them."""
+) -> tuple[list[Chain], list[str], bool, float]:
+    """The chains that ``write`` saved, where they began, whether starts disagreed, and the seconds
+    spent on them."""
     arrays, meta = storage.read(path, "checkpoint")
     for what, value in fingerprint.items():
         if meta["fingerprint"].get(what) != value:
@@ -115,7 +116,7 @@ def read(
         trace = chain_from_arrays(model.structure, recorded, saved["names"], saved["drift"])
         trace.burning = deque(draws_from_arrays(model.structure, burning))
         chains.append(Chain(index, rng, state, trace))
-    return chains, meta["starts"], meta["seconds"]
+    return chains, meta["starts"], bool(meta.get("disagreed", False)), meta["seconds"]
 
 
 def seed_of(checkpoint: str | os.PathLike[str]) -> int:

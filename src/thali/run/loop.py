@@ -95,6 +95,7 @@ class _Loop:
         self.stop = threading.Event()
         self.stopped = "finished"
         self.starts: list[str] = []
+        self.disagreed = False  # whether starts came to different ends: chains are then longer
         self.chains: list[Chain] = []
         self.lock = threading.Lock()
         self.waiting: list[Chain] = []
@@ -113,7 +114,7 @@ class _Loop:
         if self.checkpoint is not None:
             storage.check_writable(self.checkpoint)
             if resume and self.checkpoint.exists():
-                self.chains, self.starts, self.earlier = read(
+                self.chains, self.starts, self.disagreed, self.earlier = read(
                     self.checkpoint, self.fingerprint, self.model, self.engine, self.data
                 )
                 return
@@ -123,14 +124,15 @@ class _Loop:
         sequences = np.random.SeedSequence(self.seed).spawn(self.engine.chains + 1)
         over = self._race_is_over
         with stopping(over):
-            starts = Starting(
+            starting = Starting(
                 self.given,
                 self.model,
                 self.data,
                 over,
                 lambda jobs, what: self._in_threads(jobs, partial(bar.say, what), leave=over),
-            ).starts(sequences[-1])
-        self.starts = [start.name for start in starts]
+            )
+            starts = starting.starts(sequences[-1])
+        self.starts, self.disagreed = [start.name for start in starts], starting.disagreed
         for index, start in enumerate(starts):
             rng = np.random.default_rng(sequences[index])
             state = self.engine.begin(rng, self.model, self.data, start)
@@ -209,7 +211,7 @@ class _Loop:
             self._drive(bar, LOOK)
             if all(len(chain.trace.scalars) >= LOOK for chain in self.chains):
                 k = max(int(chain.trace.scalars[LOOK - 1][0]) for chain in self.chains)
-                self.engine = self.given.planned(self.data, k)
+                self.engine = self.given.planned(self.data, k, self.disagreed)
         self._drive(bar, self.engine.steps(self.data))
 
     def _drive(self, bar: Progress, until: int) -> None:
@@ -310,7 +312,12 @@ class _Loop:
 
     def _save(self) -> None:
         assert self.checkpoint is not None
-        whole = {"fingerprint": self.fingerprint, "starts": self.starts, "seconds": self._seconds()}
+        whole = {
+            "fingerprint": self.fingerprint,
+            "starts": self.starts,
+            "disagreed": self.disagreed,
+            "seconds": self._seconds(),
+        }
         write(self.checkpoint, self.chains, self.model.structure, self.data.n, whole)
 
     # ending

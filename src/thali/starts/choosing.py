@@ -40,6 +40,7 @@ class Starting:
 
     def __post_init__(self) -> None:
         self.engine = self.given.planned(self.data, 0)
+        self.disagreed = False  # whether a race went on for longer than is usual
         self.filled = self.model.likelihood.guess(self.data)  # starts look at complete data
 
     def starts(self, sequence: np.random.SeedSequence) -> list[Start]:
@@ -112,24 +113,32 @@ class Starting:
             Search(rng, at, self._walk, structure, most)
             for at, rng in sorted(entrants, key=lambda entrant: -entrant[0].level)[:chains]
         ]
-        rounds = self._rounds(searches, spent=len(entrants) * self._short() / chains)
-        while rounds > 0 and not (self.stopped() or won(searches)):
-            jobs = [partial(search.rounds, min(rounds, TOGETHER)) for search in searches]
+        spent = len(entrants) * self._short() / chains
+        usual, most_rounds = (
+            self._rounds(searches, spent, disagreed) for disagreed in (False, True)
+        )
+        made = 0
+        while made < most_rounds and not (self.stopped() or won(searches)):
+            jobs = [
+                partial(search.rounds, min(most_rounds - made, TOGETHER)) for search in searches
+            ]
             self.side_by_side(jobs, "improving the best starts")
-            rounds -= TOGETHER
+            made += TOGETHER
             if all(search.over for search in searches):
                 break
+        self.disagreed = made >= usual and not self.stopped()
         return rank([search.best for search in searches], chains)
 
     def _short(self) -> int:
         """Sweeps of each entrant in a heat."""
         return max(5, min(60, self.given.racing_sweeps(self.data, 0) // 5))
 
-    def _rounds(self, searches: list[Search], spent: float) -> int:
+    def _rounds(self, searches: list[Search], spent: float, disagreed: bool) -> int:
         """Rounds that each search may make: the race as a whole is no longer than the chains."""
         k = max(self.model.structure.n_components(search.at.start.latent) for search in searches)
         a_round = ROUND * (1.0 + 1.0 / PLAIN)
-        return int((self.given.racing_sweeps(self.data, k) - spent) / a_round)
+        sweeps = self.given.racing_sweeps(self.data, k, disagreed)
+        return int((sweeps - spent) / a_round)
 
     def _heat(
         self, starts: list[Start], generators: list[np.random.Generator]
