@@ -8,7 +8,7 @@ intensity thinned by (1−π)^n; only finitely many lie above any s > 0 (Teh, G�
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from scipy.special import gammaln
@@ -27,7 +27,7 @@ from thali.hyperparameters import (
     slice_step,
 )
 from thali.machine import physical_memory
-from thali.priors.base import FeaturePrior, HasFrequencies, PredictsRow, Sequential
+from thali.priors.base import HasFrequencies, PredictsRow, Prior, Sequential
 from thali.settings import (
     Settings,
     check_settings,
@@ -208,9 +208,9 @@ def resample_mass(
 
 
 def resample_by_slice(
-    rng: np.random.Generator, prior: FeaturePrior, name: str, hyper: Values, counts: FeatureCounts
+    rng: np.random.Generator, prior: Prior, name: str, hyper: Values, counts: Any
 ) -> None:
-    """Update one hyperparameter of a prior given Z and its others, if it is inferred."""
+    """Update one hyperparameter of a prior given a value and its others, if it is inferred."""
     hyperprior = getattr(prior, name)
     if isinstance(hyperprior, Hyperprior):
         fixed = prior.at(**{own: hyper[own] for own in hyperparameters_of(prior)})

@@ -31,9 +31,6 @@ class PartitionPrior(Prior):
         """E[K] among n rows."""
         return float(self.expected_size_counts(n).sum())
 
-    def most_components(self, n: int) -> int:
-        return -1
-
 
 class PredictsLabel(PartitionPrior):
     """Gives the distribution of one row's cluster given all others (Gibbs samplers need it)."""

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from thali.hyperparameters import (
+    SMALLEST,
     Beta,
     Gamma,
     Hyperprior,
@@ -23,15 +24,12 @@ from thali.hyperparameters import (
     check_hyperparameter,
     draw_numbers,
     first_numbers,
-    slice_step,
     slice_step_of_probability,
 )
+from thali.priors.buffet import LARGEST_MASS, resample_by_slice
 from thali.priors.partition import PredictsLabel
 from thali.settings import Settings, hyperparameter, hyperparameters_of, whole_number
 from thali.structures.partitions import PartitionCounts, PartitionTables
-
-SMALLEST = 1e-300
-LARGEST_MASS = 1e15
 
 
 class Restaurant(Settings, PredictsLabel):
@@ -91,15 +89,7 @@ class Restaurant(Settings, PredictsLabel):
         self, rng: np.random.Generator, hyper: Values, counts: PartitionCounts
     ) -> None:
         """By a slice step on log α."""
-        hyperprior = self.alpha
-        assert isinstance(hyperprior, Hyperprior)
-        others = {name: hyper[name] for name in hyperparameters_of(self) if name != "alpha"}
-
-        def log_density(value: float) -> float:
-            at = self.at(**others, alpha=value)
-            return hyperprior.log_density(value) + at.log_prob_counts(counts)
-
-        hyper["alpha"] = slice_step(rng, hyper["alpha"], log_density, width=1.0)
+        resample_by_slice(rng, self, "alpha", hyper, counts)
 
     def _numbers(self) -> tuple[float, float]:
         return as_number(type(self).__name__, "alpha", self.alpha), 0.0
@@ -174,9 +164,7 @@ class PitmanYor(Restaurant):
 
     def __post_init__(self) -> None:
         owner, alpha, discount = type(self).__name__, self.alpha, self.discount
-        if not isinstance(discount, Hyperprior) and discount == 0.0:
-            discount = 0.5  # which is fine too, and checked with the rest below
-        else:
+        if isinstance(discount, Hyperprior) or discount != 0.0:  # which is fine too
             check_hyperparameter(owner, "discount", discount, probability=True)
         if isinstance(alpha, Hyperprior) or alpha != alpha or not -1.0 < alpha <= 0.0:
             check_hyperparameter(owner, "alpha", alpha, most=LARGEST_MASS)
