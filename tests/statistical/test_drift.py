@@ -147,12 +147,11 @@ def test_log_odds_of_a_row_that_left_are_right(sigma_x, rng):
         rows = thali.CollapsedGibbs().begin(rng, model, data, start).rows
         r = sigma_x**2
         kernel.refresh(rows, 4, r)
-        b, s, h = (np.zeros(len(rows.m)) for _ in range(3))
-        out = np.zeros((2, len(rows.m)))
+        b, u, v, s, h = (np.zeros(len(rows.m)) for _ in range(5))
         x, z = data.reduced[n], rows.Z[n]
         b[:4] = rows.M[:4, :4] @ (rows.T[:4] @ x)
-        _, _, c0, c1, c2 = kernel.leave(rows, x, z, b, data.squares[n], 4, r, out, s, h)
-        u, v = out[:, :4]
+        _, _, c0, c1, c2 = kernel.leave(rows, x, z, b, data.squares[n], 4, r, u, v, s, h)
+        u, v = u[:4], v[:4]
         M = rows.M[:4, :4] + c0 * np.outer(u, u)
         G = rows.G[:4, :4] + c1 * (np.outer(u, v) + np.outer(v, u)) + c2 * np.outer(u, u)
         np.testing.assert_allclose(s[:4], M @ z[:4], rtol=1e-6, atol=1e-8 * np.abs(M).max())

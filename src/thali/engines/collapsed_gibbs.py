@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from thali.kernels.maintained_rows import Rows
 
 TOGETHER = 1_000_000  # entries that the sweeps between two turns of moves on columns may look at
-A_CALL = 20_000_000  # multiply-adds of one call of compiled code, where a sweep is not more
+A_CALL = 120_000_000  # multiply-adds of one call of compiled code, where a sweep is not more
 
 
 @dataclass

@@ -67,6 +67,8 @@ LEVEL = 1e-9  # of log odds, below which a climb leaves a bit as it is
 LAZY = 1e3  # V up to which a row's absence is allowed for and not written into M and G
 RISKY = 150.0  # V beyond which a row leaves by making M and G afresh without it
 SUMS_AFRESH = 64  # sweeps after which T = ZᵀX is summed again from the data
+SURE = 23.1  # log odds beyond which a probability is within UNLIKELY of 0 or 1
+UNLIKELY = 1e-10
 SUNK = 1e6  # and V, own features counted, beyond which 1 − zMz has lost too many digits to tell V
 
 
@@ -98,7 +100,10 @@ SCALARS = 7  # of each sweep: K, log P(X|Z), log P([Z]), α, σ_x, σ_a and the 
 @helper
 def chance(rng, log_ratio):
     """Whether a thing with these log odds happens."""
-    return rng.random() * (1.0 + np.exp(-log_ratio)) < 1.0
+    u = rng.random()
+    if abs(log_ratio) > SURE and UNLIKELY < u < 1.0 - UNLIKELY:
+        return log_ratio > 0.0
+    return u * (1.0 + np.exp(-log_ratio)) < 1.0
 
 
 @helper
@@ -128,22 +133,22 @@ def own_feature(m, which):
     return i
 
 
-@helper
-def leave(rows, x, z, b, x2, k, r, out, s, h):
+@helper(inline="always")
+def leave(rows, x, z, b, x2, k, r, u, v, s, h):
     """Take a row out of m and b, where b = μ x on entry, and see what M and G are without it.
 
     Fills s = M z and h = G z as they are without the row. M and G themselves are mostly left as
-    they are: without the row they are M + c₀ uuᵀ and G + c₁(uvᵀ + vuᵀ) + c₂uuᵀ, with u, v the rows
-    of ``out``. Returns the row's number of own features, V of those it shares, and c₀, c₁, c₂,
-    which are zero where M and G were changed at once for the sake of their digits.
+    they are: without the row they are M + c₀ uuᵀ and G + c₁(uvᵀ + vuᵀ) + c₂uuᵀ, with u, v filled
+    too. Returns the row's number of own features, V of those it shares, and c₀, c₁, c₂, which are
+    zero where M and G were changed at once for the sake of their digits.
     """
     own = 0
+    m = rows.m  # every use of a field of a tuple counts a reference
     for i in range(k):
         if z[i]:
-            rows.m[i] -= 1.0
-            if rows.m[i] == 0.0:
+            m[i] -= 1.0
+            if m[i] == 0.0:
                 own += 1
-    u, v = out[0], out[1]
     times_bits(rows.M, z, k, u)
     left = 1.0 - dot_bits(z, u, k)
     V = 1.0 / left if left > 0.0 else np.inf
@@ -159,7 +164,7 @@ def leave(rows, x, z, b, x2, k, r, out, s, h):
         gone = V * (x2 - zb)
         for i in range(k):
             v[i] = b[i] - h[i]
-            b[i] = 0.0 if rows.m[i] == 0.0 else b[i] - gone * u[i]
+            b[i] = 0.0 if m[i] == 0.0 else b[i] - gone * u[i]
         c0, c1, c2 = V, -V, V * V * rho
         if V > LAZY:
             take_out(rows, u, v, c0, c1, c2, k, r)
@@ -171,7 +176,7 @@ def leave(rows, x, z, b, x2, k, r, out, s, h):
     zu = dot_bits(z, u, k)
     zv = dot_bits(z, v, k)
     for i in range(k):
-        if rows.m[i] == 0.0:  # only this row has it: a new one, known exactly
+        if m[i] == 0.0:  # only this row has it: a new one, known exactly
             s[i] = 1.0 / r
             h[i] = 0.0
         else:
@@ -235,7 +240,7 @@ def sweeps(rng, X, squares, mask, rows, k, tables, scales, laws, plan, climb):
     drift = worst = 0.0
     cap = rows.m.shape[0]
     b, y, s, h = np.zeros(cap), np.zeros(cap), np.zeros(cap), np.zeros(cap)
-    out = np.zeros((2, cap))
+    u, v = np.zeros(cap), np.zeros(cap)
     since = 0
     lost = 0.0
     made = 0
@@ -294,11 +299,9 @@ def sweeps(rng, X, squares, mask, rows, k, tables, scales, laws, plan, climb):
         x2 = dot(x, x, x.shape[0]) if squares is None else squares[n]
         # b = μ x = M (T x), with row n still in
         dot_rows(rows.T, x, k, y)
-        for i in range(k):
-            b[i] = dot(rows.M[i], y, k)
-        own, V_left, c0, c1, c2 = leave(rows, x, z, b, x2, k, r, out, s, h)
-        u, v = out[0], out[1]
-        G = rows.G
+        dot_rows(rows.M, y[:k], k, b)
+        own, V_left, c0, c1, c2 = leave(rows, x, z, b, x2, k, r, u, v, s, h)
+        others, M, G = rows.m, rows.M, rows.G
         if mask is not None:  # of the row, only what was observed has a say
             if c0 != 0.0:
                 take_out(rows, u, v, c0, c1, c2, k, r)
@@ -309,26 +312,29 @@ def sweeps(rng, X, squares, mask, rows, k, tables, scales, laws, plan, climb):
             half_d = 0.5 * max(float(len(seen)), NO_DIMENSION)
             times_bits(rows.M, z, k, s)
             times_bits(G, z, k, h)
-        # the row's bits, one by one: s = M z, h = G z, q = z M z, c = z b, g = z G z
+        # the row's bits, one by one: s = M z, h = G z, q = z M z = V − 1, c = z b, g = z G z
         stays = c0 != 0.0
         q = max(dot_bits(z, s, k), 0.0)
         c = dot_bits(z, b, k)
         g = dot_bits(z, h, k)
+        log_V = np.log(1.0 + q)
+        misfit = (x2 - 2.0 * c + g) / (1.0 + q)
         if has_theta:
             F = count_on(z, k)
         for i in range(k):
-            m = rows.m[i]
+            m = others[i]
             if m == 0.0:
                 continue
             sign = -1.0 if z[i] else 1.0
-            q_new = max(q + 2.0 * sign * s[i] + rows.M[i, i] + c0 * u[i] * u[i], 0.0)
+            q_new = max(q + 2.0 * sign * s[i] + M[i, i] + c0 * u[i] * u[i], 0.0)
             c_new = c + sign * b[i]
             g_new = g + 2.0 * sign * h[i] + G[i, i] + (2.0 * c1 * v[i] + c2 * u[i]) * u[i]
-            V_old = 1.0 + q
             V_new = 1.0 + q_new
+            log_V_new = np.log(V_new)
+            misfit_new = (x2 - 2.0 * c_new + g_new) / V_new
             log_ratio = (
-                -half_d * np.log(V_new / V_old)
-                - precision * ((x2 - 2.0 * c_new + g_new) / V_new - (x2 - 2.0 * c + g) / V_old)
+                half_d * (log_V - log_V_new)
+                + precision * (misfit - misfit_new)
                 + sign * log_odds[int(m)]
             )
             if has_theta:
@@ -343,11 +349,10 @@ def sweeps(rng, X, squares, mask, rows, k, tables, scales, laws, plan, climb):
                 F += -1 if z[i] else 1
                 flip(rows, n, x, k, i)
                 for j in range(k):
-                    s[j] += sign * (rows.M[i, j] + c0 * u[i] * u[j])
+                    s[j] += sign * (M[i, j] + c0 * u[i] * u[j])
                     h[j] += sign * (G[i, j] + c1 * v[i] * u[j] + (c1 * v[j] + c2 * u[j]) * u[i])
-                q = q_new
-                c = c_new
-                g = g_new
+                q, c, g = q_new, c_new, g_new
+                log_V, misfit = log_V_new, misfit_new
         # features that only this row has
         free = -1 if tables.capacity < 0 else tables.capacity - (k - own)
         rho = max(x2 - 2.0 * c + g, 0.0)
@@ -360,7 +365,7 @@ def sweeps(rng, X, squares, mask, rows, k, tables, scales, laws, plan, climb):
             new = draw(rng, weights, theta, row, None)
         if stays and new == own:  # nothing changed, and M and G were never touched
             for i in range(k):
-                rows.m[i] += z[i]
+                others[i] += z[i]
             continue
         if c0 != 0.0:
             take_out(rows, u, v, c0, c1, c2, k, r)
@@ -380,7 +385,7 @@ def sweeps(rng, X, squares, mask, rows, k, tables, scales, laws, plan, climb):
             wider = np.zeros(cap)
             put(wider, b)
             b, y, s, h = wider, np.zeros(cap), np.zeros(cap), np.zeros(cap)
-            out = np.zeros((2, cap))
+            u, v = np.zeros(cap), np.zeros(cap)
             z = rows.Z[n]
         while own < new:
             clear_feature(rows, k)

@@ -7,25 +7,19 @@ tr(XᵀZ M ZᵀX) = Σ t_i/(d_i + r), so that after one decomposition each evalu
 import numpy as np
 
 from thali.kernels.compiling import kernel
+from thali.kernels.maintained_rows import dot, multiply
 
 
 @kernel
 def spectrum(C, T):
     """Eigenvalues d of C = ZᵀZ and squared lengths t of UᵀT, T = ZᵀX: every P(X|Z,σ) follows."""
     d, U = np.linalg.eigh(C)
-    k, width = T.shape
+    k = T.shape[0]
+    turned = multiply(np.ascontiguousarray(U.T), T, k)
     t = np.zeros(k)
-    row = np.zeros(width)
     for i in range(k):
         d[i] = max(d[i], 0.0)
-        for c in range(width):
-            row[c] = 0.0
-        for j in range(k):
-            weight = U[j, i]
-            for c in range(width):
-                row[c] += weight * T[j, c]
-        for c in range(width):
-            t[i] += row[c] * row[c]
+        t[i] = dot(turned[i], turned[i], T.shape[1])
     return d, t
 
 

@@ -44,13 +44,12 @@ def dot_rows(T, x, k, out):
     i = 0
     while i + 4 <= k:
         a0 = a1 = a2 = a3 = 0.0
-        t0, t1, t2, t3 = T[i], T[i + 1], T[i + 2], T[i + 3]
         for c in range(d):
             v = x[c]
-            a0 += t0[c] * v
-            a1 += t1[c] * v
-            a2 += t2[c] * v
-            a3 += t3[c] * v
+            a0 += T[i, c] * v
+            a1 += T[i + 1, c] * v
+            a2 += T[i + 2, c] * v
+            a3 += T[i + 3, c] * v
         out[i] = a0
         out[i + 1] = a1
         out[i + 2] = a2
@@ -58,9 +57,8 @@ def dot_rows(T, x, k, out):
         i += 4
     while i < k:
         a0 = 0.0
-        t0 = T[i]
         for c in range(d):
-            a0 += t0[c] * x[c]
+            a0 += T[i, c] * x[c]
         out[i] = a0
         i += 1
 
@@ -72,9 +70,8 @@ def times_bits(matrix, z, k, out):
         out[i] = 0.0
     for a in range(k):
         if z[a]:
-            row = matrix[a]
             for i in range(k):
-                out[i] += row[i]
+                out[i] += matrix[a, i]
 
 
 @helper(fastmath=FAST)
@@ -100,14 +97,12 @@ def rank_one(M, G, s, h, a, b, c, k):
     for i in range(k):
         si = s[i]
         hi = h[i]
-        s_row = M[i]
-        g_row = G[i]
         asi = a * si
         g1 = b * si
         g2 = b * hi + c * si
         for j in range(k):
-            s_row[j] += asi * s[j]
-            g_row[j] += g1 * h[j] + g2 * s[j]
+            M[i, j] += asi * s[j]
+            G[i, j] += g1 * h[j] + g2 * s[j]
 
 
 @helper(fastmath=FAST)
@@ -147,16 +142,25 @@ def inverse(C, k, r):
 
 
 @helper(fastmath=FAST)
-def multiply(M, T, k):
-    """μ = M T for symmetric M (k × k) and the first k rows of T."""
-    mu = np.zeros((k, T.shape[1]))
+def multiply(W, T, k):
+    """W T for W (k × k) and the first k rows of T, four of which are read for every pass."""
+    width = T.shape[1]
+    out = np.zeros((k, width))
     for i in range(k):
-        row = mu[i]
-        for j in range(k):
-            weight, t = M[i, j], T[j]
-            for c in range(T.shape[1]):
-                row[c] += weight * t[c]
-    return mu
+        row = out[i]
+        j = 0
+        while j + 4 <= k:
+            w0, w1, w2, w3 = W[i, j], W[i, j + 1], W[i, j + 2], W[i, j + 3]
+            t0, t1, t2, t3 = T[j], T[j + 1], T[j + 2], T[j + 3]
+            for c in range(width):
+                row[c] += w0 * t0[c] + w1 * t1[c] + w2 * t2[c] + w3 * t3[c]
+            j += 4
+        while j < k:
+            w0, t0 = W[i, j], T[j]
+            for c in range(width):
+                row[c] += w0 * t0[c]
+            j += 1
+    return out
 
 
 @helper
@@ -164,8 +168,9 @@ def products(mu, k):
     """G = μμᵀ of the first k rows."""
     G = np.zeros((k, k))
     for i in range(k):
-        for j in range(i + 1):
-            G[i, j] = G[j, i] = dot(mu[i], mu[j], mu.shape[1])
+        dot_rows(mu, mu[i], i + 1, G[i])
+        for j in range(i):
+            G[j, i] = G[i, j]
     return G
 
 
