@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 from oracles import partitions as oracle
-from scipy.special import gammaln
+from scipy.special import gammaln, softmax
 from statistical.mutants import mutate
 
 from thali.kernels import cluster_moves, cluster_rows, groups
@@ -16,7 +16,7 @@ from thali.kernels.normal_gamma import NormalGammaGroups
 from thali.kernels.normal_wishart import NormalWishartGroups
 from thali.priors.flexible_partition import FlexiblePartition
 from thali.priors.pitman_yor import DirichletProcess, PitmanYor
-from thali.structures.labels import canonical_labels
+from thali.structures.labels import all_partitions, canonical_labels
 
 KAPPA, SHAPE, RATE = 0.3, 1.4, np.array([0.8, 2.0])
 NORMAL_GAMMA = partial(oracle.normal_gamma_predictive, kappa=KAPPA, shape=SHAPE, rate=RATE)
@@ -92,9 +92,15 @@ LIKELIHOODS = {
 }
 
 
+def predictive_of(own, slot, i, size):
+    out = np.zeros(1)
+    groups.log_predictives(own, np.array([slot]), np.full(slot + 1, size), 1, i, out)
+    return out[0]
+
+
 def slots_of(labels, room):
-    order = np.arange(room)
-    return Slots(labels.astype(np.int64), np.zeros(room, np.int64), order.copy(), order.copy())
+    order, none = np.arange(room), np.zeros(room, np.int64)
+    return Slots(labels.astype(np.int64), none, none.copy(), order, order.copy())
 
 
 @pytest.fixture
@@ -114,7 +120,7 @@ def test_statistics_are_those_of_the_rows(likelihood, X):
         size += 1 if entering else -1
         (groups.add if entering else groups.remove)(own, 1, i, size)
         here = [*here, i] if entering else [j for j in here if j != i]
-        assert np.isclose(groups.log_predictive(own, 1, 5, size), predictive(X[5], X[here]))
+        assert np.isclose(predictive_of(own, 1, 5, size), predictive(X[5], X[here]))
         expected = oracle.log_marginal(X[here], predictive)
         assert np.isclose(groups.log_marginal(own, 1, size), expected)
     for i in list(here):
@@ -135,7 +141,7 @@ def test_many_columns_neither_overflow_nor_underflow(rng):
     rate = np.tile([1e-9, 1e9], 400)
     gammas = gammaln(SHAPE + 0.5 * np.arange(7))
     own = NormalGammaGroups(X, KAPPA, SHAPE, rate, gammas, *arrays, np.zeros(1))
-    cluster_rows.fill(own, slots_of(np.zeros(5), 1))
+    cluster_rows.fill(own, slots_of(np.zeros(5), 1), 5)
     predictive = partial(oracle.normal_gamma_predictive, kappa=KAPPA, shape=SHAPE, rate=rate)
     assert np.isclose(
         cluster_rows.log_marginals(own, slots_of_filled(5), 1), oracle.log_marginal(X, predictive)
@@ -144,7 +150,7 @@ def test_many_columns_neither_overflow_nor_underflow(rng):
 
 def slots_of_filled(n):
     slots = slots_of(np.zeros(n), 1)
-    slots.sizes[0] = n
+    slots.sizes[0] = slots.seen[0] = n
     return slots
 
 
@@ -155,7 +161,7 @@ def noise(law, count):
 
 def begin(X, labels, room, make=normal_gamma):
     own, slots = make(X, room), slots_of(labels, room)
-    cluster_rows.fill(own, slots)
+    cluster_rows.fill(own, slots, len(X))
     alone = np.zeros(len(X))
     empty = make(X, 1)
     groups.clear(empty, 0)
@@ -163,57 +169,66 @@ def begin(X, labels, room, make=normal_gamma):
     return own, slots, alone
 
 
+def law_of_sweeps(module, likelihood, prior, X, rng, count, to_come=0):
+    """Of every partition, how often sweeps were there, and its probability.
+
+    Rows to come are among those enumerated, and add nothing to the density.
+    """
+    make, predictive = LIKELIHOODS[likelihood]
+    rows, n = len(X), len(X) + to_come
+    own, slots, alone = begin(X, np.zeros(n), n + 1, make)
+    tables, k, found = prior.tables(n), 1, {}
+    for _ in range(count):
+        k, at = module.sweep(rng, own, slots, k, alone, tables.join, tables.open, 0)
+        assert at == n
+        key = tuple(canonical_labels(slots.labels))
+        found[key] = found.get(key, 0) + 1
+    every = [np.array(labels) for labels in all_partitions(n)]
+    logs = [
+        prior.log_prob(labels) + oracle.log_likelihood(X, labels[:rows], predictive)
+        for labels in every
+    ]
+    seen = np.array([found.get(tuple(c), 0) for c in every]) / count
+    return every, seen, softmax(logs)
+
+
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
 @pytest.mark.parametrize("name", PRIORS)
 def test_sweeps_have_the_law_of_all_partitions(likelihood, name, X, rng):
     X = TABLES.get(likelihood, np.asarray)(X)[:5]
-    make, predictive = LIKELIHOODS[likelihood]
-    prior, n, count = PRIORS[name], len(X), 10000
-    own, slots, alone = begin(X, np.zeros(n), n + 1, make)
-    tables, k = prior.tables(n), 1
-    found = {}
-    for _ in range(count):
-        k, at = cluster_rows.sweep(rng, own, slots, k, alone, tables.join, tables.open, 0)
-        assert at == n
-        key = tuple(canonical_labels(slots.labels))
-        found[key] = found.get(key, 0) + 1
-    every, law = oracle.posterior(X, prior.log_prob, predictive)
-    seen = np.array([found.get(tuple(c), 0) for c in every]) / count
-    assert 0.5 * np.abs(seen - law).sum() < 2.0 * noise(law, count)
+    every, seen, law = law_of_sweeps(cluster_rows, likelihood, PRIORS[name], X, rng, 10000)
+    assert 0.5 * np.abs(seen - law).sum() < 2.0 * noise(law, 10000)
     together = np.array([[c[0] == c[1], c[2] == c[4], c.max() == 1] for c in every], float)
     # draws are correlated, but on five rows not much
     assert np.abs(seen @ together - law @ together).max() < 0.02
 
 
-def test_a_sweep_without_removal_has_another_law(X, rng):
-    """What the test above would say of a sampler that forgets to take the row out."""
-    X = X[:5]
-    prior, n = PRIORS["dirichlet_process"], len(X)
-    own, slots, alone = begin(X, np.zeros(n), n + 1)
-    tables = prior.tables(n + 1)
-    every, law = oracle.posterior(X, prior.log_prob, NORMAL_GAMMA)
-    found, k = {}, 1
-    for _ in range(6000):
-        for i in range(n):
-            logs = np.empty(k + 1)
-            for j in range(k):
-                slot = slots.active[j]
-                size = slots.sizes[slot]
-                logs[j] = tables.join[size] + groups.log_predictive(own, slot, i, size)
-            logs[k] = tables.open[k] + alone[i]
-            at = int(cluster_rows.draw(rng, logs, k + 1))
-            slot = slots.active[at]
-            before = slots.labels[i]
-            if slot == before:
-                continue
-            slots.sizes[before] -= 1
-            groups.remove(own, before, i, slots.sizes[before])
-            k = int(cluster_rows.enter(own, slots, k, i, at))
-            if slots.sizes[before] == 0:
-                k = int(cluster_rows.close(slots, k, before))
-        key = tuple(canonical_labels(slots.labels))
-        found[key] = found.get(key, 0) + 1
-    seen = np.array([found.get(tuple(c), 0) for c in every]) / 6000
+def test_rows_to_come_have_the_law_of_the_prior_given_the_others(X, rng):
+    _, seen, law = law_of_sweeps(
+        cluster_rows, "normal_gamma", PRIORS["flexible"], X[:3], rng, 20000, 3
+    )
+    assert 0.5 * np.abs(seen - law).sum() < 2.0 * noise(law, 20000)
+
+
+PRINTED = """        if k > 0 and slots.sizes[before] > 0:
+            logs[slots.place[before]] += join[slots.sizes[before] + 1] - join[slots.sizes[before]]
+        logs[k] = opening[k]"""
+BROKEN = {
+    "a row that leaves is not taken out of the statistics": [
+        ("remove(groups, slot, i, slots.seen[slot])", "pass")
+    ],
+    "eq. 6 as printed, which weighs staying by the size with the row in": [
+        ("        slot = slots.labels[i]\n", "        slot = before = slots.labels[i]\n"),
+        ("        logs[k] = opening[k]", PRINTED),
+    ],
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_broken_sweeps_have_another_law(what, X, rng):
+    broken = mutate("thali.kernels.cluster_rows", BROKEN[what])
+    prior = PRIORS["dirichlet_process"]
+    _, seen, law = law_of_sweeps(broken, "normal_gamma", prior, X[:5], rng, 6000)
     assert 0.5 * np.abs(seen - law).sum() > 3.0 * noise(law, 6000)
 
 
@@ -235,7 +250,7 @@ def law_of_moves(module, likelihood, prior, X, rng, count, sweeps_too=False):
     own, slots, alone = begin(X, np.zeros(n), n + 2, make)
     tables, k, found, accepted = prior.tables(n), 1, {}, 0
     for _ in range(count):
-        k, made = module.split_or_merge(rng, own, slots, k, tables.join, tables.open, 1, 1)
+        k, made = module.split_or_merge(rng, own, slots, k, n, tables.join, tables.open, 1, 1)
         accepted += made
         if sweeps_too:
             k, _ = cluster_rows.sweep(rng, own, slots, k, alone, tables.join, tables.open, 0)
@@ -243,10 +258,11 @@ def law_of_moves(module, likelihood, prior, X, rng, count, sweeps_too=False):
         found[key] = found.get(key, 0) + 1
     sizes = np.bincount(slots.labels, minlength=n + 2)
     assert (slots.sizes == sizes).all()
+    assert (slots.seen == sizes).all()
     assert sorted(slots.active[:k]) == np.flatnonzero(sizes).tolist()
     assert (slots.active[slots.place] == np.arange(n + 2)).all()
     again, other = make(X, n + 2), slots_of(slots.labels, n + 2)
-    cluster_rows.fill(again, other)
+    cluster_rows.fill(again, other, n)
     for now, filled in zip(own[:-1], again[:-1], strict=True):  # slots out of use are empty
         assert np.allclose(now, filled)
     every, law = oracle.posterior(X, prior.log_prob, predictive)
@@ -276,7 +292,7 @@ def test_splits_and_merges_leave_the_law_as_it_is(likelihood, name, sweeps_too, 
 
 
 def test_a_forgotten_proposal_ratio_is_noticed(X, rng):
-    forgotten = [("apart - log_q", "apart"), ("log_q - apart", "-apart")]
+    forgotten = [("together - log_q", "together"), ("log_q - (opening", "-(opening")]
     broken = mutate("thali.kernels.cluster_moves", forgotten)
     distance, _ = law_of_moves(
         broken, "normal_gamma", PRIORS["dirichlet_process"], X[:5], rng, 10000

@@ -15,7 +15,7 @@ import numpy as np
 from thali.kernels.compiling import helper
 from thali.kernels.groups import groups_of
 
-TINY = 1e-150  # a product below which its logarithm is taken before the next factor
+TINY, HUGE = 1e-140, 1e140  # products beyond which logarithms are taken before the next factor
 
 
 class CategoryGroups(NamedTuple):
@@ -59,19 +59,23 @@ def clear(groups, k):
 
 
 @helper
-def log_predictive(groups, k, i, size):
-    """log P(x_i | the rows of slot k)."""
-    total, product = 0.0, 1.0
-    for d in range(groups.codes.shape[1]):
-        code = groups.codes[i, d]
-        if code >= 0:
-            at = groups.first[d] + code
-            product *= groups.weights[at] + groups.counts[k, at]
-            product /= groups.totals[d] + groups.seen[k, d]
-            if product < TINY:
-                total += np.log(product)
-                product = 1.0
-    return total + np.log(product)
+def log_predictives(groups, which, sizes, count, i, out):
+    """log P(x_i | the rows of a slot), of each slot."""
+    codes, first, weights, totals = groups.codes, groups.first, groups.weights, groups.totals
+    counts, seen = groups.counts, groups.seen
+    for j in range(count):
+        k = which[j]
+        total, above, below = 0.0, 1.0, 1.0
+        for d in range(codes.shape[1]):
+            code = codes[i, d]
+            if code >= 0:
+                at = first[d] + code
+                above *= weights[at] + counts[k, at]
+                below *= totals[d] + seen[k, d]
+                if above < TINY or above > HUGE or below < TINY or below > HUGE:
+                    total += np.log(above) - np.log(below)
+                    above, below = 1.0, 1.0
+        out[j] = total + np.log(above / below)
 
 
 @helper
@@ -90,7 +94,7 @@ groups_of(
     CategoryGroups,
     add=add,
     remove=remove,
-    log_predictive=log_predictive,
+    log_predictives=log_predictives,
     log_marginal=log_marginal,
     clear=clear,
 )

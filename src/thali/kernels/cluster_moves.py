@@ -14,16 +14,16 @@ a merge with its inverse; λ_m − λ_1 is a sum of the table ``join``.
 
 import numpy as np
 
-from thali.kernels.cluster_rows import close
+from thali.kernels.cluster_rows import close, put_in, take_out, weigh
 from thali.kernels.compiling import helper, kernel
-from thali.kernels.groups import add, clear, log_marginal, log_predictive, remove
+from thali.kernels.groups import clear, log_marginal
 
 
 @helper
-def log_odds_of_first(groups, sides, sizes, i, join):
+def log_odds_of_first(groups, slots, sides, i, rows, join, two):
     """The log odds that row i, in neither, belongs to the first of two sides."""
-    first = join[sizes[0]] + log_predictive(groups, sides[0], i, sizes[0])
-    return first - join[sizes[1]] - log_predictive(groups, sides[1], i, sizes[1])
+    weigh(groups, slots, sides, 2, i, rows, join, two)
+    return two[0] - two[1]
 
 
 @helper
@@ -37,7 +37,7 @@ def choose(rng, odds, forced):
 
 
 @helper
-def allocate(rng, groups, sides, sizes, members, side, join):
+def allocate(rng, groups, slots, sides, members, side, rows, join, two):
     """Put rows to sides one after the other, in a random order; those at 0 and 1 are i and j."""
     for m in range(len(members) - 1, 2, -1):
         other = rng.integers(2, m + 1)
@@ -45,15 +45,14 @@ def allocate(rng, groups, sides, sizes, members, side, join):
     for m in range(len(members)):
         at = m if m < 2 else -1
         if m >= 2:
-            odds = log_odds_of_first(groups, sides, sizes, members[m], join)
+            odds = log_odds_of_first(groups, slots, sides, members[m], rows, join, two)
             at, _ = choose(rng, odds, -1)
         side[m] = at
-        sizes[at] += 1
-        add(groups, sides[at], members[m], sizes[at])
+        put_in(groups, slots, sides[at], members[m], rows)
 
 
 @helper
-def scan(rng, groups, sides, sizes, members, side, join, forced):
+def scan(rng, groups, slots, sides, members, side, rows, join, two, forced):
     """Take every row but i and j out and put it back; the log probability of where they end.
 
     ``forced`` has the sides to end at, or −1.
@@ -61,15 +60,12 @@ def scan(rng, groups, sides, sizes, members, side, join, forced):
     total = 0.0
     for m in range(2, len(members)):
         i = members[m]
-        before = side[m]
-        sizes[before] -= 1
-        remove(groups, sides[before], i, sizes[before])
-        odds = log_odds_of_first(groups, sides, sizes, i, join)
+        take_out(groups, slots, sides[side[m]], i, rows)
+        odds = log_odds_of_first(groups, slots, sides, i, rows, join, two)
         at, log_probability = choose(rng, odds, forced[m])
         total += log_probability
         side[m] = at
-        sizes[at] += 1
-        add(groups, sides[at], i, sizes[at])
+        put_in(groups, slots, sides[at], i, rows)
     return total
 
 
@@ -90,36 +86,49 @@ def members_of(labels, a, b, i, j):
 
 
 @helper
-def use(slots, k, slot, size):
-    """An empty slot comes into use; returns K + 1."""
+def use(slots, k, slot):
+    """A slot that has rows comes into use; returns K + 1."""
     other = slots.active[k]
     at = slots.place[slot]
     slots.active[k], slots.active[at] = slot, other
     slots.place[slot], slots.place[other] = k, at
-    slots.sizes[slot] = size
     return k + 1
+
+
+@helper
+def empty(groups, slots, slot):
+    """A slot has no rows any more."""
+    slots.sizes[slot] = 0
+    slots.seen[slot] = 0
+    clear(groups, slot)
 
 
 @helper
 def drop(groups, slots, k, slot):
     """A slot goes out of use, with all its rows; returns K − 1."""
-    slots.sizes[slot] = 0
-    clear(groups, slot)
+    empty(groups, slots, slot)
     return close(slots, k, slot)
 
 
+@helper
+def log_weight(groups, slots, slot, growth):
+    """What a cluster adds to the log joint: its rows' density, and λ of its size less λ_1."""
+    return log_marginal(groups, slot, slots.seen[slot]) + growth[slots.sizes[slot]]
+
+
 @kernel
-def split_or_merge(rng, groups, slots, k, join, opening, scans, attempts):
+def split_or_merge(rng, groups, slots, k, rows, join, opening, scans, attempts):
     """Try so many splits and merges; returns K and how many were accepted.
 
-    It needs two slots that are not in use, and makes no attempt without.
+    It needs two slots that are not in use, and makes no attempt without. The first ``rows`` labels
+    are of rows with data.
     """
     n, room = len(slots.labels), len(slots.sizes)
     growth = np.zeros(n + 1)  # λ_m − λ_1
     for m in range(1, n):
         growth[m + 1] = growth[m] + join[m]
     accepted = 0
-    sides, sizes = np.zeros(2, np.int64), np.zeros(2, np.int64)
+    sides, two = np.zeros(2, np.int64), np.zeros(2)
     for _ in range(attempts):
         if n < 2 or k + 2 > room:
             break
@@ -130,43 +139,39 @@ def split_or_merge(rng, groups, slots, k, join, opening, scans, attempts):
         members = members_of(slots.labels, a, b, i, j)
         side, forced = np.empty(len(members), np.int64), np.full(len(members), -1)
         sides[0], sides[1] = slots.active[k], slots.active[k + 1]
-        sizes[:] = 0
-        allocate(rng, groups, sides, sizes, members, side, join)
+        first, second = sides
+        allocate(rng, groups, slots, sides, members, side, rows, join, two)
         for _ in range(scans):
-            scan(rng, groups, sides, sizes, members, side, join, forced)
+            scan(rng, groups, slots, sides, members, side, rows, join, two, forced)
         if a != b:
             for m in range(2, len(members)):
                 forced[m] = 0 if slots.labels[members[m]] == a else 1
-        log_q = scan(rng, groups, sides, sizes, members, side, join, forced)
-        apart = log_marginal(groups, sides[0], sizes[0]) + log_marginal(groups, sides[1], sizes[1])
-        apart += growth[sizes[0]] + growth[sizes[1]] - growth[len(members)]
+        log_q = scan(rng, groups, slots, sides, members, side, rows, join, two, forced)
+        apart = log_weight(groups, slots, first, growth)
+        apart += log_weight(groups, slots, second, growth)
         if a == b:
-            apart += opening[k] - log_marginal(groups, a, slots.sizes[a])
-            if np.log(1.0 - rng.random()) < apart - log_q:
+            together = log_weight(groups, slots, a, growth)
+            if np.log(1.0 - rng.random()) < opening[k] + apart - together - log_q:
                 for m in range(len(members)):
                     slots.labels[members[m]] = sides[side[m]]
-                first, second = sides[0], sides[1]
-                k = use(slots, k, first, sizes[0])
-                k = use(slots, k, second, sizes[1])
+                k = use(slots, use(slots, k, first), second)
                 k = drop(groups, slots, k, a)
                 accepted += 1
             else:
-                clear(groups, sides[0])
-                clear(groups, sides[1])
+                empty(groups, slots, first)
+                empty(groups, slots, second)
         else:
             for m in range(len(members)):  # all to the first side
                 if side[m] == 1:
-                    sizes[0] += 1
-                    add(groups, sides[0], members[m], sizes[0])
-            clear(groups, sides[1])
-            apart += opening[k - 1] - log_marginal(groups, sides[0], sizes[0])
-            if np.log(1.0 - rng.random()) < log_q - apart:
+                    put_in(groups, slots, first, members[m], rows)
+            empty(groups, slots, second)
+            together = log_weight(groups, slots, first, growth)
+            if np.log(1.0 - rng.random()) < log_q - (opening[k - 1] + apart - together):
                 for m in range(len(members)):
-                    slots.labels[members[m]] = sides[0]
-                k = use(slots, k, sides[0], sizes[0])
-                k = drop(groups, slots, k, a)
-                k = drop(groups, slots, k, b)
+                    slots.labels[members[m]] = first
+                k = use(slots, k, first)
+                k = drop(groups, slots, drop(groups, slots, k, a), b)
                 accepted += 1
             else:
-                clear(groups, sides[0])
+                empty(groups, slots, first)
     return k, accepted

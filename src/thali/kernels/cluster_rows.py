@@ -3,6 +3,10 @@ r"""A sweep of collapsed Gibbs sampling over the rows of a partition (Neal 2000,
 Each row is taken out, and joins cluster k of n_k others with log weight join[n_k] + log p(x | its
 rows), or opens one beside K others with open[K] + log p(x). Clusters are kept in slots: ``active``
 lists all of them, the K in use first, so that opening and closing one moves no row.
+
+There may be more labels than rows of data: rows to come, of which nothing is known yet. They count
+for the prior and have no density. ``alone`` has log p(x_i) of each row of data by itself, so that
+its length tells how many there are.
 """
 
 from typing import NamedTuple
@@ -10,14 +14,16 @@ from typing import NamedTuple
 import numpy as np
 
 from thali.kernels.compiling import helper, kernel
-from thali.kernels.groups import add, clear, log_marginal, log_predictive, remove
+from thali.kernels.groups import add, clear, log_marginal, log_predictives, remove
 
 
 class Slots(NamedTuple):
-    """Labels of rows are slots; sizes by slot; all slots, those in use first, and where each is."""
+    """Labels of rows are slots. By slot: all its rows, and those with data. All slots, those in
+    use first, and where each is."""
 
     labels: np.ndarray
     sizes: np.ndarray
+    seen: np.ndarray
     active: np.ndarray
     place: np.ndarray
 
@@ -33,22 +39,33 @@ def close(slots, k, slot):
 
 
 @helper
-def leave(groups, slots, k, i):
-    """Row i leaves its cluster; returns K."""
-    slot = slots.labels[i]
+def take_out(groups, slots, slot, i, rows):
+    """Row i is not in a slot any more."""
     slots.sizes[slot] -= 1
-    remove(groups, slot, i, slots.sizes[slot])
-    return close(slots, k, slot) if slots.sizes[slot] == 0 else k
+    if i < rows:
+        slots.seen[slot] -= 1
+        remove(groups, slot, i, slots.seen[slot])
 
 
 @helper
-def enter(groups, slots, k, i, at):
-    """Row i enters the cluster at a place of ``active``, a new one if that is K; returns K."""
-    slot = slots.active[at]
-    slots.labels[i] = slot
+def put_in(groups, slots, slot, i, rows):
+    """Row i is in a slot."""
     slots.sizes[slot] += 1
-    add(groups, slot, i, slots.sizes[slot])
-    return k + 1 if at == k else k
+    if i < rows:
+        slots.seen[slot] += 1
+        add(groups, slot, i, slots.seen[slot])
+
+
+@helper
+def weigh(groups, slots, which, count, i, rows, join, out):
+    """The log weights of slots that row i may join, of which it is in none."""
+    if i < rows:
+        log_predictives(groups, which, slots.seen, count, i, out)
+        for j in range(count):
+            out[j] += join[slots.sizes[which[j]]]
+    else:
+        for j in range(count):
+            out[j] = join[slots.sizes[which[j]]]
 
 
 @helper
@@ -69,35 +86,38 @@ def draw(rng, logs, count):
 
 
 @kernel
-def fill(groups, slots):
+def fill(groups, slots, rows):
     """Statistics of all clusters, afresh from the labels."""
     for slot in range(len(slots.sizes)):
         clear(groups, slot)
         slots.sizes[slot] = 0
+        slots.seen[slot] = 0
     for i in range(len(slots.labels)):
-        slot = slots.labels[i]
-        slots.sizes[slot] += 1
-        add(groups, slot, i, slots.sizes[slot])
+        put_in(groups, slots, slots.labels[i], i, rows)
 
 
 @kernel
 def sweep(rng, groups, slots, k, alone, join, opening, first):
-    """Rows from ``first`` on; returns K and the row at which there is no slot left, n at the end.
+    """Labels from ``first`` on; returns K and the one at which there is no slot left, n at the end.
 
-    ``alone`` has log p(x_i) of each row by itself.
+    ``join`` and ``opening`` are the prior's tables.
     """
-    n, room = len(slots.labels), len(slots.sizes)
+    n, rows, room = len(slots.labels), len(alone), len(slots.sizes)
     logs = np.empty(room + 1)
     for i in range(first, n):
         if k == room:
             return k, i
-        k = leave(groups, slots, k, i)
-        for j in range(k):
-            slot = slots.active[j]
-            size = slots.sizes[slot]
-            logs[j] = join[size] + log_predictive(groups, slot, i, size)
-        logs[k] = opening[k] + alone[i]
-        k = enter(groups, slots, k, i, draw(rng, logs, k + 1))
+        slot = slots.labels[i]
+        take_out(groups, slots, slot, i, rows)
+        if slots.sizes[slot] == 0:
+            k = close(slots, k, slot)
+        weigh(groups, slots, slots.active, k, i, rows, join, logs)
+        logs[k] = opening[k] + (alone[i] if i < rows else 0.0)
+        at = draw(rng, logs, k + 1)
+        slot = slots.active[at]
+        slots.labels[i] = slot
+        put_in(groups, slots, slot, i, rows)
+        k += at == k
     return k, n
 
 
@@ -107,12 +127,21 @@ def log_marginals(groups, slots, k):
     total = 0.0
     for j in range(k):
         slot = slots.active[j]
-        total += log_marginal(groups, slot, slots.sizes[slot])
+        total += log_marginal(groups, slot, slots.seen[slot])
     return total
 
 
 @kernel
 def log_alone(groups, empty, out):
     """log p(x_i) of each row by itself, by a slot without rows."""
+    which, sizes, one = np.full(1, empty), np.zeros(empty + 1, np.int64), np.zeros(1)
     for i in range(len(out)):
-        out[i] = log_predictive(groups, empty, i, 0)
+        log_predictives(groups, which, sizes, 1, i, one)
+        out[i] = one[0]
+
+
+@kernel
+def log_rows(groups, slots, k, first, out):
+    """log p(x_i | the rows of a cluster) of rows from ``first`` on, which are in none, (m, K)."""
+    for i in range(out.shape[0]):
+        log_predictives(groups, slots.active, slots.seen, k, first + i, out[i])

@@ -68,22 +68,26 @@ def clear(groups, k):
 
 
 @helper
-def log_predictive(groups, k, i, size):
-    """log P(x_i | the rows of slot k)."""
-    total, product = 0.0, 1.0
-    for at in range(groups.ends[i], groups.ends[i + 1]):
-        now, times = groups.weight + groups.counts[k, groups.values[at]], groups.times[at]
-        if times <= FEW:
-            for more in range(int(times)):
-                product *= now + more
-            if product > HUGE or product < 1.0 / HUGE:
-                total += np.log(product)
-                product = 1.0
-        else:
-            total += lgamma(now + times) - lgamma(now)
-    whole = groups.counts.shape[1] * groups.weight + groups.totals[k]
-    total += lgamma(whole) - lgamma(whole + groups.lengths[i])
-    return total + np.log(product) + groups.coefficients[i]
+def log_predictives(groups, which, sizes, count, i, out):
+    """log P(x_i | the rows of a slot), of each slot."""
+    values, times, counts, weight = groups.values, groups.times, groups.counts, groups.weight
+    begin, end = groups.ends[i], groups.ends[i + 1]
+    length, known = groups.lengths[i], groups.coefficients[i]
+    for j in range(count):
+        k = which[j]
+        total, product = 0.0, 1.0
+        for at in range(begin, end):
+            now, more = weight + counts[k, values[at]], times[at]
+            if more <= FEW:
+                for m in range(int(more)):
+                    product *= now + m
+                if product > HUGE or product < 1.0 / HUGE:
+                    total += np.log(product)
+                    product = 1.0
+            else:
+                total += lgamma(now + more) - lgamma(now)
+        whole = counts.shape[1] * weight + groups.totals[k]
+        out[j] = total + lgamma(whole) - lgamma(whole + length) + np.log(product) + known
 
 
 @helper
@@ -102,7 +106,7 @@ groups_of(
     MultinomialGroups,
     add=add,
     remove=remove,
-    log_predictive=log_predictive,
+    log_predictives=log_predictives,
     log_marginal=log_marginal,
     clear=clear,
 )

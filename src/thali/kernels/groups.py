@@ -3,11 +3,13 @@ r"""Statistics of clusters, by which rows are added and removed, whatever the li
 A likelihood keeps what it knows of each cluster in arrays of a named tuple, a slot a cluster, and
 tells in ``groups_of`` how five things are done with it; ``size`` is how many rows the slot has:
 
-    add(groups, k, i, size)             row i enters; size counts it
-    remove(groups, k, i, size)          row i leaves; size does not count it any more
-    log_predictive(groups, k, i, size)  log p(x_i | the rows of slot k), i not among them
-    log_marginal(groups, k, size)       log p(the rows of slot k)
-    clear(groups, k)                    slot k has no rows
+    add(groups, k, i, size)         row i enters; size counts it
+    remove(groups, k, i, size)      row i leaves; size does not count it any more
+    log_predictives(groups, which, sizes, count, i, out)
+                                    log p(x_i | the rows of a slot), i not among them, of the first
+                                    ``count`` slots of the list ``which``; ``sizes`` is by slot
+    log_marginal(groups, k, size)   log p(the rows of slot k)
+    clear(groups, k)                slot k has no rows
 
 Compiled code finds them by the type of the tuple, so that one sampler is written for all, and is
 compiled for those that are used.
@@ -20,7 +22,7 @@ from numba.core import types
 from numba.extending import overload
 
 Operation = Callable[..., Any]
-NAMES = ("add", "remove", "log_predictive", "log_marginal", "clear")
+NAMES = ("add", "remove", "log_predictives", "log_marginal", "clear")
 _OPERATIONS: dict[type, dict[str, Operation]] = {}
 
 
@@ -29,12 +31,12 @@ def groups_of(
     *,
     add: Operation,
     remove: Operation,
-    log_predictive: Operation,
+    log_predictives: Operation,
     log_marginal: Operation,
     clear: Operation,
 ) -> None:
     """Tell how the operations are done with tuples of a class: plain functions, or helpers."""
-    own = (add, remove, log_predictive, log_marginal, clear)
+    own = (add, remove, log_predictives, log_marginal, clear)
     _OPERATIONS[cls] = dict(zip(NAMES, own, strict=True))
 
 
@@ -48,9 +50,9 @@ def remove(groups, k, i, size):
     _OPERATIONS[type(groups)]["remove"](groups, k, i, size)
 
 
-def log_predictive(groups, k, i, size):
-    """log p(x_i | the rows of slot k)."""
-    return _OPERATIONS[type(groups)]["log_predictive"](groups, k, i, size)
+def log_predictives(groups, which, sizes, count, i, out):
+    """log p(x_i | the rows of a slot), of several of them."""
+    _OPERATIONS[type(groups)]["log_predictives"](groups, which, sizes, count, i, out)
 
 
 def log_marginal(groups, k, size):
@@ -83,10 +85,12 @@ def _remove(groups, k, i, size):
     return None if own is None else lambda groups, k, i, size: own(groups, k, i, size)
 
 
-@overload(log_predictive, inline="never")
-def _log_predictive(groups, k, i, size):
-    own = _operation(groups, "log_predictive")
-    return None if own is None else lambda groups, k, i, size: own(groups, k, i, size)
+@overload(log_predictives, inline="never")
+def _log_predictives(groups, which, sizes, count, i, out):
+    own = _operation(groups, "log_predictives")
+    if own is None:
+        return None
+    return lambda groups, which, sizes, count, i, out: own(groups, which, sizes, count, i, out)
 
 
 @overload(log_marginal, inline="never")

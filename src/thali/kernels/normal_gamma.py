@@ -90,17 +90,20 @@ def clear(groups, k):
 
 
 @helper
-def log_predictive(groups, k, i, size):
-    """log p(x_i | the rows of slot k)."""
-    total, product = 0.0, 1.0
-    for d in range(groups.Y.shape[1]):
-        apart = groups.Y[i, d] - groups.mean[k, d]
-        product *= 1.0 + groups.narrow[k, d] * apart * apart
-        if product > HUGE:
-            total += np.log(product)
-            product = 1.0
-    total += np.log(product)
-    return groups.constant[k] - (groups.shape + 0.5 * size + 0.5) * total
+def log_predictives(groups, which, sizes, count, i, out):
+    """log p(x_i | the rows of a slot), of each slot."""
+    Y, mean, narrow, constant = groups.Y, groups.mean, groups.narrow, groups.constant
+    for j in range(count):
+        k = which[j]
+        total, product = 0.0, 1.0
+        for d in range(Y.shape[1]):
+            apart = Y[i, d] - mean[k, d]
+            product *= 1.0 + narrow[k, d] * apart * apart
+            if product > HUGE:
+                total += np.log(product)
+                product = 1.0
+        total += np.log(product)
+        out[j] = constant[k] - (groups.shape + 0.5 * sizes[k] + 0.5) * total
 
 
 @helper
@@ -122,7 +125,7 @@ groups_of(
     NormalGammaGroups,
     add=add,
     remove=remove,
-    log_predictive=log_predictive,
+    log_predictives=log_predictives,
     log_marginal=log_marginal,
     clear=clear,
 )

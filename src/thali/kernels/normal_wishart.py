@@ -93,22 +93,25 @@ def clear(groups, k):
 
 
 @helper
-def log_predictive(groups, k, i, size):
-    """log p(x_i | the rows of slot k)."""
-    dimensions = groups.factor.shape[0]
-    kappa = groups.kappa + size
-    v, L = groups.work[k], groups.L[k]
-    length = 0.0
-    for d in range(dimensions):  # v = L⁻¹(x − m)
-        total = groups.Y[i, d] - groups.sums[k, d] / kappa
-        for e in range(d):
-            total -= L[d, e] * v[e]
-        v[d] = total / L[d, d]
-        length += v[d] * v[d]
-    steps = groups.gammas[size + 1] - groups.gammas[size]
-    wide = 0.5 * dimensions * np.log(np.pi * (kappa + 1.0) / kappa)
-    power = 0.5 * (groups.degrees + size + 1.0)
-    return steps - wide - groups.log_det[k] - power * np.log(1.0 + kappa / (kappa + 1.0) * length)
+def log_predictives(groups, which, sizes, count, i, out):
+    """log p(x_i | the rows of a slot), of each slot."""
+    Y, sums, L, v, log_det = groups.Y, groups.sums, groups.L, groups.work, groups.log_det
+    gammas, dimensions = groups.gammas, groups.factor.shape[0]
+    for j in range(count):
+        k = which[j]
+        size = sizes[k]
+        kappa = groups.kappa + size
+        length = 0.0
+        for d in range(dimensions):  # v = L⁻¹(x − m)
+            total = Y[i, d] - sums[k, d] / kappa
+            for e in range(d):
+                total -= L[k, d, e] * v[k, e]
+            v[k, d] = total / L[k, d, d]
+            length += v[k, d] * v[k, d]
+        wide = 0.5 * dimensions * np.log(np.pi * (kappa + 1.0) / kappa)
+        power = 0.5 * (groups.degrees + size + 1.0)
+        out[j] = gammas[size + 1] - gammas[size] - wide - log_det[k]
+        out[j] -= power * np.log(1.0 + kappa / (kappa + 1.0) * length)
 
 
 @helper
@@ -127,7 +130,7 @@ groups_of(
     NormalWishartGroups,
     add=add,
     remove=remove,
-    log_predictive=log_predictive,
+    log_predictives=log_predictives,
     log_marginal=log_marginal,
     clear=clear,
 )
