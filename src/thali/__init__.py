@@ -1,6 +1,7 @@
-"""thali: Bayesian nonparametric latent features.
+"""thali: Bayesian nonparametric latent structure.
 
-An unknown number of overlapping binary features, found in a data matrix, and how sure we are.
+An unknown number of overlapping binary features, or of clusters, found in a data matrix, and how
+sure we are.
 """
 
 from importlib import import_module
@@ -8,10 +9,28 @@ from typing import TYPE_CHECKING
 
 from thali import engines
 from thali.estimators.latent_features import LatentFeatures
+from thali.estimators.latent_partition import LatentPartition
 from thali.estimators.saving import load
 from thali.hyperparameters import Beta, Gamma, InverseGamma
-from thali.likelihoods import LinearGaussian, NoisyOr, NonnegativeLinearGaussian, SparseFactor
-from thali.priors import IBP, BetaBernoulli, TwoParameterIBP
+from thali.likelihoods import (
+    BetaBernoulliItems,
+    Categorical,
+    DirichletMultinomial,
+    LinearGaussian,
+    NoisyOr,
+    NonnegativeLinearGaussian,
+    NormalGamma,
+    NormalWishart,
+    SparseFactor,
+)
+from thali.priors import (
+    IBP,
+    BetaBernoulli,
+    DirichletProcess,
+    FlexiblePartition,
+    PitmanYor,
+    TwoParameterIBP,
+)
 
 __version__ = "0.1.0"
 
@@ -20,15 +39,24 @@ __all__ = [
     "BeamSearch",
     "Beta",
     "BetaBernoulli",
+    "BetaBernoulliItems",
+    "Categorical",
     "CollapsedGibbs",
+    "DirichletMultinomial",
+    "DirichletProcess",
+    "FlexiblePartition",
     "Gamma",
     "InverseGamma",
     "LatentFeatures",
+    "LatentPartition",
     "LinearGaussian",
     "MaximizationExpectation",
     "NoisyOr",
     "NonnegativeLinearGaussian",
+    "NormalGamma",
+    "NormalWishart",
     "ParticleFilter",
+    "PitmanYor",
     "SparseFactor",
     "TwoParameterIBP",
     "UncollapsedGibbs",

@@ -36,11 +36,13 @@ class Data:
     """A checked N×D matrix of float64 in C order, never changed after it is made.
 
     ``observed`` is True where an entry was observed, and X is NaN where not; None when X is
-    complete. X may be a ``csr_array``, for engines that declare ``sparse``.
+    complete. X may be a ``csr_array``, for engines that declare ``sparse``. ``future`` rows to come
+    count where a prior over rows is not consistent.
     """
 
     X: np.ndarray | csr_array
     observed: np.ndarray | None = None
+    future: int = 0  # rows to come, of which nothing is known but that they are
 
     @classmethod
     def of(cls, X: Table) -> Data:

@@ -22,7 +22,7 @@ import numpy as np
 
 from thali.data import Data
 from thali.hyperparameters import Hyperprior, Values
-from thali.likelihoods.base import Masked, TakesSparse
+from thali.likelihoods.base import TakesMissing, TakesSparse
 from thali.model import Model
 from thali.priors.base import weighs_rows
 from thali.settings import Label, hyperparameters_of
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from thali.engines.ascent.stream import Stream
 
 Parameters = dict[str, np.ndarray]
+Needs = tuple[type | tuple[type, ...], ...]  # capabilities; of a tuple within it, any will do
 StateT = TypeVar("StateT")  # what the next step of an engine needs
 
 
@@ -73,8 +74,8 @@ class Engine(Protocol[StateT]):
     the latent structure, as a trace keeps it.
     """
 
-    needs_prior: ClassVar[tuple[type, ...]] = ()
-    needs_likelihood: ClassVar[tuple[type, ...]] = ()
+    needs_prior: ClassVar[Needs] = ()
+    needs_likelihood: ClassVar[Needs] = ()
     masked: ClassVar[bool] = False  # whether it can deal with missing entries
     sparse: ClassVar[bool] = False  # whether X may be a sparse matrix
     blocks: ClassVar[bool] = False  # whether it reads X by blocks: also one that is only read
@@ -305,7 +306,7 @@ EngineType = type[AnyEngine]
 def missing_capabilities(engine: AnyEngine | EngineType, model: Model) -> list[str]:
     """What the engine needs and the model lacks, in words."""
     lacks = [
-        f"{need.__name__}, which {type(part).__name__} does not have"
+        f"{named(need, model)}, which {type(part).__name__} does not have"
         for part, needs in (
             (model.prior, engine.needs_prior),
             (model.likelihood, engine.needs_likelihood),
@@ -327,6 +328,13 @@ def missing_capabilities(engine: AnyEngine | EngineType, model: Model) -> list[s
             if not isinstance(model.prior, need)
         ]
     return lacks
+
+
+def named(need: type | tuple[type, ...], model: Model) -> str:
+    """A capability, that of the model's structure where there are several."""
+    several = need if isinstance(need, tuple) else (need,)
+    own = [n for n in several if getattr(n, "structure", model.structure) == model.structure]
+    return " or ".join(n.__name__ for n in own or several)
 
 
 def check_capabilities(engine: AnyEngine, model: Model, engines: tuple[EngineType, ...]) -> None:
@@ -352,7 +360,7 @@ def able(
 
 def takes_missing(engine: object, model: Model) -> bool:
     """Whether engine and likelihood can both deal with missing entries."""
-    return getattr(engine, "masked", False) and isinstance(model.likelihood, Masked)
+    return getattr(engine, "masked", False) and isinstance(model.likelihood, TakesMissing)
 
 
 def check_missing(
@@ -362,7 +370,8 @@ def check_missing(
     if data.observed is None or takes_missing(engine, model):
         return
     i, j = (int(at[0]) for at in data.where_missing)
-    whose = type(engine if isinstance(model.likelihood, Masked) else model.likelihood).__name__
+    able_to = isinstance(model.likelihood, TakesMissing)
+    whose = type(engine if able_to else model.likelihood).__name__
     raise ValueError(
         f"X has {data.missing} of {data.X.size} entries missing (NaN), the first at row {i}, "
         f"column {j}, which {whose} cannot deal with. Engines that can with "

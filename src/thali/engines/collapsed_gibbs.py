@@ -1,4 +1,7 @@
-r"""Collapsed Gibbs sampling of Z, with A integrated out (Griffiths and Ghahramani 2005).
+r"""Collapsed Gibbs sampling, with the components' parameters integrated out.
+
+Of a partition it is in ``engines/clusters/gibbs.py``; here it is of a feature matrix Z, with A
+integrated out (Griffiths and Ghahramani 2005).
 
 A step is a few attempts at a change of whole columns (``kernels.column_moves``), one sweep over
 all bits and all rows' own features, O(N(K² + KD)), then the hyperparameters: α given [Z] (conjugate
@@ -24,18 +27,23 @@ import numpy as np
 from scipy.special import gammaln
 
 from thali.data import Augmented, Data
-from thali.engines.base import Drawn, Info, Sampler
+from thali.engines.base import Drawn, Info, Needs, Sampler
+from thali.engines.clusters import gibbs as clusters
+from thali.engines.clusters.gibbs import ClusterState
 from thali.engines.chain_settings import ChainSettings
 from thali.engines.compiled_laws import laws_of
 from thali.hyperparameters import Values
 from thali.likelihoods.base import Collapsed, GaussianRows, Scaled
+from thali.likelihoods.clusters import ConjugateClusters
 from thali.likelihoods.gaussian_scales import scales_without_features
 from thali.model import Model
 from thali.priors.base import PredictsRow
+from thali.priors.partition import PredictsLabel
 from thali.registry import ENGINES
-from thali.settings import setting
+from thali.settings import setting, settings_of
 from thali.starts import Start, blind_names
 from thali.structures.features import FeatureTables, counts_from_gram, potentials, with_row_sums
+from thali.structures.partitions import PARTITIONS
 
 if TYPE_CHECKING:
     from thali.kernels.collapsed_rows import Report
@@ -72,8 +80,10 @@ class State:
 
 @ENGINES.register("collapsed_gibbs")
 @dataclass(frozen=True)
-class CollapsedGibbs(ChainSettings, Sampler[State]):
-    """Sweeps over Z with A integrated out, in several chains.
+class CollapsedGibbs(ChainSettings, Sampler[State | ClusterState]):
+    """Sweeps with the components' parameters integrated out, in several chains.
+
+    Over the bits of a feature matrix, or over the labels of a partition.
 
     Parameters
     ----------
@@ -86,20 +96,21 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
         One of so many sweeps is kept after burn-in.
     chains : int, default 4
         How many chains run side by side.
-    init : str, array of shape (n, K), or fitted model, default "race"
-        Where chains begin: the name of a start, a matrix Z, or another model's answer.
-        "race" tries the starts that suit the likelihood, for a while each, and goes on from the
-        best.
+    init : str, array of shape (n, K) or (n,), or fitted model, default "race"
+        Where chains begin: the name of a start, a matrix Z or a vector of labels, or another
+        model's answer. "race" tries the starts that suit the likelihood, for a while each, and goes
+        on from the best.
     sigma_step : {"slice", "metropolis"}, default "slice"
         How σ_x and σ_a are sampled: a slice step on log σ, or a uniform step of ±0.05 that is
-        accepted or not (Anand 2015).
+        accepted or not (Anand 2015). For features only.
     moves : int, default 2
-        How often a sweep tries to change whole columns (split, join, turn, drop). Chains leave
-        modes by these moves that they do not leave by single bits. 0 is the plain Gibbs sampler.
+        How often a sweep tries to change whole columns (split, join, turn, drop), or to split or
+        merge whole clusters (Jain and Neal 2004). Chains leave modes by these moves that they do
+        not leave by single bits or labels. 0 is the plain Gibbs sampler.
     anneal : int, default 0
         How many sweeps under falling noise come before the first sweep of a chain that begins at
         "prior" or "empty" (in a race, of those contenders). They belong to the start and are not
-        recorded.
+        recorded. For features only.
 
     Examples
     --------
@@ -110,14 +121,19 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
     sigma_step: str = setting(
         "slice", help="How the scales are sampled", choices=("slice", "metropolis")
     )
-    moves: int = setting(2, help="Tries to change whole columns, a sweep", minimum=0, maximum=10**6)
+    moves: int = setting(
+        2, help="Tries to change whole columns or clusters, a sweep", minimum=0, maximum=10**6
+    )
     anneal: int = setting(
         0, help="Steps under falling noise before the first", minimum=0, maximum=10**7
     )
 
-    needs_prior: ClassVar[tuple[type, ...]] = (PredictsRow,)
+    needs_prior: ClassVar[Needs] = ((PredictsRow, PredictsLabel),)
     weighs_rows: ClassVar[bool] = True
-    needs_likelihood: ClassVar[tuple[type, ...]] = (Collapsed, GaussianRows)
+    needs_likelihood: ClassVar[Needs] = (
+        (Collapsed, ConjugateClusters),
+        (GaussianRows, ConjugateClusters),
+    )
     masked: ClassVar[bool] = True
     auto_rank: ClassVar[int | None] = 1
 
@@ -129,8 +145,24 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
                 f"{', '.join(map(repr, blind_names()))}; leave anneal at 0 for another start."
             )
 
-    def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:
-        """The state at ``start``, arrays made afresh from Z."""
+    def begin(
+        self, rng: np.random.Generator, model: Model, data: Data, start: Start
+    ) -> State | ClusterState:
+        """The state at ``start``, arrays made afresh from its value."""
+        if model.structure == PARTITIONS:
+            self._refuse_what_features_need()
+            return clusters.begin(rng, model, data, start)
+        return self._begin(rng, model, data, start)
+
+    def _refuse_what_features_need(self) -> None:
+        """Settings that mean nothing for partitions."""
+        for name in ("sigma_step", "anneal"):
+            if getattr(self, name) != settings_of(type(self))[name].default:
+                raise ValueError(
+                    f"CollapsedGibbs: {name} is for features; a partition has no use for it."
+                )
+
+    def _begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:
         from thali.kernels.maintained_rows import rows_of
 
         Z = start.latent[:, start.latent.any(axis=0)]
@@ -144,11 +176,14 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
         return ("sweeps", "moves") if self.moves else ("sweeps",)
 
     def rehearse(self, part: str, model: Model, missing: bool) -> None:
+        if model.structure == PARTITIONS:
+            clusters.rehearse(part, model, missing)
+            return
         rng = np.random.default_rng(0)
         X = np.ones((2, 2))
         X[0, 0] = np.nan if missing else 0.0
         data = Data.of(X)
-        state = self.begin(rng, model, data, Start(part, np.eye(2, dtype=bool), model.start(data)))
+        state = self._begin(rng, model, data, Start(part, np.eye(2, dtype=bool), model.start(data)))
         scales = scales_of(model.likelihood_values(state.hyper), data)
         tables = cast(PredictsRow, model.prior_at(state.hyper)).tables(data.n)
         if part == "moves":
@@ -157,8 +192,10 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
             laws = self._laws(model, data, state)
             self._sweep(rng, state, tables, scales, laws, 0, False)
 
-    def step(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> Info:
-        """Moves on columns when it is their turn, one sweep, and one update of every inferred
+    def step(
+        self, rng: np.random.Generator, model: Model, data: Data, state: State | ClusterState
+    ) -> Info:
+        """Moves when it is their turn, one sweep, and one update of every inferred
         hyperparameter."""
         return self.several(rng, model, data, state, 1, keep=False)[0].info
 
@@ -167,12 +204,14 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
         rng: np.random.Generator,
         model: Model,
         data: Data,
-        state: State,
+        state: State | ClusterState,
         most: int,
         keep: bool = True,
     ) -> list[Drawn]:
         """Sweeps up to the next moves on columns, in one call of compiled code where it can update
         the hyperparameters too; one sweep where it cannot."""
+        if isinstance(state, ClusterState):
+            return [clusters.step(rng, model, data, state, self.moves, keep)]
         values = model.likelihood_values(state.hyper)
         scales = scales_of(values, data)
         if state.prior is None:
@@ -327,9 +366,13 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
             )
         return scalars, packed
 
-    def to_arrays(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def to_arrays(
+        self, state: State | ClusterState
+    ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """The state as arrays and plain values; T goes along, so that a resumed chain is bitwise
         the same (M and G are made afresh at each sweep)."""
+        if isinstance(state, ClusterState):
+            return clusters.to_arrays(state)
         k = state.n_components
         arrays = {"Z": np.packbits(state.rows.Z[:, :k], axis=0), "T": state.rows.T[:k].copy()}
         if isinstance(state.data, Augmented):
@@ -339,9 +382,11 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
 
     def from_arrays(
         self, model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
-    ) -> State:
+    ) -> State | ClusterState:
         from thali.kernels.maintained_rows import rows_of
 
+        if model.structure == PARTITIONS:
+            return clusters.from_arrays(model, data, arrays, numbers)
         Z = np.unpackbits(arrays["Z"], axis=0, count=data.n).astype(bool)
         at = Augmented(arrays["X"], source=data) if "X" in arrays else data
         rows = rows_of(Z, kernel_matrix(at))

@@ -9,6 +9,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -48,6 +49,7 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
     """
 
     structure: ClassVar[Structure[Any]]
+    _future = 0  # rows to come
 
     prior: Prior | str
     likelihood: Likelihood | str
@@ -162,6 +164,7 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
             X = validation.validated(self, X, reset=True, copy=copy)
             mean = observed_means(X) if self.center else np.zeros(X.shape[1])
             data = Data.of(np.subtract(X, mean, out=X) if self.center else X)
+            data = replace(data, future=self._future)
             gaps = data.observed is not None
             engine = choose_engine(self.engine, model, sparse=data.sparse, missing=gaps)
             check_engine(engine, model, data)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from thali.kernels.compiling import helper
+from thali.kernels.compiling import helper, kernel
 from thali.kernels.groups import groups_of
 
 LEAST = 1e-12  # of a pivot's square: what a downdate must leave of it
@@ -134,3 +134,62 @@ groups_of(
     log_marginal=log_marginal,
     clear=clear,
 )
+
+
+@kernel
+def redraw(rng, groups, slots, observed):
+    """Draw every missing entry given its row's others and the other rows of its cluster.
+
+    Given these a row is a multivariate t, of ν + 1 − D degrees of freedom, which is a normal with
+    covariance Ψ (κ+1)/κ / w, w ~ chi-squared; a part of it given the rest is a t with as many more
+    degrees as the rest has entries.
+    """
+    rows, dimensions = observed.shape
+    for i in range(rows):
+        missing = 0
+        for d in range(dimensions):
+            missing += not observed[i, d]
+        if missing == 0:
+            continue
+        slot = slots.labels[i]
+        size = slots.seen[slot] - 1
+        remove(groups, slot, i, size)
+        kappa = groups.kappa + size
+        order = np.empty(dimensions, np.int64)  # what was seen first
+        at, last = 0, dimensions - missing
+        for d in range(dimensions):
+            if observed[i, d]:
+                order[at] = d
+                at += 1
+            else:
+                order[last] = d
+                last += 1
+        seen = dimensions - missing
+        Psi = np.zeros((dimensions, dimensions))
+        for a in range(dimensions):
+            for b in range(a + 1):
+                total = 0.0
+                for e in range(min(order[a], order[b]) + 1):
+                    total += groups.L[slot, order[a], e] * groups.L[slot, order[b], e]
+                Psi[a, b] = Psi[b, a] = total * (kappa + 1.0) / kappa
+        L = np.linalg.cholesky(Psi)
+        v = np.zeros(dimensions)  # L⁻¹(x − m), of what was seen
+        length = 0.0
+        for a in range(seen):
+            d = order[a]
+            total = groups.Y[i, d] - groups.sums[slot, d] / kappa
+            for e in range(a):
+                total -= L[a, e] * v[e]
+            v[a] = total / L[a, a]
+            length += v[a] * v[a]
+        degrees = groups.degrees + size + 1.0 - dimensions
+        wide = np.sqrt((1.0 + length) / rng.chisquare(degrees + seen))
+        for a in range(seen, dimensions):
+            v[a] = wide * rng.standard_normal()
+        for a in range(seen, dimensions):
+            d = order[a]
+            total = groups.sums[slot, d] / kappa
+            for e in range(a + 1):
+                total += L[a, e] * v[e]
+            groups.Y[i, d] = total
+        add(groups, slot, i, size + 1)

@@ -10,18 +10,26 @@ from thali.likelihoods.base import (
     Masked,
     SearchRows,
 )
+from thali.likelihoods.beta_bernoulli_items import BetaBernoulliItems
+from thali.likelihoods.categorical import Categorical
+from thali.likelihoods.dirichlet_multinomial import DirichletMultinomial
 from thali.likelihoods.linear_gaussian import LinearGaussian
 from thali.likelihoods.noisy_or import NoisyOr
 from thali.likelihoods.nonnegative_linear_gaussian import NonnegativeLinearGaussian
+from thali.likelihoods.normal_gamma import NormalGamma
+from thali.likelihoods.normal_wishart import NormalWishart
 from thali.likelihoods.sparse_factor import SparseFactor
 from thali.registry import import_family
 
 import_family(__name__, __path__)
 
 __all__ = [
+    "BetaBernoulliItems",
+    "Categorical",
     "Collapsed",
     "Conditional",
     "CountedFeatures",
+    "DirichletMultinomial",
     "EstimatesEvidence",
     "GaussianRows",
     "GibbsUpdates",
@@ -29,6 +37,8 @@ __all__ = [
     "Masked",
     "NoisyOr",
     "NonnegativeLinearGaussian",
+    "NormalGamma",
+    "NormalWishart",
     "SearchRows",
     "SparseFactor",
 ]

@@ -85,6 +85,10 @@ class Likelihood(ABC):
         return data
 
 
+class TakesMissing(Likelihood):
+    """Entries of X may be missing."""
+
+
 class FeatureLikelihood(Likelihood):
     """A distribution of the data given a binary feature matrix."""
 
@@ -266,7 +270,7 @@ class EstimatesEvidence(FeatureLikelihood):
         """An estimate of log P(X | Z), the parameters being a draw given X and Z."""
 
 
-class Masked(FeatureLikelihood):
+class Masked(FeatureLikelihood, TakesMissing):
     """Entries of X may be missing: every method takes ``Data`` with gaps, and counts what was
     observed.
 

@@ -1,11 +1,15 @@
-"""Priors on binary feature matrices, each a table of potentials (one file a prior)."""
+"""Priors on binary feature matrices and on partitions, each a table of potentials (one file a
+prior)."""
 
 from thali.priors.base import PredictsRow, Sequential, Truncates
 from thali.priors.beta_bernoulli import BetaBernoulli
+from thali.priors.flexible_partition import FlexiblePartition
 from thali.priors.ibp import IBP
+from thali.priors.pitman_yor import DirichletProcess, PitmanYor
 from thali.priors.two_parameter_ibp import TwoParameterIBP
 from thali.registry import import_family
 
 import_family(__name__, __path__)
 
-__all__ = ["IBP", "BetaBernoulli", "PredictsRow", "Sequential", "Truncates", "TwoParameterIBP"]
+__all__ = ["IBP", "BetaBernoulli", "DirichletProcess", "FlexiblePartition", "PitmanYor"]
+__all__ += ["PredictsRow", "Sequential", "Truncates", "TwoParameterIBP"]

@@ -22,6 +22,7 @@ from thali.hyperparameters import Value, Values
 from thali.priors.partition import PredictsLabel
 from thali.priors.partition_sums import expected_pairs, expected_sizes, log_choose, sums_of
 from thali.priors.wished_sizes import Wish, potentials_of
+from thali.registry import PRIORS
 from thali.settings import Settings, whole_number
 from thali.structures.labels import canonical_labels
 from thali.structures.partitions import PartitionCounts, PartitionTables
@@ -88,6 +89,7 @@ class LinearPartition(Settings, PredictsLabel):
             yield sizes, float(np.exp(many + own[given - 1].sum() - total))
 
 
+@PRIORS.register("flexible_partition")
 @dataclass(frozen=True)
 class FlexiblePartition(LinearPartition):
     """A prior over partitions with a potential for every size of a cluster.

@@ -28,6 +28,7 @@ from thali.hyperparameters import (
 )
 from thali.priors.buffet import LARGEST_MASS, resample_by_slice
 from thali.priors.partition import PredictsLabel
+from thali.registry import PRIORS
 from thali.settings import Settings, hyperparameter, hyperparameters_of, whole_number
 from thali.structures.partitions import PartitionCounts, PartitionTables
 
@@ -95,6 +96,7 @@ class Restaurant(Settings, PredictsLabel):
         return as_number(type(self).__name__, "alpha", self.alpha), 0.0
 
 
+@PRIORS.register("dirichlet_process")
 @dataclass(frozen=True)
 class DirichletProcess(Restaurant):
     """The Dirichlet process: about α log n clusters, many of them tiny.
@@ -137,6 +139,7 @@ class DirichletProcess(Restaurant):
         hyper["alpha"] = max(float(rng.gamma(shape, 1.0 / rate)), SMALLEST)
 
 
+@PRIORS.register("pitman_yor")
 @dataclass(frozen=True)
 class PitmanYor(Restaurant):
     """The Pitman–Yor process: the number of clusters grows like n to the power of the discount.

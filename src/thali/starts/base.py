@@ -5,6 +5,7 @@ def ica_start(rng, model, data): …
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import update_wrapper
 from typing import Any
@@ -94,9 +95,16 @@ def check_init(engine: type, init: object) -> object:
             )
         return init
     needs = (*getattr(engine, "needs_prior", ()), *getattr(engine, "needs_likelihood", ()))
-    structures = [need.structure for need in needs if hasattr(need, "structure")]
-    if not structures or hasattr(init, structures[0].answer):
+    each = [one for need in needs for one in (need if isinstance(need, tuple) else (need,))]
+    structures = list(dict.fromkeys(one.structure for one in each if hasattr(one, "structure")))
+    if not structures or any(hasattr(init, structure.answer) for structure in structures):
         return init
+    for structure in structures[1:]:  # which of several is meant, the model will say
+        try:
+            structures[0].check(owner, init)
+        except (ValueError, TypeError):
+            with suppress(ValueError, TypeError):
+                return structure.check(owner, init)
     return structures[0].check(owner, init)
 
 

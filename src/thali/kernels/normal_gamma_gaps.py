@@ -1,0 +1,109 @@
+r"""``normal_gamma`` where entries are missing: each column counts the rows that show it.
+
+A column of a cluster with n_d rows seen has κ = κ₀ + n_d, a = a₀ + n_d/2 and b as there. The powers
+of columns differ, so that each needs a logarithm of its own.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from thali.kernels.compiling import helper
+from thali.kernels.groups import groups_of
+
+LOG_2PI = np.log(2.0 * np.pi)
+
+
+class GappyNormalGammaGroups(NamedTuple):
+    """Rows Y and where they were seen, the prior, and by slot and column: sums and counts."""
+
+    Y: np.ndarray  # (n, D)
+    observed: np.ndarray  # (n, D) bool
+    kappa: float
+    shape: float
+    rate: np.ndarray  # (D,) b₀
+    gammas: np.ndarray  # log Γ(a₀ + n/2), n = 0 … N + 1
+    sums: np.ndarray  # (slots, D)
+    squares: np.ndarray  # (slots, D)
+    seen: np.ndarray  # (slots, D) int64
+
+
+@helper
+def shift(groups, k, i, by):
+    """Count row i in slot k, or out of it; a column without rows is exactly empty."""
+    for d in range(groups.Y.shape[1]):
+        if groups.observed[i, d]:
+            y = groups.Y[i, d]
+            groups.seen[k, d] += by
+            if groups.seen[k, d] == 0:
+                groups.sums[k, d] = 0.0
+                groups.squares[k, d] = 0.0
+            else:
+                groups.sums[k, d] += by * y
+                groups.squares[k, d] += by * y * y
+
+
+@helper
+def add(groups, k, i, size):
+    """Row i enters slot k."""
+    shift(groups, k, i, 1)
+
+
+@helper
+def remove(groups, k, i, size):
+    """Row i leaves slot k."""
+    shift(groups, k, i, -1)
+
+
+@helper
+def clear(groups, k):
+    """Slot k has no rows."""
+    groups.sums[k] = 0.0
+    groups.squares[k] = 0.0
+    groups.seen[k] = 0
+
+
+@helper
+def log_predictives(groups, which, sizes, count, i, out):
+    """log p(what was seen of x_i | the rows of a slot), of each slot."""
+    Y, observed, sums, squares = groups.Y, groups.observed, groups.sums, groups.squares
+    seen, gammas, rate = groups.seen, groups.gammas, groups.rate
+    for j in range(count):
+        k = which[j]
+        total = 0.0
+        for d in range(Y.shape[1]):
+            if observed[i, d]:
+                n = seen[k, d]
+                kappa = groups.kappa + n
+                mean = sums[k, d] / kappa
+                b = rate[d] + 0.5 * max(squares[k, d] - sums[k, d] * mean, 0.0)
+                wide = 2.0 * b * (kappa + 1.0) / kappa
+                apart = Y[i, d] - mean
+                total += gammas[n + 1] - gammas[n] - 0.5 * np.log(np.pi * wide)
+                total -= (groups.shape + 0.5 * n + 0.5) * np.log(1.0 + apart * apart / wide)
+        out[j] = total
+
+
+@helper
+def log_marginal(groups, k, size):
+    """log p(what was seen of the rows of slot k)."""
+    total = 0.0
+    for d in range(groups.Y.shape[1]):
+        n = groups.seen[k, d]
+        kappa = groups.kappa + n
+        spread = groups.squares[k, d] - groups.sums[k, d] * groups.sums[k, d] / kappa
+        b = groups.rate[d] + 0.5 * max(spread, 0.0)
+        total += groups.shape * np.log(groups.rate[d]) - (groups.shape + 0.5 * n) * np.log(b)
+        total += groups.gammas[n] - groups.gammas[0] - 0.5 * n * LOG_2PI
+        total += 0.5 * (np.log(groups.kappa) - np.log(kappa))
+    return total
+
+
+groups_of(
+    GappyNormalGammaGroups,
+    add=add,
+    remove=remove,
+    log_predictives=log_predictives,
+    log_marginal=log_marginal,
+    clear=clear,
+)

@@ -1,0 +1,161 @@
+r"""Clusters of Gaussian rows with a mean and a covariance of their own, both integrated out.
+
+    x_n | cluster ~ N(μ, Σ),   μ | Σ ~ N(m, Σ/κ),   Σ ~ inverse Wishart(ν, (ν−D−1) diag(s w)²)
+
+so that a cluster's covariance is expected to be diag(s w)², w being ``spread`` and s ``scale``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from scipy.special import gammaln
+
+from thali.data import Data
+from thali.hyperparameters import Gamma, Hyperprior, Values
+from thali.likelihoods.clusters import DrawsGaps, Groups, sums_by_label
+from thali.likelihoods.gaussian_clusters import Column, GaussianClusters
+from thali.registry import LIKELIHOODS
+from thali.settings import check_settings, hyperparameter, setting
+
+
+@LIKELIHOODS.register("normal_wishart")
+@dataclass(frozen=True)
+class NormalWishart(GaussianClusters, DrawsGaps):
+    """Gaussian clusters of any shape (a full covariance).
+
+    Parameters
+    ----------
+    kappa : float or hyperprior, default Gamma(1, 10)
+        How near to each other the clusters' means are: a mean varies 1/κ times as much as rows
+        within the cluster do.
+    scale : float or hyperprior, default Gamma(2, 4)
+        How wide a cluster is, in units of ``spread``.
+    degrees : float, optional
+        How alike the covariances of clusters are: above D + 1, by default D + 2; the larger, the
+        more alike.
+    mean, spread : "auto", or a number for each column
+        Where clusters lie and what widths are measured by: means and standard deviations of the
+        columns of X.
+
+    Notes
+    -----
+    A number is fixed; a hyperprior means that it is inferred. Missing entries are drawn along with
+    the clusters, and log densities are then those of the rows as they were completed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> lik = NormalWishart(kappa=0.1, scale=1.0, mean=0.0, spread=1.0)
+    >>> X = np.array([[0.0, 0.2], [0.1, 0.0], [5.0, 5.0]])
+    >>> lik.log_marginal(X, [0, 0, 1]) > lik.log_marginal(X, [0, 0, 0])
+    True
+    """
+
+    kappa: float | Hyperprior = hyperparameter(
+        Gamma(1.0, 10.0), symbol="κ", words="how near to each other clusters are"
+    )
+    scale: float | Hyperprior = hyperparameter(
+        Gamma(2.0, 4.0), symbol="s", words="how wide clusters are"
+    )
+    degrees: float | None = setting(None, help="How alike the covariances of clusters are")
+    mean: Column = "auto"
+    spread: Column = "auto"
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        self._check()
+
+    def degrees_for(self, d: int) -> float:
+        """ν, above D + 1."""
+        if self.degrees is None:
+            return d + 2.0
+        if self.degrees <= d + 1.0:
+            raise ValueError(
+                f"NormalWishart: degrees={self.degrees!r} must be above D + 1 = {d + 1} for X of "
+                f"{d} columns."
+            )
+        return float(self.degrees)
+
+    def resolve(self, data: Data) -> NormalWishart:
+        self.degrees_for(data.d)
+        return super().resolve(data)
+
+    def expected(self, d: int, scale: float) -> np.ndarray:
+        """The square roots of the diagonal of Ψ₀, (d,)."""
+        return np.asarray(np.sqrt(self.degrees_for(d) - d - 1.0) * scale * self.widths(d))
+
+    def groups(self, data: Data, room: int) -> Groups:
+        from thali.kernels.normal_wishart import NormalWishartGroups
+
+        self._refuse_gaps(data)
+        d, degrees = data.d, self.degrees_for(data.d)
+        factor = np.diag(self.expected(d, self.number("scale")))
+        gammas = log_gammas(degrees, d, data.n)
+        made = [np.zeros((room, d)), np.zeros((room, d, d)), np.zeros(room), np.zeros((room, d))]
+        Y = data.X - self.center(d)
+        return NormalWishartGroups(Y, self.number("kappa"), degrees, factor, gammas, *made)
+
+    def log_marginal_of(self, data: Data, labels: np.ndarray) -> Callable[[Values], float]:
+        self._refuse_gaps(data)
+        d, degrees = data.d, self.degrees_for(data.d)
+        Y = data.X - self.center(d)
+        sizes = np.bincount(labels).astype(float)
+        means = sums_by_label(Y, labels) / sizes[:, None]
+        scatter = scatters(Y - means[labels], labels)
+        outer = means[:, :, None] * means[:, None, :]
+        gammas = log_gammas(degrees, d, data.n)
+        known = (gammas[sizes.astype(int)] - gammas[0]).sum() - 0.5 * data.n * d * np.log(np.pi)
+
+        def log_marginal(hyper: Values) -> float:
+            kappa, root = hyper["kappa"], self.expected(d, hyper["scale"])
+            weight = kappa * sizes / (kappa + sizes)
+            after = scatter + weight[:, None, None] * outer
+            after[:, np.arange(d), np.arange(d)] += np.square(root)
+            signs, logs = np.linalg.slogdet(after)
+            if not (signs > 0.0).all():
+                return -np.inf
+            found = known + 0.5 * d * np.log(kappa / (kappa + sizes)).sum()
+            found += len(sizes) * degrees * np.log(root).sum()
+            return float(found - 0.5 * ((degrees + sizes) * logs).sum())
+
+        return log_marginal
+
+    def redraw(
+        self,
+        rng: np.random.Generator,
+        groups: Groups,
+        slots: Any,
+        data: Data,
+        observed: np.ndarray,
+    ) -> np.ndarray:
+        from thali.kernels.normal_wishart import redraw
+
+        redraw(rng, groups, slots, observed)
+        return np.where(observed, data.X, groups.Y + self.center(data.d))
+
+    def _refuse_gaps(self, data: Data) -> None:
+        if data.observed is not None:
+            raise ValueError(
+                "NormalWishart cannot integrate missing entries out: CollapsedGibbs draws them. "
+                "Use NormalGamma for the density of what was observed."
+            )
+
+
+def scatters(away: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Σ xxᵀ over the rows of each label, (K, D, D)."""
+    order = np.argsort(labels, kind="stable")
+    ends = np.searchsorted(labels[order], np.arange(int(labels.max()) + 2))
+    rows = away[order]
+    return np.stack([rows[a:b].T @ rows[a:b] for a, b in zip(ends[:-1], ends[1:], strict=True)])
+
+
+@lru_cache(maxsize=16)
+def log_gammas(degrees: float, d: int, n: int) -> np.ndarray:
+    """log Γ_d((ν + i)/2) but for its constant, i = 0 … n + 1."""
+    half = 0.5 * (degrees + np.arange(n + 2.0))
+    return np.asarray(sum(gammaln(half - 0.5 * j) for j in range(d)))

@@ -1,0 +1,135 @@
+"""What a fit in partitions says of clusters: the draws, co-clustering, and new rows."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from thali.data import Data
+from thali.hyperparameters import Value, Values
+from thali.likelihoods.clusters import ConjugateClusters
+from thali.model import Model
+from thali.priors.partition import PartitionPrior, PredictsLabel
+from thali.results.fit import Fit
+from thali.results.trace import Recorded
+from thali.settings import whole_number
+from thali.structures.labels import canonical_labels
+
+DRAWS = 100  # draws that densities of new rows are averaged over
+
+
+class ClusterDraw(NamedTuple):
+    """One draw of the posterior."""
+
+    labels: np.ndarray
+    n_clusters: int
+    log_joint: float
+    hyper: dict[str, Value]
+    weight: float  # all weights sum to one; draws of a chain have equal ones
+
+
+def cluster_draws(fit: Fit, max_draws: int | None = None) -> Iterator[ClusterDraw]:
+    """Every kept draw, or at most ``max_draws`` that stand for all with equal weight."""
+    count = len(fit)
+    most = count if max_draws is None else whole_number("draws", "max_draws", max_draws, 0)
+    if most >= count:
+        weights = fit.weights()
+        return (as_draw(fit, each, weights[i]) for i, each in enumerate(fit.draws()))
+    picked = fit.pick(fit.representatives(most))
+    return (as_draw(fit, each, 1.0 / len(picked)) for each in picked)
+
+
+def as_draw(fit: Fit, recorded: Recorded, weight: float) -> ClusterDraw:
+    """A recorded draw, of the rows that were fitted."""
+    labels, scalars, _ = recorded
+    own = canonical_labels(labels[: fit.data.n])
+    hyper = fit.hyper_of(scalars)
+    log_joint = scalars.get("log_joint", np.nan)
+    return ClusterDraw(own, int(own.max()) + 1, log_joint, hyper, float(weight))
+
+
+def co_clustering(fit: Fit, rows: np.ndarray) -> np.ndarray:
+    """The share of draws in which two of these rows are together, by weight, (n, n)."""
+    together = np.zeros((len(rows), len(rows)))
+    for draw, weight in zip(fit.draws(), fit.weights(), strict=True):
+        own = canonical_labels(draw.latent[rows])
+        ones = (own[:, None] == np.arange(own.max() + 1)).astype(np.float32)
+        together += weight * (ones @ ones.T)
+    return together
+
+
+class NewRows(NamedTuple):
+    """Of each new row: log prior weight + log density in each cluster, and in one of its own."""
+
+    in_cluster: np.ndarray  # (n, K)
+    alone: np.ndarray  # (n,)
+
+    def log_density(self) -> np.ndarray:
+        """log p(x), weights summing to one."""
+        return np.asarray(np.logaddexp(np.logaddexp.reduce(self.in_cluster, axis=1), self.alone))
+
+
+def new_rows(model: Model, hyper: Values, data: Data, labels: np.ndarray, new: Data) -> NewRows:
+    """New rows, each by itself, beside those that were fitted; labels may have rows to come.
+
+    One of the rows to come is taken to be the new one, so that a prior that is not consistent is
+    asked of no more rows than it was told of.
+    """
+    from thali.kernels.cluster_rows import Slots, fill, log_alone, log_rows
+
+    prior = cast(PredictsLabel, model.prior_at(hyper))
+    likelihood = cast(ConjugateClusters, model.likelihood_at(hyper))
+    n, total = data.n, max(len(labels), data.n + 1)
+    if len(labels) == n:
+        refuse_inconsistent(prior)
+    # the last of rows to come is the new row; clusters keep their order
+    known = np.unique(labels[: total - 1], return_inverse=True)[1].astype(np.int64)
+    k = int(known.max()) + 1
+    both = stacked(data, new)
+    groups = likelihood.groups(both, k + 1)
+    order, none = np.arange(k + 1), np.zeros(k + 1, np.int64)
+    slots = Slots(known, none, none.copy(), order, order.copy())
+    fill(groups, slots, n)
+    tables = prior.tables(total)
+    logs = np.append(tables.join[slots.sizes[:k]], tables.open[k])
+    logs -= np.logaddexp.reduce(logs)
+    found = np.zeros((new.n, k))
+    log_rows(groups, slots, k, n, found)
+    alone = np.zeros(both.n)
+    log_alone(groups, k, alone)
+    return NewRows(found + logs[:k], alone[n:] + logs[k])
+
+
+def refuse_inconsistent(prior: PartitionPrior) -> None:
+    """Refuse to continue a prior that has no say about more rows than there were."""
+    if not prior.consistent:
+        raise ValueError(
+            f"{type(prior).__name__} is not consistent: what it says of n rows does not follow "
+            "from what it says of n + 1, so that it has no word for rows that it was not told of. "
+            "Fit with n_future=1 or more, and rows to come are taken into account."
+        )
+
+
+def stacked(data: Data, new: Data) -> Data:
+    """The rows of both."""
+    if data.observed is None and new.observed is None:
+        return Data(np.vstack([data.X, new.X]))
+    return Data(np.vstack([data.X, new.X]), np.vstack([data.seen, new.seen]))
+
+
+def mean_log_densities(fit: Fit, new: Data) -> np.ndarray:
+    """log p(x) of each new row, averaged over draws."""
+    found: list[np.ndarray] = []
+    for draw in fit.pick(fit.representatives(DRAWS)):
+        hyper: Any = fit.hyper_of(draw.scalars)
+        rows = new_rows(fit.model, hyper, completed(fit), draw.latent, new)
+        found.append(rows.log_density())
+    return np.asarray(np.logaddexp.reduce(found, axis=0) - np.log(len(found)))
+
+
+def completed(fit: Fit) -> Data:
+    """The data of a fit, gaps filled where the likelihood cannot leave them out."""
+    from thali.likelihoods.clusters import DrawsGaps
+
+    draws = isinstance(fit.model.likelihood, DrawsGaps)
+    return fit.data.filled if draws else fit.data
