@@ -154,7 +154,8 @@ def to_json(value: object) -> Json:
     if isinstance(value, np.bool_ | np.integer | np.floating):
         return cast(bool | int | float, value.item())
     if isinstance(value, tuple | list):
-        return {"class": type(value).__name__, "values": [to_json(each) for each in value]}
+        kind = "tuple" if isinstance(value, tuple) else "list"
+        return {"class": kind, "values": [to_json(each) for each in value]}
     if isinstance(value, str | int | float | bool | np.ndarray) or value is None:
         return value
     if hasattr(value, "fit_"):  # a fitted model: of it a start needs only the answer

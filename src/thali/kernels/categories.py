@@ -29,7 +29,7 @@ class CategoryGroups(NamedTuple):
     seen: np.ndarray  # (slots, D)
 
 
-@helper
+@helper(borrows=True)
 def shift(groups, k, i, by):
     """Count row i in slot k, or out of it."""
     for d in range(groups.codes.shape[1]):
@@ -39,26 +39,26 @@ def shift(groups, k, i, by):
             groups.seen[k, d] += by
 
 
-@helper
+@helper(borrows=True)
 def add(groups, k, i, size):
     """Row i enters slot k."""
     shift(groups, k, i, 1.0)
 
 
-@helper
+@helper(borrows=True)
 def remove(groups, k, i, size):
     """Row i leaves slot k."""
     shift(groups, k, i, -1.0)
 
 
-@helper
+@helper(borrows=True)
 def clear(groups, k):
     """Slot k has no rows."""
     groups.counts[k] = 0.0
     groups.seen[k] = 0.0
 
 
-@helper
+@helper(borrows=True)
 def log_predictives(groups, which, sizes, count, i, out):
     """log P(x_i | the rows of a slot), of each slot."""
     codes, first, weights, totals = groups.codes, groups.first, groups.weights, groups.totals
@@ -78,7 +78,7 @@ def log_predictives(groups, which, sizes, count, i, out):
         out[j] = total + np.log(above / below)
 
 
-@helper
+@helper(borrows=True)
 def log_marginal(groups, k, size):
     """log P(the rows of slot k)."""
     found = 0.0

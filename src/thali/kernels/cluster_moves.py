@@ -19,14 +19,14 @@ from thali.kernels.compiling import helper, kernel
 from thali.kernels.groups import clear, log_marginal
 
 
-@helper
+@helper(borrows=True)
 def log_odds_of_first(groups, slots, sides, i, rows, join, two):
     """The log odds that row i, in neither, belongs to the first of two sides."""
     weigh(groups, slots, sides, 2, i, rows, join, two)
     return two[0] - two[1]
 
 
-@helper
+@helper(borrows=True)
 def choose(rng, odds, forced):
     """Side 0 or 1 by the log odds of 0, or the forced one if not −1; and its log probability."""
     side = forced
@@ -36,11 +36,11 @@ def choose(rng, odds, forced):
     return side, -np.log1p(np.exp(-own)) if own > -30.0 else own
 
 
-@helper
+@helper(borrows=True)
 def allocate(rng, groups, slots, sides, members, side, rows, join, two):
     """Put rows to sides one after the other, in a random order; those at 0 and 1 are i and j."""
     for m in range(len(members) - 1, 2, -1):
-        other = rng.integers(2, m + 1)
+        other = 2 + int(rng.random() * (m - 1))
         members[m], members[other] = members[other], members[m]
     for m in range(len(members)):
         at = m if m < 2 else -1
@@ -51,7 +51,7 @@ def allocate(rng, groups, slots, sides, members, side, rows, join, two):
         put_in(groups, slots, sides[at], members[m], rows)
 
 
-@helper
+@helper(borrows=True)
 def scan(rng, groups, slots, sides, members, side, rows, join, two, forced):
     """Take every row but i and j out and put it back; the log probability of where they end.
 
@@ -85,7 +85,7 @@ def members_of(labels, a, b, i, j):
     return found
 
 
-@helper
+@helper(borrows=True)
 def use(slots, k, slot):
     """A slot that has rows comes into use; returns K + 1."""
     other = slots.active[k]
@@ -95,7 +95,7 @@ def use(slots, k, slot):
     return k + 1
 
 
-@helper
+@helper(borrows=True)
 def empty(groups, slots, slot):
     """A slot has no rows any more."""
     slots.sizes[slot] = 0
@@ -103,14 +103,14 @@ def empty(groups, slots, slot):
     clear(groups, slot)
 
 
-@helper
+@helper(borrows=True)
 def drop(groups, slots, k, slot):
     """A slot goes out of use, with all its rows; returns K − 1."""
     empty(groups, slots, slot)
     return close(slots, k, slot)
 
 
-@helper
+@helper(borrows=True)
 def log_weight(groups, slots, slot, growth):
     """What a cluster adds to the log joint: its rows' density, and λ of its size less λ_1."""
     return log_marginal(groups, slot, slots.seen[slot]) + growth[slots.sizes[slot]]
@@ -132,8 +132,8 @@ def split_or_merge(rng, groups, slots, k, rows, join, opening, scans, attempts):
     for _ in range(attempts):
         if n < 2 or k + 2 > room:
             break
-        i = rng.integers(0, n)
-        j = rng.integers(0, n - 1)
+        i = int(rng.random() * n)
+        j = int(rng.random() * (n - 1))
         j += j >= i
         a, b = slots.labels[i], slots.labels[j]
         members = members_of(slots.labels, a, b, i, j)

@@ -17,6 +17,9 @@ from thali.kernels.compiling import helper, kernel
 from thali.kernels.groups import add, clear, log_marginal, log_predictives, remove
 
 
+NOTHING = 40.0  # a log weight so far below another adds nothing to it in double precision
+
+
 class Slots(NamedTuple):
     """Labels of rows are slots. By slot: all its rows, and those with data. All slots, those in
     use first, and where each is."""
@@ -28,7 +31,7 @@ class Slots(NamedTuple):
     place: np.ndarray
 
 
-@helper
+@helper(borrows=True)
 def close(slots, k, slot):
     """The slot is not in use any more: it changes places with the last of K; returns K − 1."""
     last = slots.active[k - 1]
@@ -38,7 +41,7 @@ def close(slots, k, slot):
     return k - 1
 
 
-@helper
+@helper(borrows=True)
 def take_out(groups, slots, slot, i, rows):
     """Row i is not in a slot any more."""
     slots.sizes[slot] -= 1
@@ -47,7 +50,7 @@ def take_out(groups, slots, slot, i, rows):
         remove(groups, slot, i, slots.seen[slot])
 
 
-@helper
+@helper(borrows=True)
 def put_in(groups, slots, slot, i, rows):
     """Row i is in a slot."""
     slots.sizes[slot] += 1
@@ -56,7 +59,7 @@ def put_in(groups, slots, slot, i, rows):
         add(groups, slot, i, slots.seen[slot])
 
 
-@helper
+@helper(borrows=True)
 def weigh(groups, slots, which, count, i, rows, join, out):
     """The log weights of slots that row i may join, of which it is in none."""
     if i < rows:
@@ -68,7 +71,7 @@ def weigh(groups, slots, which, count, i, rows, join, out):
             out[j] = join[slots.sizes[which[j]]]
 
 
-@helper
+@helper(borrows=True)
 def draw(rng, logs, count):
     """A place by its log weight; ``logs`` is overwritten."""
     top = logs[0]
@@ -76,13 +79,26 @@ def draw(rng, logs, count):
         top = max(top, logs[j])
     total = 0.0
     for j in range(count):
-        total += np.exp(logs[j] - top)
+        if logs[j] > top - NOTHING:
+            total += np.exp(logs[j] - top)
         logs[j] = total
     u = total * rng.random()
     j = 0
     while j < count - 1 and logs[j] <= u:
         j += 1
     return j
+
+
+@kernel
+def in_order(labels, room):
+    """Labels below ``room`` in the order in which they first appear, without gaps."""
+    place, found, used = np.full(room, -1), np.empty(len(labels), np.int64), 0
+    for i in range(len(labels)):
+        if place[labels[i]] < 0:
+            place[labels[i]] = used
+            used += 1
+        found[i] = place[labels[i]]
+    return found
 
 
 @kernel

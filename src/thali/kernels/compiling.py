@@ -4,6 +4,9 @@ A ``kernel`` is called from Python. A ``helper`` is called from kernels alone, s
 without the code through which Python would call it, and only as far as kernels need it: it is
 optimized, and made into machine code, where it becomes part of one (``kernels/linked_only.py``).
 Called from Python all the same, as tests do, it is compiled a second time, as a kernel.
+
+A helper that ``borrows`` makes no array and returns none. It is compiled without the counting of
+references, which in short loops over named tuples of arrays takes longer than the loops.
 """
 
 from collections.abc import Callable
@@ -19,6 +22,7 @@ Function = Callable[..., Any]
 EVERY: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
 KEPT: dict[str, Any] = {"cache": True}  # a kernel with all that it calls, so helpers need not be
 WITHIN: dict[str, Any] = {"no_cpython_wrapper": True, **LINKED_ONLY}
+BORROWS: dict[str, Any] = {"_nrt": False}
 
 
 def kernel(function: Function | None = None, **options: Any) -> Any:
@@ -28,11 +32,11 @@ def kernel(function: Function | None = None, **options: Any) -> Any:
     return njit(**EVERY, **KEPT, **options)(function)
 
 
-def helper(function: Function | None = None, **options: Any) -> Any:
-    """A function that only compiled code calls."""
+def helper(function: Function | None = None, *, borrows: bool = False, **options: Any) -> Any:
+    """A function that only compiled code calls; see above for what one that ``borrows`` is."""
     if function is None:
-        return lambda own: helper(own, **options)
-    made = njit(**EVERY, **WITHIN, **options)(function)
+        return lambda own: helper(own, borrows=borrows, **options)
+    made = njit(**EVERY, **WITHIN, **(BORROWS if borrows else {}), **options)(function)
     if not isinstance(made, CPUDispatcher):
         return made  # Numba was told not to compile
     made.__class__ = Helper

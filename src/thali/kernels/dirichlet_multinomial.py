@@ -36,7 +36,7 @@ class MultinomialGroups(NamedTuple):
     known: np.ndarray  # (slots,) the sum of coefficients
 
 
-@helper
+@helper(borrows=True)
 def shift(groups, k, i, by):
     """Count row i in slot k, or out of it."""
     for at in range(groups.ends[i], groups.ends[i + 1]):
@@ -45,13 +45,13 @@ def shift(groups, k, i, by):
     groups.known[k] += by * groups.coefficients[i]
 
 
-@helper
+@helper(borrows=True)
 def add(groups, k, i, size):
     """Row i enters slot k."""
     shift(groups, k, i, 1.0)
 
 
-@helper
+@helper(borrows=True)
 def remove(groups, k, i, size):
     """Row i leaves slot k; one without rows is exactly empty."""
     shift(groups, k, i, -1.0)
@@ -59,7 +59,7 @@ def remove(groups, k, i, size):
         groups.known[k] = 0.0
 
 
-@helper
+@helper(borrows=True)
 def clear(groups, k):
     """Slot k has no rows."""
     groups.counts[k] = 0.0
@@ -67,7 +67,7 @@ def clear(groups, k):
     groups.known[k] = 0.0
 
 
-@helper
+@helper(borrows=True)
 def log_predictives(groups, which, sizes, count, i, out):
     """log P(x_i | the rows of a slot), of each slot."""
     values, times, counts, weight = groups.values, groups.times, groups.counts, groups.weight
@@ -90,7 +90,7 @@ def log_predictives(groups, which, sizes, count, i, out):
         out[j] = total + lgamma(whole) - lgamma(whole + length) + np.log(product) + known
 
 
-@helper
+@helper(borrows=True)
 def log_marginal(groups, k, size):
     """log P(the rows of slot k)."""
     dimensions = groups.counts.shape[1]

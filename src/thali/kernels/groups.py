@@ -21,6 +21,8 @@ from typing import Any
 from numba.core import types
 from numba.extending import overload
 
+from thali.kernels.compiling import BORROWS
+
 Operation = Callable[..., Any]
 NAMES = ("add", "remove", "log_predictives", "log_marginal", "clear")
 _OPERATIONS: dict[type, dict[str, Operation]] = {}
@@ -73,19 +75,19 @@ def _operation(groups, name):
     return None if own is None else own[name]
 
 
-@overload(add, inline="never")
+@overload(add, jit_options=BORROWS)
 def _add(groups, k, i, size):
     own = _operation(groups, "add")
     return None if own is None else lambda groups, k, i, size: own(groups, k, i, size)
 
 
-@overload(remove, inline="never")
+@overload(remove, jit_options=BORROWS)
 def _remove(groups, k, i, size):
     own = _operation(groups, "remove")
     return None if own is None else lambda groups, k, i, size: own(groups, k, i, size)
 
 
-@overload(log_predictives, inline="never")
+@overload(log_predictives, jit_options=BORROWS)
 def _log_predictives(groups, which, sizes, count, i, out):
     own = _operation(groups, "log_predictives")
     if own is None:
@@ -93,13 +95,13 @@ def _log_predictives(groups, which, sizes, count, i, out):
     return lambda groups, which, sizes, count, i, out: own(groups, which, sizes, count, i, out)
 
 
-@overload(log_marginal, inline="never")
+@overload(log_marginal, jit_options=BORROWS)
 def _log_marginal(groups, k, size):
     own = _operation(groups, "log_marginal")
     return None if own is None else lambda groups, k, size: own(groups, k, size)
 
 
-@overload(clear, inline="never")
+@overload(clear, jit_options=BORROWS)
 def _clear(groups, k):
     own = _operation(groups, "clear")
     return None if own is None else lambda groups, k: own(groups, k)

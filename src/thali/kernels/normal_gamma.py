@@ -36,7 +36,7 @@ class NormalGammaGroups(NamedTuple):
     constant: np.ndarray  # (slots,) log density at the mean
 
 
-@helper
+@helper(borrows=True)
 def renew(groups, k, size):
     """What the density of the next row is made of, from the sums."""
     dimensions = groups.Y.shape[1]
@@ -58,7 +58,7 @@ def renew(groups, k, size):
     groups.constant[k] = dimensions * (steps - 0.5 * np.log(np.pi)) - 0.5 * total
 
 
-@helper
+@helper(borrows=True)
 def add(groups, k, i, size):
     """Row i enters slot k."""
     for d in range(groups.Y.shape[1]):
@@ -68,7 +68,7 @@ def add(groups, k, i, size):
     renew(groups, k, size)
 
 
-@helper
+@helper(borrows=True)
 def remove(groups, k, i, size):
     """Row i leaves slot k; one without rows is exactly empty."""
     if size == 0:
@@ -81,7 +81,7 @@ def remove(groups, k, i, size):
     renew(groups, k, size)
 
 
-@helper
+@helper(borrows=True)
 def clear(groups, k):
     """Slot k has no rows."""
     groups.sums[k] = 0.0
@@ -89,7 +89,7 @@ def clear(groups, k):
     renew(groups, k, 0)
 
 
-@helper
+@helper(borrows=True)
 def log_predictives(groups, which, sizes, count, i, out):
     """log p(x_i | the rows of a slot), of each slot."""
     Y, mean, narrow, constant = groups.Y, groups.mean, groups.narrow, groups.constant
@@ -106,7 +106,7 @@ def log_predictives(groups, which, sizes, count, i, out):
         out[j] = constant[k] - (groups.shape + 0.5 * sizes[k] + 0.5) * total
 
 
-@helper
+@helper(borrows=True)
 def log_marginal(groups, k, size):
     """log p(the rows of slot k)."""
     kappa = groups.kappa + size

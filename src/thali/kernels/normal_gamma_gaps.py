@@ -28,7 +28,7 @@ class GappyNormalGammaGroups(NamedTuple):
     seen: np.ndarray  # (slots, D) int64
 
 
-@helper
+@helper(borrows=True)
 def shift(groups, k, i, by):
     """Count row i in slot k, or out of it; a column without rows is exactly empty."""
     for d in range(groups.Y.shape[1]):
@@ -43,19 +43,19 @@ def shift(groups, k, i, by):
                 groups.squares[k, d] += by * y * y
 
 
-@helper
+@helper(borrows=True)
 def add(groups, k, i, size):
     """Row i enters slot k."""
     shift(groups, k, i, 1)
 
 
-@helper
+@helper(borrows=True)
 def remove(groups, k, i, size):
     """Row i leaves slot k."""
     shift(groups, k, i, -1)
 
 
-@helper
+@helper(borrows=True)
 def clear(groups, k):
     """Slot k has no rows."""
     groups.sums[k] = 0.0
@@ -63,7 +63,7 @@ def clear(groups, k):
     groups.seen[k] = 0
 
 
-@helper
+@helper(borrows=True)
 def log_predictives(groups, which, sizes, count, i, out):
     """log p(what was seen of x_i | the rows of a slot), of each slot."""
     Y, observed, sums, squares = groups.Y, groups.observed, groups.sums, groups.squares
@@ -84,7 +84,7 @@ def log_predictives(groups, which, sizes, count, i, out):
         out[j] = total
 
 
-@helper
+@helper(borrows=True)
 def log_marginal(groups, k, size):
     """log p(what was seen of the rows of slot k)."""
     total = 0.0

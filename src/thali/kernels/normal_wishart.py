@@ -36,7 +36,7 @@ class NormalWishartGroups(NamedTuple):
     work: np.ndarray  # (slots, D)
 
 
-@helper
+@helper(borrows=True)
 def change(L, v, sign):
     """L of LLᵀ ± vvᵀ in place (v is overwritten); returns ½ log of its determinant."""
     half = 0.0
@@ -53,7 +53,7 @@ def change(L, v, sign):
     return half
 
 
-@helper
+@helper(borrows=True)
 def add(groups, k, i, size):
     """Row i enters slot k."""
     kappa = groups.kappa + size - 1.0
@@ -65,7 +65,7 @@ def add(groups, k, i, size):
     groups.log_det[k] = change(groups.L[k], v, 1.0)
 
 
-@helper
+@helper(borrows=True)
 def remove(groups, k, i, size):
     """Row i leaves slot k; one without rows is exactly empty."""
     if size == 0:
@@ -80,7 +80,7 @@ def remove(groups, k, i, size):
     groups.log_det[k] = change(groups.L[k], v, -1.0)
 
 
-@helper
+@helper(borrows=True)
 def clear(groups, k):
     """Slot k has no rows."""
     half = 0.0
@@ -92,7 +92,7 @@ def clear(groups, k):
     groups.log_det[k] = half
 
 
-@helper
+@helper(borrows=True)
 def log_predictives(groups, which, sizes, count, i, out):
     """log p(x_i | the rows of a slot), of each slot."""
     Y, sums, L, v, log_det = groups.Y, groups.sums, groups.L, groups.work, groups.log_det
@@ -114,7 +114,7 @@ def log_predictives(groups, which, sizes, count, i, out):
         out[j] -= power * np.log(1.0 + kappa / (kappa + 1.0) * length)
 
 
-@helper
+@helper(borrows=True)
 def log_marginal(groups, k, size):
     """log p(the rows of slot k)."""
     dimensions = groups.factor.shape[0]

@@ -7,20 +7,46 @@ of a column. Both are taken from the data unless they are given.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, Self
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
 
 from thali.data import Data
 from thali.data.missing import observed_means
-from thali.hyperparameters import Hyperprior, Value, as_number, check_hyperparameter
+from thali.hyperparameters import Hyperprior, Value, Values, as_number, check_hyperparameter
 from thali.likelihoods.clusters import ConjugateClusters, sums_by_label
 from thali.settings import Settings, hyperparameters_of
 
+if TYPE_CHECKING:
+    from thali.kernels.cluster_scales import Nearness, Widths
+
 AUTO = "auto"
 Column = str | float | Sequence[float]  # a number for each column, the same for all, or "auto"
+
+
+class Checked(tuple[float, ...]):
+    """Numbers of columns that were looked at already: every sweep makes parts anew."""
+
+
+@lru_cache(maxsize=64)
+def as_column(given: tuple[float, ...], d: int) -> np.ndarray:
+    """A number for each of d columns; not to be written to."""
+    found = np.broadcast_to(np.array(given, float), (d,)).copy()
+    found.flags.writeable = False
+    return found
+
+
+class Sums(NamedTuple):
+    """Of each cluster: rows (by column, where some may be missing), mean, and scatter around it,
+    as a sum of squares by column or as a matrix."""
+
+    sizes: np.ndarray
+    means: np.ndarray  # (K, D), from ``center`` on
+    scatter: np.ndarray  # (K, D) or (K, D, D)
 
 
 class GaussianClusters(Settings, ConjugateClusters):
@@ -38,7 +64,7 @@ class GaussianClusters(Settings, ConjugateClusters):
             check_hyperparameter(owner, name, getattr(self, name))
         for name in ("mean", "spread"):
             given = getattr(self, name)
-            if isinstance(given, str) and given == AUTO:
+            if (isinstance(given, str) and given == AUTO) or type(given) is Checked:
                 continue
             try:
                 numbers = np.atleast_1d(np.asarray(given, float))
@@ -52,7 +78,7 @@ class GaussianClusters(Settings, ConjugateClusters):
                 raise ValueError(
                     f"{owner}: {name} must be 'auto' or a number for each column, {kind}."
                 )
-            object.__setattr__(self, name, tuple(numbers.tolist()))
+            object.__setattr__(self, name, Checked(numbers.tolist()))
 
     def at(self, **numbers: Value) -> Self:
         return self.replace(**numbers)
@@ -93,11 +119,44 @@ class GaussianClusters(Settings, ConjugateClusters):
             raise ValueError(
                 f"{type(self).__name__}: {name} is {AUTO!r}; call .resolve(data) first."
             )
-        return np.broadcast_to(np.array(given, float), (d,)).copy()
+        return as_column(given, d)
 
     def number(self, name: str) -> float:
         """A hyperparameter that is fixed."""
         return as_number(type(self).__name__, name, getattr(self, name))
+
+    # hyperparameters
+
+    @abstractmethod
+    def sums_of(self, data: Data, labels: np.ndarray) -> Sums:
+        """What of each cluster the hyperparameters depend on."""
+
+    @abstractmethod
+    def width_terms(self, sums: Sums, kappa: float) -> Widths:
+        """The terms of log p(X | partition) as a function of ``scale``."""
+
+    @abstractmethod
+    def nearness_terms(self, sums: Sums, scale: float) -> Nearness:
+        """The terms of log p(X | partition) as a function of ``kappa``."""
+
+    def resample(
+        self, rng: np.random.Generator, hyper: Values, data: Data, labels: np.ndarray
+    ) -> None:
+        """By slice steps in compiled code, where the hyperpriors have a form that it knows."""
+        from thali.kernels.cluster_scales import Law, draw_nearness, draw_width
+
+        inferred = {k: v for k in ("kappa", "scale") if isinstance(v := getattr(self, k), Hyperprior)}
+        laws = {name: prior.powers() for name, prior in inferred.items()}
+        if None in laws.values():
+            super().resample(rng, hyper, data, labels)
+        elif laws:
+            sums = self.sums_of(data, labels)
+            if (law := laws.get("scale")) is not None:
+                terms = self.width_terms(sums, hyper["kappa"])
+                hyper["scale"] = float(draw_width(rng, hyper["scale"], terms, Law(*law)))
+            if (law := laws.get("kappa")) is not None:
+                near = self.nearness_terms(sums, hyper["scale"])
+                hyper["kappa"] = float(draw_nearness(rng, hyper["kappa"], near, Law(*law)))
 
     def profiles(self, data: Data, labels: np.ndarray, names: Sequence[str]) -> pd.DataFrame:
         """The expected mean of each cluster."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import gammaln
@@ -18,9 +19,12 @@ from scipy.special import gammaln
 from thali.data import Data
 from thali.hyperparameters import Gamma, Hyperprior, Values
 from thali.likelihoods.clusters import Groups, IntegratesGaps, sums_by_label
-from thali.likelihoods.gaussian_clusters import Column, GaussianClusters
+from thali.likelihoods.gaussian_clusters import Column, GaussianClusters, Sums
 from thali.registry import LIKELIHOODS
 from thali.settings import check_settings, hyperparameter, setting
+
+if TYPE_CHECKING:
+    from thali.kernels.cluster_scales import Nearness, Widths
 
 
 @LIKELIHOODS.register("normal_gamma")
@@ -92,13 +96,39 @@ class NormalGamma(GaussianClusters, IntegratesGaps):
             Y, data.observed, kappa, self.shape, rate, gammas, *sums, seen
         )
 
-    def log_marginal_of(self, data: Data, labels: np.ndarray) -> Callable[[Values], float]:
-        d = data.d
-        Y = np.where(data.seen, data.zeroed - self.center(d), 0.0)
-        seen = sums_by_label(data.seen.astype(float), labels)
+    def sums_of(self, data: Data, labels: np.ndarray) -> Sums:
+        observed, Y = data.observed, data.zeroed - self.center(data.d)
+        if observed is None:
+            seen = np.repeat(np.bincount(labels).astype(float)[:, None], data.d, axis=1)
+        else:
+            Y[~observed] = 0.0
+            seen = sums_by_label(observed.astype(float), labels)
         means = sums_by_label(Y, labels) / np.maximum(seen, 1.0)
-        away = np.where(data.seen, Y - means[labels], 0.0)
-        scatter = sums_by_label(np.square(away), labels)
+        Y -= means[labels]
+        if observed is not None:
+            Y[~observed] = 0.0
+        return Sums(seen, means, sums_by_label(np.square(Y), labels))
+
+    def width_terms(self, sums: Sums, kappa: float) -> Widths:
+        from thali.kernels.cluster_scales import Widths
+
+        n, means, scatter = sums
+        unit = self.rates(means.shape[1], 1.0)
+        values = 0.5 * (scatter + kappa * n / (kappa + n) * np.square(means)) / unit
+        powers = (self.shape + 0.5 * n).ravel()
+        return Widths(self.shape * means.size, powers, values.ravel())
+
+    def nearness_terms(self, sums: Sums, scale: float) -> Nearness:
+        from thali.kernels.cluster_scales import Nearness
+
+        n, means, scatter = sums
+        rate = self.rates(means.shape[1], scale)
+        values = 0.5 * np.square(means) / (rate + 0.5 * scatter)
+        sizes = n.ravel()
+        return Nearness(sizes, np.full(len(sizes), 0.5), self.shape + 0.5 * sizes, values.ravel())
+
+    def log_marginal_of(self, data: Data, labels: np.ndarray) -> Callable[[Values], float]:
+        d, (seen, means, scatter) = data.d, self.sums_of(data, labels)
         known = (gammaln(self.shape + 0.5 * seen) - gammaln(self.shape)).sum()
         known -= 0.5 * np.log(2.0 * np.pi) * seen.sum()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import gammaln
@@ -18,9 +18,12 @@ from scipy.special import gammaln
 from thali.data import Data
 from thali.hyperparameters import Gamma, Hyperprior, Values
 from thali.likelihoods.clusters import DrawsGaps, Groups, sums_by_label
-from thali.likelihoods.gaussian_clusters import Column, GaussianClusters
+from thali.likelihoods.gaussian_clusters import Column, GaussianClusters, Sums
 from thali.registry import LIKELIHOODS
 from thali.settings import check_settings, hyperparameter, setting
+
+if TYPE_CHECKING:
+    from thali.kernels.cluster_scales import Nearness, Widths
 
 
 @LIKELIHOODS.register("normal_wishart")
@@ -100,13 +103,38 @@ class NormalWishart(GaussianClusters, DrawsGaps):
         Y = data.X - self.center(d)
         return NormalWishartGroups(Y, self.number("kappa"), degrees, factor, gammas, *made)
 
-    def log_marginal_of(self, data: Data, labels: np.ndarray) -> Callable[[Values], float]:
+    def sums_of(self, data: Data, labels: np.ndarray) -> Sums:
         self._refuse_gaps(data)
-        d, degrees = data.d, self.degrees_for(data.d)
-        Y = data.X - self.center(d)
-        sizes = np.bincount(labels).astype(float)
+        Y, sizes = data.X - self.center(data.d), np.bincount(labels).astype(float)
         means = sums_by_label(Y, labels) / sizes[:, None]
-        scatter = scatters(Y - means[labels], labels)
+        return Sums(sizes, means, scatters(Y - means[labels], labels))
+
+    def width_terms(self, sums: Sums, kappa: float) -> Widths:
+        from thali.kernels.cluster_scales import Widths
+
+        n, means, scatter = sums
+        d = means.shape[1]
+        unit = self.expected(d, 1.0)
+        scaled = means * np.sqrt(kappa * n / (kappa + n))[:, None] / unit
+        inside = scatter / np.outer(unit, unit) + scaled[:, :, None] * scaled[:, None, :]
+        values = np.maximum(np.linalg.eigvalsh(inside), 0.0)
+        degrees = self.degrees_for(d)
+        powers = np.repeat(0.5 * (degrees + n), d)
+        return Widths(0.5 * degrees * means.size, powers, values.ravel())
+
+    def nearness_terms(self, sums: Sums, scale: float) -> Nearness:
+        from thali.kernels.cluster_scales import Nearness
+
+        n, means, scatter = sums
+        d = means.shape[1]
+        inside = scatter + np.diag(np.square(self.expected(d, scale)))
+        values = np.einsum("kd,kd->k", means, np.linalg.solve(inside, means[:, :, None])[:, :, 0])
+        powers = 0.5 * (self.degrees_for(d) + n)
+        return Nearness(n, np.full(len(n), 0.5 * d), powers, np.maximum(values, 0.0))
+
+    def log_marginal_of(self, data: Data, labels: np.ndarray) -> Callable[[Values], float]:
+        d, degrees = data.d, self.degrees_for(data.d)
+        sizes, means, scatter = self.sums_of(data, labels)
         outer = means[:, :, None] * means[:, None, :]
         gammas = log_gammas(degrees, d, data.n)
         known = (gammas[sizes.astype(int)] - gammas[0]).sum() - 0.5 * data.n * d * np.log(np.pi)

@@ -30,7 +30,7 @@ from thali.structures.partitions import PARTITIONS, PartitionTables
 if TYPE_CHECKING:
     from thali.kernels.cluster_rows import Slots
 
-SCANS = 2  # of Gibbs sampling restricted to the two sides of a split, before the last
+SCANS = 1  # of Gibbs sampling restricted to the two sides of a split, before the last
 
 
 @dataclass
@@ -88,11 +88,10 @@ def state_of(
     """All that follows from labels and hyperparameters."""
     from thali.kernels.cluster_rows import Slots
 
-    k = int(labels.max()) + 1
-    none = np.zeros(0, np.int64)
-    slots = Slots(labels.astype(np.int64), none, none, none, none)
+    k, none = int(labels.max()) + 1, np.zeros(0, np.int64)
+    slots = Slots(none, none, none, none, none)
     state = ClusterState(data, None, slots, k, hyper, np.zeros(data.n), sweep)
-    afresh(model, state, room_for(k))
+    afresh(model, state, labels.astype(np.int64), room_for(k))
     return state
 
 
@@ -101,16 +100,12 @@ def room_for(k: int) -> int:
     return k + max(8, k // 2)
 
 
-def afresh(model: Model, state: ClusterState, room: int) -> None:
-    """Statistics by labels and hyperparameters as they are, with room for so many clusters.
-
-    Slots are renumbered, those in use first.
-    """
+def afresh(model: Model, state: ClusterState, labels: np.ndarray, room: int) -> None:
+    """Statistics by canonical labels, hyperparameters being as they are, with so many slots."""
     from thali.kernels.cluster_rows import Slots, fill, log_alone
 
     likelihood = cast(ConjugateClusters, model.likelihood_at(state.hyper))
     order, none = np.arange(room), np.zeros(room, np.int64)
-    labels = canonical_labels(state.slots.labels)
     state.slots = Slots(labels, none, none.copy(), order, order.copy())
     state.groups = likelihood.groups(state.data, room)
     fill(state.groups, state.slots, state.data.n)
@@ -127,7 +122,7 @@ def step(
 ) -> Drawn:
     """Splits and mergers, one sweep, and one update of every inferred hyperparameter."""
     from thali.kernels.cluster_moves import split_or_merge
-    from thali.kernels.cluster_rows import log_marginals
+    from thali.kernels.cluster_rows import in_order, log_marginals
 
     prior = cast(PredictsLabel, model.prior_at(state.hyper))
     tables = prior.tables(len(state.slots.labels))
@@ -139,14 +134,15 @@ def step(
     if isinstance(state.data, Augmented):
         fill_gaps(rng, model, state)
     before = log_marginals(state.groups, state.slots, state.n_components)
-    labels, hyper = canonical_labels(state.slots.labels), state.hyper
+    labels, hyper = in_order(state.slots.labels, len(state.slots.sizes)), state.hyper
     counts = PARTITIONS.counts(labels)
     model.prior.resample(rng, model.prior_values(hyper), counts)
     same = dict(hyper)
     likelihood = cast(ConjugateClusters, model.likelihood)
     values = model.likelihood_values(hyper)
-    likelihood.resample(rng, values, state.data, canonical_labels(labels[: data.n]))
-    afresh(model, state, room_for(state.n_components))
+    own = canonical_labels(labels[: data.n]) if data.future else labels
+    likelihood.resample(rng, values, state.data, own)
+    afresh(model, state, labels, room_for(state.n_components))
     log_likelihood = log_marginals(state.groups, state.slots, state.n_components)
     drift = 0.0
     if dict(hyper) == same:  # the same sum, of statistics maintained and afresh
@@ -169,7 +165,8 @@ def sweep_rows(
             rng, state.groups, state.slots, state.n_components, state.alone, *tables, first
         )
         if first < len(state.slots.labels):
-            afresh(model, state, 2 * room_for(state.n_components))
+            labels = canonical_labels(state.slots.labels)
+            afresh(model, state, labels, 2 * room_for(state.n_components))
 
 
 def fill_gaps(rng: np.random.Generator, model: Model, state: ClusterState) -> None:
