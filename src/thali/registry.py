@@ -85,16 +85,22 @@ class Registry(MutableMapping[str, Named]):
 
         return decorate
 
-    def make(self: Registry[type[Part]], value: str | Part, besides: Iterable[str] = ()) -> Part:
+    def make(
+        self: Registry[type[Part]],
+        value: str | Part,
+        besides: Iterable[str] = (),
+        structure: object = None,
+    ) -> Part:
         """The part itself, or the one that a name such as "two-parameter-ibp" stands for.
 
-        ``besides`` are names that someone else understands; a refusal lists them too.
+        ``besides`` are names that someone else understands; a refusal lists them too, and of parts
+        only those that speak of a ``structure`` where one is given.
         """
         if not isinstance(value, str):
             return value
         key = value.lower().replace("-", "_")
         if key not in self:
-            names = [*besides, *self]
+            names = [*besides, *(self if structure is None else speaking_of(self, structure))]
             raise ValueError(
                 f"{self.what}={value!r} is not known; use one of {', '.join(names)}."
                 f"{did_you_mean(key, names)}"
@@ -122,6 +128,16 @@ def import_family(package: str, folder: Iterable[str]) -> None:
     """Import every module of a family's folder, so that what it defines is registered."""
     for module in pkgutil.iter_modules(folder):
         import_module(f"{package}.{module.name}")
+
+
+def speaking_of(registry: Registry[type[Part]], structure: object) -> dict[str, type[Part]]:
+    """The priors, or the likelihoods, of one latent structure, by name.
+
+    >>> from thali.structures.features import FEATURES
+    >>> list(speaking_of(PRIORS, FEATURES))
+    ['beta_bernoulli', 'ibp', 'two_parameter_ibp']
+    """
+    return {k: cls for k, cls in registry.items() if getattr(cls, "structure", None) == structure}
 
 
 def estimator_of(structure: object) -> type[LatentModel]:

@@ -5,18 +5,21 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from scipy.special import gammaln
 
 import thali
 from thali.data import Data
 from thali.engines.base import missing_capabilities
 from thali.likelihoods.base import Collapsed, FeatureLikelihood, GibbsState
+from thali.likelihoods.gaussian_clusters import GaussianClusters
 from thali.model import Model
 from thali.priors.base import FeaturePrior
-from thali.registry import ENGINES, LIKELIHOODS, PRIORS
+from thali.registry import ENGINES, LIKELIHOODS, PRIORS, speaking_of
 from thali.results.fit import VariationalFit
 from thali.run.choices import check_engine
 from thali.settings import Settings
-from thali.structures.features import Features
+from thali.structures.features import FEATURES, Features
+from thali.structures.partitions import PARTITIONS
 
 SMALL = {  # settings of a short run
     "particle_filter": {"n_particles": 30, "passes": 2},
@@ -24,7 +27,15 @@ SMALL = {  # settings of a short run
     "maximization_expectation": {"truncation": 4, "max_iter": 20},
     "beam_search": {"width": 3, "n_init": 1},
 }
-GRID = list(itertools.product(ENGINES, PRIORS, LIKELIHOODS))
+GRID = list(
+    itertools.product(ENGINES, speaking_of(PRIORS, FEATURES), speaking_of(LIKELIHOODS, FEATURES))
+)
+OF_PARTITIONS = list(
+    itertools.product(
+        ENGINES, speaking_of(PRIORS, PARTITIONS), speaking_of(LIKELIHOODS, PARTITIONS)
+    )
+)
+OTHERWISE = {"flexible_partition": thali.FlexiblePartition(tuple(gammaln(np.arange(1.0, 13.0))))}
 
 
 @pytest.mark.parametrize(("engine", "prior", "likelihood"), GRID)
@@ -56,6 +67,27 @@ def test_every_allowed_combination_runs_and_reports_its_log_joint(engine, prior,
         density = fixed.likelihood.log_density(place)
         assert np.isclose(density + fixed.prior.log_prob(best.Z), best.log_joint, rtol=1e-10)
     assert best.A.shape == (best.Z.shape[1], X.shape[1])
+
+
+@pytest.mark.parametrize(("engine", "prior", "likelihood"), OF_PARTITIONS)
+def test_every_allowed_combination_of_clusters_runs_too(engine, prior, likelihood):
+    own = OTHERWISE.get(prior) or PRIORS[prior]()
+    model = Model(own, LIKELIHOODS[likelihood]())
+    if missing_capabilities(ENGINES[engine], model):
+        with pytest.raises(ValueError, match="cannot run"):
+            check_engine(ENGINES[engine](), model)
+        return
+    X = thali.datasets.images(n=12, random_state=0).X[:, ::6]
+    if not issubclass(LIKELIHOODS[likelihood], GaussianClusters):
+        X = (X > 0.5).astype(float)
+    settings = ENGINES[engine](**SMALL.get(engine, {"sweeps": 6, "chains": 2}))
+    fitted = thali.LatentPartition(own, likelihood, settings, random_state=0).fit(X)
+    assert fitted.labels_.shape == (12,)
+    assert np.isfinite(fitted.log_joint_)
+    if not isinstance(fitted.fit_, VariationalFit):
+        best = fitted.best_
+        fixed = Model(fitted.prior_, fitted.likelihood_).at(best.hyper)
+        assert np.isclose(fixed.log_joint(X, best.labels), best.log_joint, rtol=1e-10)
 
 
 def check_law(fitted):

@@ -7,6 +7,8 @@
     agreement    with CollapsedGibbs where it runs the same model
     mutant       one broken variant an engine, which enumeration must catch
 
+It is of features; that of partitions is ``test_partition_ladder``.
+
 The grid is made from the registered parts and the capabilities that its parts declare: a new engine
 whose draws, weighted or not, follow the posterior, a new prior or likelihood is on it at once, and
 fails here until ``WAYS``, ``JOINT`` or ``stories`` tell how to test it. A variational law is no
@@ -54,8 +56,13 @@ from thali.engines.base import (
     takes_missing,
 )
 from thali.model import Model
-from thali.registry import ENGINES, LIKELIHOODS, PRIORS
+from thali.registry import ENGINES, speaking_of
+from thali.registry import LIKELIHOODS as ALL_LIKELIHOODS
+from thali.registry import PRIORS as ALL_PRIORS
 from thali.starts import Start
+from thali.structures.features import FEATURES
+
+LIKELIHOODS, PRIORS = speaking_of(ALL_LIKELIHOODS, FEATURES), speaking_of(ALL_PRIORS, FEATURES)
 
 WAYS = {  # the settings under which an engine is another algorithm
     "collapsed_gibbs": {

@@ -28,9 +28,9 @@ from scipy.special import gammaln
 
 from thali.data import Augmented, Data
 from thali.engines.base import Drawn, Info, Needs, Sampler
+from thali.engines.chain_settings import ChainSettings
 from thali.engines.clusters import gibbs as clusters
 from thali.engines.clusters.gibbs import ClusterState
-from thali.engines.chain_settings import ChainSettings
 from thali.engines.compiled_laws import laws_of
 from thali.hyperparameters import Values
 from thali.likelihoods.base import Collapsed, GaussianRows, Scaled

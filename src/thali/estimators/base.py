@@ -25,7 +25,7 @@ from thali.estimators import saving, validation
 from thali.likelihoods.base import Likelihood
 from thali.model import Model
 from thali.priors.base import Prior
-from thali.registry import LIKELIHOODS, PRIORS
+from thali.registry import LIKELIHOODS, PRIORS, Registry
 from thali.results.fit import Fit
 from thali.run.choices import check_engine, choose_engine
 from thali.run.loop import run
@@ -97,7 +97,8 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
     def _part(self, name: str) -> Any:
         """The prior, likelihood or engine that a parameter stands for: a value, or its name."""
         if name != "engine":
-            return (PRIORS if name == "prior" else LIKELIHOODS).make(getattr(self, name))
+            registry: Registry[Any] = PRIORS if name == "prior" else LIKELIHOODS
+            return registry.make(getattr(self, name), structure=self.structure)
         model = None
         with suppress(ValueError, TypeError):  # no such parts: fit will say so
             model = self._model()

@@ -17,7 +17,7 @@ from thali.engines.base import AnyEngine
 from thali.estimators import validation
 from thali.estimators.base import LatentModel
 from thali.likelihoods.base import Likelihood
-from thali.likelihoods.clusters import ClusterLikelihood
+from thali.likelihoods.clusters import ClusterLikelihood, ConjugateClusters
 from thali.priors.base import Prior
 from thali.registry import ESTIMATORS
 from thali.results import cluster_answer
@@ -129,10 +129,9 @@ class LatentPartition(ClusterMixin, LatentModel):  # type: ignore[misc]
         self.expected_loss_ = estimate.loss
         self.n_clusters_ = self.n_components_ = int(self.labels_.max()) + 1
         at = fit.model.at(fit.mean_hyper())
-        data = cluster_answer.completed(fit)
-        self.log_joint_ = at.prior.log_prob(estimate.latent) + at.likelihood.log_marginal(
-            data, self.labels_
-        )
+        likelihood = cast(ConjugateClusters, at.likelihood)
+        log_likelihood = likelihood.log_marginal(cluster_answer.completed(fit), self.labels_)
+        self.log_joint_ = at.prior.log_prob(estimate.latent) + log_likelihood
         return self
 
     # draws

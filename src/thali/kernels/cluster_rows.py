@@ -16,7 +16,6 @@ import numpy as np
 from thali.kernels.compiling import helper, kernel
 from thali.kernels.groups import add, clear, log_marginal, log_predictives, remove
 
-
 NOTHING = 40.0  # a log weight so far below another adds nothing to it in double precision
 
 

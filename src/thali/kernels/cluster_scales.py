@@ -105,5 +105,5 @@ def slice_with(target):
     return step
 
 
-draw_width = slice_with(of_widths)
-draw_nearness = slice_with(of_nearness)
+draw_width = slice_with(of_widths)  # type: ignore[no-untyped-call]
+draw_nearness = slice_with(of_nearness)  # type: ignore[no-untyped-call]

@@ -22,7 +22,7 @@ Function = Callable[..., Any]
 EVERY: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
 KEPT: dict[str, Any] = {"cache": True}  # a kernel with all that it calls, so helpers need not be
 WITHIN: dict[str, Any] = {"no_cpython_wrapper": True, **LINKED_ONLY}
-BORROWS: dict[str, Any] = {"_nrt": False}
+BORROWS: Any = {"_nrt": False}
 
 
 def kernel(function: Function | None = None, **options: Any) -> Any:

@@ -1,6 +1,6 @@
 r"""Clusters of rows of 0 and 1, the probabilities of their columns integrated out.
 
-    P(x_nd = 1 | cluster) = p_d,    p_d ~ Beta(a, b)
+P(x_nd = 1 | cluster) = p_d,    p_d ~ Beta(a, b)
 """
 
 from __future__ import annotations

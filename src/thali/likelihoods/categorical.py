@@ -1,6 +1,6 @@
 r"""Clusters of rows of categories, the probabilities of their values integrated out.
 
-    P(x_nd = v | cluster) = θ_dv,    θ_d ~ Dirichlet(w, …, w)
+P(x_nd = v | cluster) = θ_dv,    θ_d ~ Dirichlet(w, …, w)
 """
 
 from __future__ import annotations

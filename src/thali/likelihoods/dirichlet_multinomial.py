@@ -1,6 +1,6 @@
 r"""Clusters of rows of counts, the shares of their columns integrated out.
 
-    x_n | cluster ~ Multinomial(m_n, θ),    θ ~ Dirichlet(w, …, w),    m_n = Σ_d x_nd given
+x_n | cluster ~ Multinomial(m_n, θ),    θ ~ Dirichlet(w, …, w),    m_n = Σ_d x_nd given
 """
 
 from __future__ import annotations

@@ -145,8 +145,8 @@ class GaussianClusters(Settings, ConjugateClusters):
         """By slice steps in compiled code, where the hyperpriors have a form that it knows."""
         from thali.kernels.cluster_scales import Law, draw_nearness, draw_width
 
-        inferred = {k: v for k in ("kappa", "scale") if isinstance(v := getattr(self, k), Hyperprior)}
-        laws = {name: prior.powers() for name, prior in inferred.items()}
+        given = {name: getattr(self, name) for name in ("kappa", "scale")}
+        laws = {k: v.powers() for k, v in given.items() if isinstance(v, Hyperprior)}
         if None in laws.values():
             super().resample(rng, hyper, data, labels)
         elif laws:

@@ -85,15 +85,14 @@ class NormalGamma(GaussianClusters, IntegratesGaps):
         d, kappa = data.d, self.number("kappa")
         rate = self.rates(d, self.number("scale"))
         Y, gammas = data.zeroed - self.center(d), log_gammas(self.shape, data.n)
-        sums = [np.zeros((room, d)) for _ in range(2)]
+        sums, squares = np.zeros((room, d)), np.zeros((room, d))
         if data.observed is None:
-            made = [np.zeros((room, d)) for _ in range(2)]
-            return NormalGammaGroups(
-                Y, kappa, self.shape, rate, gammas, *sums, *made, np.zeros(room)
-            )
+            mean, narrow, constant = np.zeros((room, d)), np.zeros((room, d)), np.zeros(room)
+            prior = (kappa, self.shape, rate, gammas)
+            return NormalGammaGroups(Y, *prior, sums, squares, mean, narrow, constant)
         seen = np.zeros((room, d), np.int64)
         return GappyNormalGammaGroups(
-            Y, data.observed, kappa, self.shape, rate, gammas, *sums, seen
+            Y, data.observed, kappa, self.shape, rate, gammas, sums, squares, seen
         )
 
     def sums_of(self, data: Data, labels: np.ndarray) -> Sums:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -179,7 +180,7 @@ def scatters(away: np.ndarray, labels: np.ndarray) -> np.ndarray:
     order = np.argsort(labels, kind="stable")
     ends = np.searchsorted(labels[order], np.arange(int(labels.max()) + 2))
     rows = away[order]
-    return np.stack([rows[a:b].T @ rows[a:b] for a, b in zip(ends[:-1], ends[1:], strict=True)])
+    return np.stack([rows[a:b].T @ rows[a:b] for a, b in pairwise(ends)])
 
 
 @lru_cache(maxsize=16)

@@ -1,1 +1,1 @@
-"""How engines deal with partitions: what ``CollapsedGibbs`` and others do where rows have labels."""
+"""What engines do where the latent structure is a partition: rows have labels."""
