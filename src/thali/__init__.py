@@ -11,7 +11,7 @@ from thali import engines
 from thali.estimators.latent_features import LatentFeatures
 from thali.estimators.latent_partition import LatentPartition
 from thali.estimators.saving import load
-from thali.hyperparameters import Beta, Gamma, InverseGamma
+from thali.hyperparameters import Beta, Gamma, InverseGamma, Normal
 from thali.likelihoods import (
     BetaBernoulliItems,
     Categorical,
@@ -28,7 +28,9 @@ from thali.priors import (
     BetaBernoulli,
     DirichletProcess,
     FlexiblePartition,
+    LearnedPartition,
     PitmanYor,
+    SmoothPartition,
     TwoParameterIBP,
 )
 
@@ -49,14 +51,17 @@ __all__ = [
     "InverseGamma",
     "LatentFeatures",
     "LatentPartition",
+    "LearnedPartition",
     "LinearGaussian",
     "MaximizationExpectation",
     "NoisyOr",
     "NonnegativeLinearGaussian",
+    "Normal",
     "NormalGamma",
     "NormalWishart",
     "ParticleFilter",
     "PitmanYor",
+    "SmoothPartition",
     "SparseFactor",
     "TwoParameterIBP",
     "UncollapsedGibbs",

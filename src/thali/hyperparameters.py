@@ -5,6 +5,7 @@ A hyperparameter is a number (fixed) or a hyperprior (inferred):
     α   ~ Gamma(shape, rate)             α | Z ~ Gamma(shape + K₊, rate + H_N) for the IBP
     σ²  ~ InverseGamma(shape, scale)     of the *variance*; the parameter is σ
     p   ~ Beta(a, b)                     of a probability
+    a   ~ Normal(mean, std)              of a number that may be negative
 
 ``slice_step`` (Neal 2003, on log σ), ``slice_step_of_probability`` (on log p/(1−p)) and
 ``metropolis_step`` (Anand 2015, section 2.2.3) leave a given density invariant; all are told the
@@ -14,7 +15,7 @@ log density of the parameter itself.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
-from math import exp, inf, lgamma, log, log1p
+from math import exp, inf, lgamma, log, log1p, pi
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,9 +37,10 @@ KINDS = (  # of hyperparameters: any other, and a probability
 
 
 class Hyperprior(Settings, ABC):
-    """A distribution of a hyperparameter: a positive number, or a ``probability``."""
+    """A distribution of a hyperparameter: a positive number, a ``probability``, any ``real``."""
 
     probability: ClassVar[bool] = False
+    real: ClassVar[bool] = False  # whether the parameter may be negative
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -180,6 +182,41 @@ class Beta(Hyperprior):
         return known + (a - 1.0) * log(value) + (b - 1.0) * log1p(-value)
 
 
+@HYPERPRIORS.register("normal")
+@dataclass(frozen=True)
+class Normal(Hyperprior):
+    """A normal distribution of a parameter that may be negative.
+
+    Parameters
+    ----------
+    mean : float, default 0.0
+        The middle.
+    std : float, default 1.0
+        The standard deviation.
+
+    Examples
+    --------
+    >>> Normal(1.0, 2.0).center()
+    1.0
+    """
+
+    mean: float = setting(0.0, help="Middle of the distribution", minimum=-LARGEST_NUMBER)
+    std: float = setting(1.0, help="Standard deviation of the distribution")
+
+    real: ClassVar[bool] = True
+
+    def center(self) -> float:
+        """The mean."""
+        return float(self.mean)
+
+    def sample(self, rng: np.random.Generator) -> float:
+        return float(rng.normal(self.mean, self.std))
+
+    def log_density(self, value: float) -> float:
+        away = (value - self.mean) / self.std
+        return -0.5 * away * away - log(self.std) - 0.5 * log(2.0 * pi)
+
+
 class Scope(MutableMapping[str, Value]):
     """One part's hyperparameters, by its own names, in a table that holds those of all parts.
 
@@ -264,10 +301,11 @@ def check_hyperparameter(
     what, such_as = KINDS[probability]
     other = ""
     if isinstance(value, Hyperprior):
-        if value.probability == probability:
+        if value.probability == probability and not value.real:
             check_center(owner, name, value, most)
             return
-        other = f", a hyperprior of {KINDS[value.probability][0]}"
+        kind = "any number" if value.real else KINDS[value.probability][0]
+        other = f", a hyperprior of {kind}"
     several = probability and np.asarray(value).ndim > 0
     if other or several or isinstance(value, str | bool) or value is None:
         raise TypeError(
@@ -354,6 +392,14 @@ def slice_step_of_probability(
 
     moved = _slice(rng, log(value) - log1p(-value), target, width)
     return value if moved is None else inverse(moved)
+
+
+def slice_step_of_real(
+    rng: np.random.Generator, value: float, log_density: Density, width: float
+) -> float:
+    """One slice-sampling update of a ``value`` that may be negative."""
+    moved = _slice(rng, value, log_density, width)
+    return value if moved is None else moved
 
 
 def _slice(rng: np.random.Generator, at: float, target: Density, width: float) -> float | None:

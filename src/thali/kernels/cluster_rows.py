@@ -111,29 +111,42 @@ def fill(groups, slots, rows):
         put_in(groups, slots, slots.labels[i], i, rows)
 
 
+@helper(borrows=True)
+def visit(rng, groups, slots, k, alone, join, opening, i, logs):
+    """Take row i out and draw where it goes; returns K. There must be a slot left."""
+    rows = len(alone)
+    slot = slots.labels[i]
+    take_out(groups, slots, slot, i, rows)
+    if slots.sizes[slot] == 0:
+        k = close(slots, k, slot)
+    weigh(groups, slots, slots.active, k, i, rows, join, logs)
+    logs[k] = opening[k] + (alone[i] if i < rows else 0.0)
+    at = draw(rng, logs, k + 1)
+    slot = slots.active[at]
+    slots.labels[i] = slot
+    put_in(groups, slots, slot, i, rows)
+    return k + (at == k)
+
+
 @kernel
 def sweep(rng, groups, slots, k, alone, join, opening, first):
     """Labels from ``first`` on; returns K and the one at which there is no slot left, n at the end.
 
     ``join`` and ``opening`` are the prior's tables.
     """
-    n, rows, room = len(slots.labels), len(alone), len(slots.sizes)
+    n, room = len(slots.labels), len(slots.sizes)
     logs = np.empty(room + 1)
     for i in range(first, n):
         if k == room:
             return k, i
-        slot = slots.labels[i]
-        take_out(groups, slots, slot, i, rows)
-        if slots.sizes[slot] == 0:
-            k = close(slots, k, slot)
-        weigh(groups, slots, slots.active, k, i, rows, join, logs)
-        logs[k] = opening[k] + (alone[i] if i < rows else 0.0)
-        at = draw(rng, logs, k + 1)
-        slot = slots.active[at]
-        slots.labels[i] = slot
-        put_in(groups, slots, slot, i, rows)
-        k += at == k
+        k = visit(rng, groups, slots, k, alone, join, opening, i, logs)
     return k, n
+
+
+@kernel
+def visit_one(rng, groups, slots, k, alone, join, opening, i):
+    """One row alone, where the tables depend on the other clusters; returns K."""
+    return visit(rng, groups, slots, k, alone, join, opening, i, np.empty(len(slots.sizes) + 1))
 
 
 @kernel
@@ -160,3 +173,30 @@ def log_rows(groups, slots, k, first, out):
     """log p(x_i | the rows of a cluster) of rows from ``first`` on, which are in none, (m, K)."""
     for i in range(out.shape[0]):
         log_predictives(groups, slots.active, slots.seen, k, first + i, out[i])
+
+
+@kernel
+def prior_sweeps(rng, labels, join, opening, sweeps):
+    """The sizes of clusters, (n,), after sweeps of the prior that begin at canonical labels."""
+    n = len(labels)
+    at, logs = labels.copy(), np.empty(n + 1)
+    sizes, active, place = np.zeros(n, np.int64), np.arange(n), np.arange(n)
+    k = 0
+    for i in range(n):
+        sizes[at[i]] += 1
+        k = max(k, at[i] + 1)
+    slots = Slots(at, sizes, sizes, active, place)
+    for _ in range(sweeps):
+        for i in range(n):
+            slot = at[i]
+            sizes[slot] -= 1
+            if sizes[slot] == 0:
+                k = close(slots, k, slot)
+            for j in range(k):
+                logs[j] = join[sizes[active[j]]]
+            logs[k] = opening[k]
+            drawn = draw(rng, logs, k + 1)
+            at[i] = active[drawn]
+            sizes[at[i]] += 1
+            k += drawn == k
+    return sizes

@@ -36,3 +36,30 @@ def log_sums(potentials, log_factorial):
         rest[n] = top + np.log(total) - np.log(n)
         out[n] = rest[n] + log_factorial[n]
     return out
+
+
+@kernel
+def draw_size_counts(rng, potentials, sums, log_factorial, count):
+    """Size counts m of independent draws of the prior, (count, N), exactly.
+
+    The first row's cluster has i of n rows with probability C(n−1, i−1) e^{λ_i} Z_{n−i}/Z_n.
+    """
+    n_most = len(potentials)
+    out = np.zeros((count, n_most))
+    ends = np.zeros((n_most + 1, n_most))  # cumulative probabilities of i, for each n
+    for n in range(1, n_most + 1):
+        total = 0.0
+        for i in range(1, n + 1):
+            logs = log_factorial[n - 1] - log_factorial[i - 1] - log_factorial[n - i]
+            logs += potentials[i - 1] + sums[n - i] - sums[n]
+            total += np.exp(logs) if sums[n] > -np.inf else 0.0
+            ends[n, i - 1] = total
+    for s in range(count):
+        left = n_most
+        while left > 0:
+            u = rng.random() * ends[left, left - 1]
+            i = np.searchsorted(ends[left, :left], u, side="right")
+            i = min(i, left - 1)
+            out[s, i] += 1.0
+            left -= i + 1
+    return out

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -94,6 +94,10 @@ class DrawsGaps(ConjugateClusters, TakesMissing):
 
     ``groups`` is given complete data, of which ``redraw`` changes the missing entries.
     """
+
+    @abstractmethod
+    def restricted(self, columns: np.ndarray) -> Self:
+        """The likelihood of some of the columns alone, (D,) of truth values."""
 
     @abstractmethod
     def redraw(

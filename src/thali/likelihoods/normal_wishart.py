@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from scipy.special import gammaln
@@ -85,7 +85,7 @@ class NormalWishart(GaussianClusters, DrawsGaps):
             )
         return float(self.degrees)
 
-    def resolve(self, data: Data) -> NormalWishart:
+    def resolve(self, data: Data) -> Self:
         self.degrees_for(data.d)
         return super().resolve(data)
 
@@ -153,6 +153,12 @@ class NormalWishart(GaussianClusters, DrawsGaps):
             return float(found - 0.5 * ((degrees + sizes) * logs).sum())
 
         return log_marginal
+
+    def restricted(self, columns: np.ndarray) -> Self:
+        """A part of Σ is inverse Wishart too, with fewer degrees."""
+        d, kept = len(columns), int(columns.sum())
+        own = {name: tuple(self._column(name, d)[columns].tolist()) for name in ("mean", "spread")}
+        return self.replace(degrees=self.degrees_for(d) - d + kept, **own)
 
     def redraw(
         self,

@@ -35,6 +35,12 @@ class PartitionPrior(Prior):
 class PredictsLabel(PartitionPrior):
     """Gives the distribution of one row's cluster given all others (Gibbs samplers need it)."""
 
+    linear: bool = True  # whether the tables are the same whatever the other clusters are
+
     @abstractmethod
     def tables(self, n: int) -> PartitionTables:
         """The log weights of joining and opening, for a row among n."""
+
+    def tables_beside(self, n: int, sizes: np.ndarray) -> PartitionTables:
+        """The same for a row beside clusters of these sizes, which may have a say in it."""
+        return self.tables(n)

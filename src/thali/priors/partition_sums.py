@@ -17,6 +17,15 @@ def sums_of(potentials: bytes) -> np.ndarray:
     return found
 
 
+def drawn_size_counts(rng: np.random.Generator, potentials: np.ndarray, count: int) -> np.ndarray:
+    """Size counts of so many independent draws, (count, N)."""
+    from thali.kernels.partition_sums import draw_size_counts
+
+    log_factorial = gammaln(np.arange(len(potentials) + 1.0) + 1.0)
+    sums = sums_of(potentials.tobytes()).copy()
+    return np.asarray(draw_size_counts(rng, potentials, sums, log_factorial, count))
+
+
 def log_choose(n: int, i: np.ndarray) -> np.ndarray:
     """log C(n, i)."""
     return np.asarray(gammaln(n + 1.0) - gammaln(i + 1.0) - gammaln(n - i + 1.0))

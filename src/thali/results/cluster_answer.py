@@ -7,7 +7,7 @@ import numpy as np
 
 from thali.data import Data
 from thali.hyperparameters import Value, Values
-from thali.likelihoods.clusters import ConjugateClusters
+from thali.likelihoods.clusters import ConjugateClusters, DrawsGaps
 from thali.model import Model
 from thali.priors.partition import PartitionPrior, PredictsLabel
 from thali.results.fit import Fit
@@ -75,8 +75,6 @@ def new_rows(model: Model, hyper: Values, data: Data, labels: np.ndarray, new: D
     One of the rows to come is taken to be the new one, so that a prior that is not consistent is
     asked of no more rows than it was told of.
     """
-    from thali.kernels.cluster_rows import Slots, fill, log_alone, log_rows
-
     prior = cast(PredictsLabel, model.prior_at(hyper))
     likelihood = cast(ConjugateClusters, model.likelihood_at(hyper))
     n, total = data.n, max(len(labels), data.n + 1)
@@ -84,20 +82,36 @@ def new_rows(model: Model, hyper: Values, data: Data, labels: np.ndarray, new: D
         refuse_inconsistent(prior)
     # the last of rows to come is the new row; clusters keep their order
     known = np.unique(labels[: total - 1], return_inverse=True)[1].astype(np.int64)
-    k = int(known.max()) + 1
-    both = stacked(data, new)
-    groups = likelihood.groups(both, k + 1)
-    order, none = np.arange(k + 1), np.zeros(k + 1, np.int64)
-    slots = Slots(known, none, none.copy(), order, order.copy())
-    fill(groups, slots, n)
-    tables = prior.tables(total)
-    logs = np.append(tables.join[slots.sizes[:k]], tables.open[k])
+    sizes = np.bincount(known)
+    k, tables = len(sizes), prior.tables_beside(total, sizes)
+    logs = np.append(tables.join[sizes], tables.open[k])
     logs -= np.logaddexp.reduce(logs)
-    found = np.zeros((new.n, k))
-    log_rows(groups, slots, k, n, found)
-    alone = np.zeros(both.n)
-    log_alone(groups, k, alone)
-    return NewRows(found + logs[:k], alone[n:] + logs[k])
+    densities = np.zeros((new.n, k + 1))
+    if new.observed is None or not isinstance(likelihood, DrawsGaps):
+        log_densities(likelihood, data, known, new, densities)
+    else:
+        for rows, columns in new.alike():  # what is missing is left out of the model
+            if columns.any():
+                own = np.zeros((len(rows), k + 1))
+                part = Data(np.ascontiguousarray(data.X[:, columns]))
+                seen = Data(np.ascontiguousarray(new.X[np.ix_(rows, np.flatnonzero(columns))]))
+                log_densities(likelihood.restricted(columns), part, known, seen, own)
+                densities[rows] = own
+    return NewRows(densities[:, :k] + logs[:k], densities[:, k] + logs[k])
+
+
+def log_densities(
+    likelihood: ConjugateClusters, data: Data, labels: np.ndarray, new: Data, out: np.ndarray
+) -> None:
+    """log p(x | a cluster) of new rows, (n, K + 1), the last one having no rows."""
+    from thali.kernels.cluster_rows import Slots, fill, log_rows
+
+    k = out.shape[1] - 1
+    groups = likelihood.groups(stacked(data, new), k + 1)
+    order, none = np.arange(k + 1), np.zeros(k + 1, np.int64)
+    slots = Slots(labels, none, none.copy(), order, order.copy())
+    fill(groups, slots, data.n)
+    log_rows(groups, slots, k + 1, data.n, out)
 
 
 def refuse_inconsistent(prior: PartitionPrior) -> None:
@@ -129,7 +143,5 @@ def mean_log_densities(fit: Fit, new: Data) -> np.ndarray:
 
 def completed(fit: Fit) -> Data:
     """The data of a fit, gaps filled where the likelihood cannot leave them out."""
-    from thali.likelihoods.clusters import DrawsGaps
-
     draws = isinstance(fit.model.likelihood, DrawsGaps)
     return fit.data.filled if draws else fit.data

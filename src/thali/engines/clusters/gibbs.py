@@ -54,7 +54,7 @@ class ClusterState:
 
 def begin(rng: np.random.Generator, model: Model, data: Data, start: Start) -> ClusterState:
     """The state at a start: statistics made from its labels; rows to come are put by the prior."""
-    labels = with_future(rng, model, start.hyper, start.latent, data.future)
+    labels = with_future(rng, model, start.hyper, start.latent, data.n + data.future)
     at = data
     if data.observed is not None and isinstance(model.likelihood, DrawsGaps):
         at = Augmented(model.likelihood.guess(data).X.copy(), source=data)
@@ -62,16 +62,17 @@ def begin(rng: np.random.Generator, model: Model, data: Data, start: Start) -> C
 
 
 def with_future(
-    rng: np.random.Generator, model: Model, hyper: Values, labels: np.ndarray, future: int
+    rng: np.random.Generator, model: Model, hyper: Values, labels: np.ndarray, total: int
 ) -> np.ndarray:
-    """The labels with those of so many rows more, drawn from the prior one after the other."""
+    """The labels with those of more rows, up to so many, drawn from the prior one by one."""
     labels = canonical_labels(np.asarray(labels))
-    if future == 0:
-        return labels
     n = len(labels)
-    tables = cast(PredictsLabel, model.prior_at(hyper)).tables(n + future)
-    found, sizes = np.append(labels, np.zeros(future, np.int64)), np.bincount(labels).tolist()
-    for i in range(n, n + future):
+    if n == total:
+        return labels
+    prior = cast(PredictsLabel, model.prior_at(hyper))
+    found, sizes = np.append(labels, np.zeros(total - n, np.int64)), np.bincount(labels).tolist()
+    for i in range(n, total):
+        tables = prior.tables_beside(total, np.array(sizes))
         logs = np.append(tables.join[np.array(sizes)], tables.open[len(sizes)])
         weights = np.exp(logs - logs.max())
         k = int(rng.choice(len(weights), p=weights / weights.sum()))
@@ -125,12 +126,15 @@ def step(
     from thali.kernels.cluster_rows import in_order, log_marginals
 
     prior = cast(PredictsLabel, model.prior_at(state.hyper))
-    tables = prior.tables(len(state.slots.labels))
-    if moves:
-        state.n_components, _ = split_or_merge(
-            rng, state.groups, state.slots, state.n_components, data.n, *tables, SCANS, moves
-        )
-    sweep_rows(rng, model, state, tables)
+    if prior.linear:
+        tables = prior.tables(len(state.slots.labels))
+        if moves:
+            state.n_components, _ = split_or_merge(
+                rng, state.groups, state.slots, state.n_components, data.n, *tables, SCANS, moves
+            )
+        sweep_rows(rng, model, state, tables)
+    else:
+        sweep_one_by_one(rng, model, state, prior)
     if isinstance(state.data, Augmented):
         fill_gaps(rng, model, state)
     before = log_marginals(state.groups, state.slots, state.n_components)
@@ -167,6 +171,28 @@ def sweep_rows(
         if first < len(state.slots.labels):
             labels = canonical_labels(state.slots.labels)
             afresh(model, state, labels, 2 * room_for(state.n_components))
+
+
+def sweep_one_by_one(
+    rng: np.random.Generator, model: Model, state: ClusterState, prior: PredictsLabel
+) -> None:
+    """One pass over all labels where every row asks the prior anew: no splits and no mergers."""
+    from thali.kernels.cluster_rows import visit_one
+
+    n = len(state.slots.labels)
+    for i in range(n):
+        if state.n_components == len(state.slots.sizes):
+            labels = canonical_labels(state.slots.labels)
+            afresh(model, state, labels, 2 * room_for(state.n_components))
+        sizes = state.slots.sizes.copy()
+        sizes[state.slots.labels[i]] -= 1
+        tables = prior.tables_beside(n, sizes[sizes > 0])
+        state.n_components = int(
+            visit_one(
+                *(rng, state.groups, state.slots, state.n_components, state.alone),
+                *(*tables, i),
+            )
+        )
 
 
 def fill_gaps(rng: np.random.Generator, model: Model, state: ClusterState) -> None:
