@@ -42,8 +42,8 @@ def normal_wishart(X, room):
     half = 0.5 * (DEGREES + np.arange(len(X) + 2.0)[:, None] - np.arange(d))
     gammas = gammaln(half).sum(axis=1)
     factor = np.linalg.cholesky(SCALE)
-    empty = [np.zeros((room, d)), np.zeros((room, d, d)), np.zeros(room), np.zeros((room, d))]
-    return NormalWishartGroups(X, KAPPA, DEGREES, factor, gammas, *empty)
+    empty = [np.zeros((room, d)), np.zeros((room, d, d)), np.zeros(room), np.zeros(room)]
+    return NormalWishartGroups(X, KAPPA, DEGREES, factor, gammas, *empty, np.zeros((room, d)))
 
 
 WEIGHTS = [[0.7, 1.5], [0.4, 0.4, 0.4]]
@@ -94,7 +94,7 @@ LIKELIHOODS = {
 
 def predictive_of(own, slot, i, size):
     out = np.zeros(1)
-    groups.log_predictives(own, np.array([slot]), np.full(slot + 1, size), 1, i, out)
+    groups.log_predictives(own, np.array([slot]), np.full(slot + 1, size), 1, i, out, np.inf)
     return out[0]
 
 

@@ -19,6 +19,7 @@ alone, with A integrated out column by column.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -153,6 +154,18 @@ class CollapsedGibbs(ChainSettings, Sampler[State | ClusterState]):
             self._refuse_what_features_need()
             return clusters.begin(rng, model, data, start)
         return self._begin(rng, model, data, start)
+
+    def annealed(
+        self,
+        rng: np.random.Generator,
+        model: Model,
+        data: Data,
+        start: Start,
+        stopped: Callable[[], bool],
+    ) -> Start:
+        if model.structure == PARTITIONS:
+            self._refuse_what_features_need()
+        return super().annealed(rng, model, data, start, stopped)
 
     def _refuse_what_features_need(self) -> None:
         """Settings that mean nothing for partitions."""

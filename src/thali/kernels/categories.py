@@ -59,7 +59,7 @@ def clear(groups, k):
 
 
 @helper(borrows=True)
-def log_predictives(groups, which, sizes, count, i, out):
+def log_predictives(groups, which, sizes, count, i, out, nothing):
     """log P(x_i | the rows of a slot), of each slot."""
     codes, first, weights, totals = groups.codes, groups.first, groups.weights, groups.totals
     counts, seen = groups.counts, groups.seen
@@ -75,7 +75,7 @@ def log_predictives(groups, which, sizes, count, i, out):
                 if above < TINY or above > HUGE or below < TINY or below > HUGE:
                     total += np.log(above) - np.log(below)
                     above, below = 1.0, 1.0
-        out[j] = total + np.log(above / below)
+        out[j] += total + np.log(above / below)
 
 
 @helper(borrows=True)

@@ -22,7 +22,7 @@ from thali.kernels.groups import clear, log_marginal
 @helper(borrows=True)
 def log_odds_of_first(groups, slots, sides, i, rows, join, two):
     """The log odds that row i, in neither, belongs to the first of two sides."""
-    weigh(groups, slots, sides, 2, i, rows, join, two)
+    weigh(groups, slots, sides, 2, i, rows, join, two, np.inf)
     return two[0] - two[1]
 
 

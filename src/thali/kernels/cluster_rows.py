@@ -59,15 +59,12 @@ def put_in(groups, slots, slot, i, rows):
 
 
 @helper(borrows=True)
-def weigh(groups, slots, which, count, i, rows, join, out):
+def weigh(groups, slots, which, count, i, rows, join, out, nothing):
     """The log weights of slots that row i may join, of which it is in none."""
+    for j in range(count):
+        out[j] = join[slots.sizes[which[j]]]
     if i < rows:
-        log_predictives(groups, which, slots.seen, count, i, out)
-        for j in range(count):
-            out[j] += join[slots.sizes[which[j]]]
-    else:
-        for j in range(count):
-            out[j] = join[slots.sizes[which[j]]]
+        log_predictives(groups, which, slots.seen, count, i, out, nothing)
 
 
 @helper(borrows=True)
@@ -119,7 +116,7 @@ def visit(rng, groups, slots, k, alone, join, opening, i, logs):
     take_out(groups, slots, slot, i, rows)
     if slots.sizes[slot] == 0:
         k = close(slots, k, slot)
-    weigh(groups, slots, slots.active, k, i, rows, join, logs)
+    weigh(groups, slots, slots.active, k, i, rows, join, logs, NOTHING)
     logs[k] = opening[k] + (alone[i] if i < rows else 0.0)
     at = draw(rng, logs, k + 1)
     slot = slots.active[at]
@@ -164,15 +161,16 @@ def log_alone(groups, empty, out):
     """log p(x_i) of each row by itself, by a slot without rows."""
     which, sizes, one = np.full(1, empty), np.zeros(empty + 1, np.int64), np.zeros(1)
     for i in range(len(out)):
-        log_predictives(groups, which, sizes, 1, i, one)
+        one[0] = 0.0
+        log_predictives(groups, which, sizes, 1, i, one, np.inf)
         out[i] = one[0]
 
 
 @kernel
 def log_rows(groups, slots, k, first, out):
-    """log p(x_i | the rows of a cluster) of rows from ``first`` on, which are in none, (m, K)."""
+    """Add log p(x_i | the rows of a cluster) of rows from ``first`` on, in none, to (m, K)."""
     for i in range(out.shape[0]):
-        log_predictives(groups, slots.active, slots.seen, k, first + i, out[i])
+        log_predictives(groups, slots.active, slots.seen, k, first + i, out[i], np.inf)
 
 
 @kernel

@@ -68,7 +68,7 @@ def clear(groups, k):
 
 
 @helper(borrows=True)
-def log_predictives(groups, which, sizes, count, i, out):
+def log_predictives(groups, which, sizes, count, i, out, nothing):
     """log P(x_i | the rows of a slot), of each slot."""
     values, times, counts, weight = groups.values, groups.times, groups.counts, groups.weight
     begin, end = groups.ends[i], groups.ends[i + 1]
@@ -87,7 +87,7 @@ def log_predictives(groups, which, sizes, count, i, out):
             else:
                 total += lgamma(now + more) - lgamma(now)
         whole = counts.shape[1] * weight + groups.totals[k]
-        out[j] = total + lgamma(whole) - lgamma(whole + length) + np.log(product) + known
+        out[j] += total + lgamma(whole) - lgamma(whole + length) + np.log(product) + known
 
 
 @helper(borrows=True)

@@ -5,9 +5,11 @@ tells in ``groups_of`` how five things are done with it; ``size`` is how many ro
 
     add(groups, k, i, size)         row i enters; size counts it
     remove(groups, k, i, size)      row i leaves; size does not count it any more
-    log_predictives(groups, which, sizes, count, i, out)
-                                    log p(x_i | the rows of a slot), i not among them, of the first
-                                    ``count`` slots of the list ``which``; ``sizes`` is by slot
+    log_predictives(groups, which, sizes, count, i, out, nothing)
+                                    adds log p(x_i | the rows of a slot), i not among them, to the
+                                    log weights ``out`` of the first ``count`` slots of the list
+                                    ``which``; ``sizes`` is by slot. A sum that is surely more than
+                                    ``nothing`` below the largest may be −inf
     log_marginal(groups, k, size)   log p(the rows of slot k)
     clear(groups, k)                slot k has no rows
 
@@ -52,9 +54,9 @@ def remove(groups, k, i, size):
     _OPERATIONS[type(groups)]["remove"](groups, k, i, size)
 
 
-def log_predictives(groups, which, sizes, count, i, out):
+def log_predictives(groups, which, sizes, count, i, out, nothing):
     """log p(x_i | the rows of a slot), of several of them."""
-    _OPERATIONS[type(groups)]["log_predictives"](groups, which, sizes, count, i, out)
+    _OPERATIONS[type(groups)]["log_predictives"](groups, which, sizes, count, i, out, nothing)
 
 
 def log_marginal(groups, k, size):
@@ -88,11 +90,15 @@ def _remove(groups, k, i, size):
 
 
 @overload(log_predictives, jit_options=BORROWS)
-def _log_predictives(groups, which, sizes, count, i, out):
+def _log_predictives(groups, which, sizes, count, i, out, nothing):
     own = _operation(groups, "log_predictives")
     if own is None:
         return None
-    return lambda groups, which, sizes, count, i, out: own(groups, which, sizes, count, i, out)
+
+    def call(groups, which, sizes, count, i, out, nothing):
+        own(groups, which, sizes, count, i, out, nothing)
+
+    return call
 
 
 @overload(log_marginal, jit_options=BORROWS)

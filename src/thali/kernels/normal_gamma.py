@@ -90,11 +90,14 @@ def clear(groups, k):
 
 
 @helper(borrows=True)
-def log_predictives(groups, which, sizes, count, i, out):
+def log_predictives(groups, which, sizes, count, i, out, nothing):
     """log p(x_i | the rows of a slot), of each slot."""
     Y, mean, narrow, constant = groups.Y, groups.mean, groups.narrow, groups.constant
+    top = -np.inf
     for j in range(count):
         k = which[j]
+        power = groups.shape + 0.5 * sizes[k] + 0.5
+        most = out[j] + constant[k]
         total, product = 0.0, 1.0
         for d in range(Y.shape[1]):
             apart = Y[i, d] - mean[k, d]
@@ -102,8 +105,12 @@ def log_predictives(groups, which, sizes, count, i, out):
             if product > HUGE:
                 total += np.log(product)
                 product = 1.0
-        total += np.log(product)
-        out[j] = constant[k] - (groups.shape + 0.5 * sizes[k] + 0.5) * total
+        # log P ≥ 1 − 1/P: where that is enough, no logarithm is needed
+        if power * (product - 1.0) > (most - top + nothing) * product:
+            out[j] = -np.inf
+            continue
+        out[j] = most - power * (total + np.log(product))
+        top = max(top, out[j])
 
 
 @helper(borrows=True)

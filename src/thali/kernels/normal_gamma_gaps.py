@@ -64,7 +64,7 @@ def clear(groups, k):
 
 
 @helper(borrows=True)
-def log_predictives(groups, which, sizes, count, i, out):
+def log_predictives(groups, which, sizes, count, i, out, nothing):
     """log p(what was seen of x_i | the rows of a slot), of each slot."""
     Y, observed, sums, squares = groups.Y, groups.observed, groups.sums, groups.squares
     seen, gammas, rate = groups.seen, groups.gammas, groups.rate
@@ -81,7 +81,7 @@ def log_predictives(groups, which, sizes, count, i, out):
                 apart = Y[i, d] - mean
                 total += gammas[n + 1] - gammas[n] - 0.5 * np.log(np.pi * wide)
                 total -= (groups.shape + 0.5 * n + 0.5) * np.log(1.0 + apart * apart / wide)
-        out[j] = total
+        out[j] += total
 
 
 @helper(borrows=True)

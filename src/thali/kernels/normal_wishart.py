@@ -33,6 +33,7 @@ class NormalWishartGroups(NamedTuple):
     sums: np.ndarray  # (slots, D)
     L: np.ndarray  # (slots, D, D)
     log_det: np.ndarray  # (slots,) ½ log|Ψ|
+    constant: np.ndarray  # (slots,) log density at the mean
     work: np.ndarray  # (slots, D)
 
 
@@ -63,6 +64,7 @@ def add(groups, k, i, size):
         v[d] = scale * (groups.Y[i, d] - sums[d] / kappa)
         sums[d] += groups.Y[i, d]
     groups.log_det[k] = change(groups.L[k], v, 1.0)
+    renew(groups, k, size)
 
 
 @helper(borrows=True)
@@ -78,6 +80,7 @@ def remove(groups, k, i, size):
         sums[d] -= groups.Y[i, d]
         v[d] = scale * (groups.Y[i, d] - sums[d] / kappa)
     groups.log_det[k] = change(groups.L[k], v, -1.0)
+    renew(groups, k, size)
 
 
 @helper(borrows=True)
@@ -90,13 +93,23 @@ def clear(groups, k):
         for e in range(groups.factor.shape[0]):
             groups.L[k, d, e] = groups.factor[d, e]
     groups.log_det[k] = half
+    renew(groups, k, 0)
 
 
 @helper(borrows=True)
-def log_predictives(groups, which, sizes, count, i, out):
+def renew(groups, k, size):
+    """The log density of the next row at the mean."""
+    dimensions, kappa = groups.factor.shape[0], groups.kappa + size
+    steps = groups.gammas[size + 1] - groups.gammas[size]
+    wide = 0.5 * dimensions * np.log(np.pi * (kappa + 1.0) / kappa)
+    groups.constant[k] = steps - wide - groups.log_det[k]
+
+
+@helper(borrows=True)
+def log_predictives(groups, which, sizes, count, i, out, nothing):
     """log p(x_i | the rows of a slot), of each slot."""
-    Y, sums, L, v, log_det = groups.Y, groups.sums, groups.L, groups.work, groups.log_det
-    gammas, dimensions = groups.gammas, groups.factor.shape[0]
+    Y, sums, L, v, constant = groups.Y, groups.sums, groups.L, groups.work, groups.constant
+    dimensions, top = groups.factor.shape[0], -np.inf
     for j in range(count):
         k = which[j]
         size = sizes[k]
@@ -108,10 +121,15 @@ def log_predictives(groups, which, sizes, count, i, out):
                 total -= L[k, d, e] * v[k, e]
             v[k, d] = total / L[k, d, d]
             length += v[k, d] * v[k, d]
-        wide = 0.5 * dimensions * np.log(np.pi * (kappa + 1.0) / kappa)
         power = 0.5 * (groups.degrees + size + 1.0)
-        out[j] = gammas[size + 1] - gammas[size] - wide - log_det[k]
-        out[j] -= power * np.log(1.0 + kappa / (kappa + 1.0) * length)
+        most = out[j] + constant[k]
+        away = kappa / (kappa + 1.0) * length
+        # log(1 + a) ≥ a/(1 + a): where that is enough, no logarithm is needed
+        if power * away > (most - top + nothing) * (1.0 + away):
+            out[j] = -np.inf
+            continue
+        out[j] = most - power * np.log(1.0 + away)
+        top = max(top, out[j])
 
 
 @helper(borrows=True)

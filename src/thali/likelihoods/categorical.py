@@ -64,6 +64,10 @@ class Categorical(CategoryClusters):
             ) from error
         object.__setattr__(self, "levels", given)
 
+    def check_data(self, data: Data) -> None:
+        if not isinstance(self.levels, str):
+            self.codes_of(data)
+
     def resolve(self, data: Data) -> Self:
         """The same with the values that each column has."""
         if self.levels == "auto":
@@ -76,7 +80,7 @@ class Categorical(CategoryClusters):
                     )
             # a column of which nothing was seen has one value, whatever it is
             return self.replace(levels=tuple(tuple(v.tolist()) or (0.0,) for v in found))
-        self.codes_of(data)
+        self.check_data(data)
         return self
 
     def levels_of(self, data: Data) -> Levels:

@@ -100,9 +100,10 @@ class NormalWishart(GaussianClusters, DrawsGaps):
         d, degrees = data.d, self.degrees_for(data.d)
         factor = np.diag(self.expected(d, self.number("scale")))
         gammas = log_gammas(degrees, d, data.n)
-        made = [np.zeros((room, d)), np.zeros((room, d, d)), np.zeros(room), np.zeros((room, d))]
-        Y = data.X - self.center(d)
-        return NormalWishartGroups(Y, self.number("kappa"), degrees, factor, gammas, *made)
+        sums, L, work = np.zeros((room, d)), np.zeros((room, d, d)), np.zeros((room, d))
+        prior = (self.number("kappa"), degrees, factor, gammas)
+        Y, constant = data.X - self.center(d), np.zeros(room)
+        return NormalWishartGroups(Y, *prior, sums, L, np.zeros(room), constant, work)
 
     def sums_of(self, data: Data, labels: np.ndarray) -> Sums:
         self._refuse_gaps(data)

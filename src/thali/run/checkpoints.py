@@ -68,7 +68,7 @@ def fingerprint(seed: int, model: Model, engine: AnyEngine, data: Data) -> dict[
     answer = model.structure.answer
     settings = {k: _plain(getattr(v, answer, v)) for k, v in engine.get_params().items()}
     return {
-        "the data": f"{data.X.shape} {_digest_of_data(data)}",
+        "the data": f"{data.X.shape} {_digest_of_data(data)} {data.future or ''}".rstrip(),
         "the model": f"{model.prior} {model.likelihood}",
         "the engine": f"{type(engine).__name__} {settings}",
         "the seed": str(seed),
