@@ -21,7 +21,13 @@ import numpy as np
 from thali.data import Data
 from thali.engines.base import Info, Population, inferred
 from thali.engines.clusters import gibbs
-from thali.engines.clusters.particles import Ancestry, Draws, FilterState, new_state
+from thali.engines.clusters.particles import (
+    Ancestry,
+    Draws,
+    FilterState,
+    new_state,
+    refuse_too_many,
+)
 from thali.engines.collapsed_gibbs import CollapsedGibbs
 from thali.likelihoods.clusters import ConjugateClusters
 from thali.model import Model
@@ -40,6 +46,7 @@ def begin(
     rng: np.random.Generator, model: Model, data: Data, start: Start, count: int
 ) -> FilterState:
     """Particles without rows, their hyperparameters drawn."""
+    refuse_too_many(model, data, start.hyper, count)
     hyper = {name: np.full(count, float(value)) for name, value in start.hyper.items()}
     for name, hyperprior in model.hyperpriors.items():
         hyper[name] = np.array([hyperprior.sample(rng) for _ in range(count)])

@@ -143,8 +143,9 @@ class FilterState:
         refuse_more_than_fits(self.groups, self.by_slot, len(self.particles.sizes), more)
         slots = {name: moved(getattr(self.groups, name)) for name in self.by_slot}
         self.groups = self.groups._replace(**slots)
-        own, sizes = self.particles[:5], moved(self.particles.sizes)
-        self.particles = type(self.particles)(*(array[parents] for array in own), sizes)
+        sizes = moved(self.particles.sizes)
+        each = [array[parents] for array in self.particles[:5]]
+        self.particles = self.particles._make([*each, sizes])
         self.hyper = {name: values[parents] for name, values in self.hyper.items()}
         self.laws = tuple(values[parents] for values in self.laws)
 
@@ -166,17 +167,29 @@ class FilterState:
             self.ancestry.follow(parents)
 
 
+def refuse_too_many(model: Model, data: Data, hyper: Values, count: int) -> None:
+    """Refuse particles that would not fit in memory, before any of them is made."""
+    own = cast(ConjugateClusters, model.likelihood_at(hyper))
+    little = own.groups(data.rows(slice(1)), 1)
+    refuse_more_than_fits(little, slot_fields(own, data), 1, count * ROOM)
+
+
 def new_state(model: Model, data: Data, hyper: dict[str, np.ndarray], count: int) -> FilterState:
     """Particles without rows, of equal weights."""
     from thali.kernels.cluster_particles import Particles, clear_next
 
-    equal = np.full(count, -np.log(count))
-    each = [np.zeros(count), np.zeros(count), np.zeros(count, np.int64), equal, np.zeros(count)]
-    particles = Particles(*each, np.zeros(count * ROOM, np.int64))
     own = cast(ConjugateClusters, model.likelihood_at({n: float(v[0]) for n, v in hyper.items()}))
     groups, names = own.groups(data, 1), slot_fields(own, data)
-    refuse_more_than_fits(groups, names, 1, count * ROOM)
     slots = {name: np.repeat(getattr(groups, name), count * ROOM, axis=0) for name in names}
+    equal = np.full(count, -np.log(count))
+    particles = Particles(
+        mass=np.zeros(count),
+        discount=np.zeros(count),
+        k=np.zeros(count, np.int64),
+        log_weights=equal,
+        log_joints=np.zeros(count),
+        sizes=np.zeros(count * ROOM, np.int64),
+    )
     state = FilterState(model, data, hyper, groups._replace(**slots), (), particles, names)
     state.renew_laws()
     clear_next(state.groups, state.laws, particles)
@@ -215,7 +228,8 @@ def refuse_more_than_fits(groups: Groups, names: list[str], slots: int, wanted: 
     needed = sum(getattr(groups, name).nbytes for name in names) / slots * wanted
     if needed > physical_memory() // 2:
         raise MemoryError(
-            f"{wanted:,} clusters of all particles together need {needed / 2**30:,.0f} GB of "
-            "memory, too much for this machine; use fewer particles, or look at alpha and at the "
-            "scales: a large alpha or clusters far too narrow ask for many."
+            f"Statistics of {wanted:,} clusters, of all particles together, need "
+            f"{needed / 2**30:,.0f} GB of memory, too much for this machine; use fewer particles, "
+            "or look at alpha and at the scales: a large alpha or clusters far too narrow ask for "
+            "many clusters."
         )
