@@ -54,7 +54,7 @@ def at_particle(groups, laws, p):
     return groups._replace(**{name: values[p] for name, values in own})
 
 
-@overload(at_particle, jit_options=BORROWS)  # type: ignore[arg-type]
+@overload(at_particle, jit_options=BORROWS)
 def _at_particle(groups, laws, p):
     """Written out field by field, since compiled code knows no ``_replace``."""
     cls = groups.instance_class

@@ -149,10 +149,11 @@ def drawn(rng: np.random.Generator, state: FilterState) -> Draws:
     """The population as draws; labels of rows to come are drawn from the prior."""
     if state.draws is None:
         labels, joints = list(state.ancestry.labels(state.count)), state.particles.log_joints
+        total = state.data.n + state.data.future
         if state.data.future:
             for p, own in enumerate(labels):
                 hyper = state.numbers(p)
-                labels[p] = gibbs.with_future(rng, state.model, hyper, own, state.data.future)
+                labels[p] = gibbs.with_future(rng, state.model, hyper, own, total)
                 prior = state.model.prior_at(hyper)
                 joints[p] += prior.log_prob(labels[p]) - prior.log_prob(own)
         state.draws = Draws(labels, joints.copy())

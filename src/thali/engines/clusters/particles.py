@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from thali.kernels.cluster_particles import Particles
 
 ROOM = 8  # slots of a particle to begin with
+BY_PARTICLE = ("mass", "discount", "k", "log_weights", "log_joints")  # of ``Particles``
 
 
 @dataclass
@@ -117,7 +118,8 @@ class FilterState:
         slots = [getattr(self.groups, name) for name in self.by_slot]
         wide = [array.reshape(self.count, self.room, *array.shape[1:]) for array in slots]
         sizes = self.particles.sizes.reshape(self.count, self.room)
-        return [*self.particles[:5], *self.laws, *self.hyper.values(), sizes, *wide]
+        each = [getattr(self.particles, name) for name in BY_PARTICLE]
+        return [*each, *self.laws, *self.hyper.values(), sizes, *wide]
 
     def resample(self, rng: np.random.Generator) -> None:
         """Systematic resampling: survivors stay, copies take the places of the others."""
@@ -143,9 +145,8 @@ class FilterState:
         refuse_more_than_fits(self.groups, self.by_slot, len(self.particles.sizes), more)
         slots = {name: moved(getattr(self.groups, name)) for name in self.by_slot}
         self.groups = self.groups._replace(**slots)
-        sizes = moved(self.particles.sizes)
-        each = [array[parents] for array in self.particles[:5]]
-        self.particles = self.particles._make([*each, sizes])
+        each = {name: getattr(self.particles, name)[parents] for name in BY_PARTICLE}
+        self.particles = self.particles._replace(**each, sizes=moved(self.particles.sizes))
         self.hyper = {name: values[parents] for name, values in self.hyper.items()}
         self.laws = tuple(values[parents] for values in self.laws)
 
