@@ -32,6 +32,7 @@ TESTS = {  # family -> how many tests judge p-values in it; each family asserts 
     "geweke": 10,
     "noisy_or": 16,
     "particle_filter": 14,
+    "cluster_filter": 14,
     "missing": 18,
     "column_moves": 27,
     "truncated_normal": 8,

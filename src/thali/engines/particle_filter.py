@@ -1,5 +1,7 @@
 r"""Particle filtering: the rows one by one, in many weighted particles (Wood and Griffiths 2007).
 
+Of partitions it is in ``engines/clusters/filter.py``; here it is of a feature matrix.
+
 A particle is Z of the rows so far, with A integrated out. For each row, every particle proposes
 its bits and new features and is weighted by
 
@@ -26,7 +28,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import numpy as np
 
 from thali.data import Data
-from thali.engines.base import Info, Population, WeightedSampler, inferred
+from thali.engines.base import Drawn, Info, Needs, Population, WeightedSampler, inferred
+from thali.engines.clusters import filter as clusters
+from thali.engines.clusters.particles import FilterState
 from thali.engines.collapsed_gibbs import CollapsedGibbs
 from thali.engines.compiled_laws import scale_law, scale_laws
 from thali.engines.filtering.genealogy import Genealogy, effective_size
@@ -40,13 +44,16 @@ from thali.engines.filtering.particles import (
 )
 from thali.hyperparameters import Hyperprior
 from thali.likelihoods.base import Collapsed, GaussianRows, Scaled
+from thali.likelihoods.clusters import ConjugateClusters
 from thali.likelihoods.gaussian_scales import FINEST
 from thali.model import Model
 from thali.priors.base import Sequential
+from thali.priors.partition import ConsistentPartition
 from thali.registry import ENGINES
 from thali.settings import Settings, check_settings, setting
 from thali.starts import Start
 from thali.structures.features import FeatureCounts
+from thali.structures.partitions import PARTITIONS
 
 if TYPE_CHECKING:
     from thali.kernels.scale_steps import ScaleLaws
@@ -61,22 +68,30 @@ BELL = 0.7  # the standard deviation of log σ around its guess
 
 @ENGINES.register("particle_filter")
 @dataclass(frozen=True)
-class ParticleFilter(Settings, WeightedSampler[State]):
+class ParticleFilter(Settings, WeightedSampler[State | FilterState]):
     """A filter of weighted particles through the rows, in their order.
 
-    The weighted particles approximate the joint posterior of Z and of every hyperparameter that
-    is inferred, and ``log_evidence_`` estimates the logarithm of P(X), integrated over those.
+    Of feature matrices Z, or of partitions under a prior that is consistent (``DirichletProcess``,
+    ``PitmanYor``).
+
+    The estimate of P(X), integrated over every hyperparameter that is inferred, is unbiased with
+    any number of particles; ``log_evidence_`` is its logarithm. That the weighted particles have
+    the joint posterior of Z, or of the partition, and of those hyperparameters is an
+    approximation, which becomes exact as particles grow in number.
+
     A filter that is stopped keeps 20 particles, by weight, and goes through the remaining
     rows with them: a filter still, only a rougher one. Rows that it does not come to in a moment
-    are coded given the features that 5 of them have so far, and ``log_evidence_`` is then NaN.
+    are coded given the features that 5 of them have so far, or put to the most probable of their
+    clusters, and ``log_evidence_`` is then NaN.
 
     Parameters
     ----------
     n_particles : int, default 500
         How many particles go through the rows.
     proposal : {"conditional", "prior"}, default "conditional"
-        How a particle proposes its next row: given the row's data, or without looking at them
-        (Wood and Griffiths 2007), which needs many more particles.
+        How a particle proposes its next row: given the row's data (a label then has exactly its
+        distribution given the row and the rows before), or without looking at them (Wood and
+        Griffiths 2007), which needs many more particles.
     resample_below : float, default 0.5
         Particles are resampled where their effective size is below this share of their number.
     passes : int, default 1
@@ -101,9 +116,13 @@ class ParticleFilter(Settings, WeightedSampler[State]):
     )
     passes: int = setting(1, help="Passes over the rows", minimum=1)
 
-    needs_prior: ClassVar[tuple[type, ...]] = (Sequential,)
-    needs_likelihood: ClassVar[tuple[type, ...]] = (Collapsed, GaussianRows)
+    needs_prior: ClassVar[Needs] = ((Sequential, ConsistentPartition),)
+    needs_likelihood: ClassVar[Needs] = (
+        (Collapsed, ConjugateClusters),
+        (GaussianRows, ConjugateClusters),
+    )
     unit: ClassVar[str] = "row"
+    races: ClassVar[bool] = False
     chains: ClassVar[int] = 1
     init: ClassVar[str] = "empty"
 
@@ -121,8 +140,21 @@ class ParticleFilter(Settings, WeightedSampler[State]):
 
     # beginning
 
-    def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:
+    def begin(
+        self, rng: np.random.Generator, model: Model, data: Data, start: Start
+    ) -> State | FilterState:
         """Particles without rows, their hyperparameters drawn."""
+        if model.structure == PARTITIONS:
+            return clusters.begin(rng, model, data, start, self.n_particles)
+        return self._begin(rng, model, data, start)
+
+    def rehearsals(self, model: Model) -> tuple[str, ...]:
+        return ("rows",) if model.structure == PARTITIONS else ()
+
+    def rehearse(self, part: str, model: Model, missing: bool) -> None:
+        clusters.rehearse(model)
+
+    def _begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:
         laws = scale_laws_of(model, data)  # says at once which hyperpriors it does not know
         count = self.n_particles
         particles = empty_particles(count, 4, data.reduced.shape[1])  # or a refusal, at once
@@ -145,8 +177,35 @@ class ParticleFilter(Settings, WeightedSampler[State]):
 
     # a step
 
-    def step(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> Info:
+    def several(
+        self,
+        rng: np.random.Generator,
+        model: Model,
+        data: Data,
+        state: State | FilterState,
+        most: int,
+        keep: bool = True,
+    ) -> list[Drawn]:
+        """Of partitions, rows up to the next resampling in one call of compiled code."""
+        if isinstance(state, FilterState) and state.row < data.n:
+            settings = self._for_partitions(data)
+            infos = clusters.take_rows(rng, state, min(most, data.n - state.row), *settings)
+            return [Drawn(info, None, {}) for info in infos]
+        return super().several(rng, model, data, state, most, keep)
+
+    def _for_partitions(self, data: Data) -> tuple[float, bool, int]:
+        """When particles are resampled, how they propose, and the row after which they are not."""
+        last = data.n - 1 if self.passes == 1 else data.n
+        return self.resample_below, self.proposal == "conditional", last
+
+    def step(
+        self, rng: np.random.Generator, model: Model, data: Data, state: State | FilterState
+    ) -> Info:
         """One row, or once all are seen one Gibbs sweep of every particle."""
+        if isinstance(state, FilterState):
+            if state.row < data.n:
+                return clusters.take_rows(rng, state, 1, *self._for_partitions(data))[0]
+            return clusters.rejuvenate(rng, state)
         if state.row < data.n:
             last = state.row + 1 == data.n and self.passes == 1
             return self._take_row(rng, state, may_resample=not last)
@@ -206,9 +265,11 @@ class ParticleFilter(Settings, WeightedSampler[State]):
     # ending
 
     def population(
-        self, rng: np.random.Generator, model: Model, data: Data, state: State
+        self, rng: np.random.Generator, model: Model, data: Data, state: State | FilterState
     ) -> Population:
         """The weighted draws; a filter stopped early goes on with a few particles first."""
+        if isinstance(state, FilterState):
+            return clusters.population(rng, state, self._for_partitions(data))
         if state.row < data.n:
             state.shrink(rng, min(FEWEST, len(state.log_weights)))
             until = time.monotonic() + A_MOMENT
@@ -224,7 +285,9 @@ class ParticleFilter(Settings, WeightedSampler[State]):
 
     # files
 
-    def to_arrays(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def to_arrays(self, state: State | FilterState) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        if isinstance(state, FilterState):
+            return clusters.to_arrays(state)
         arrays = {f"hyper_{name}": values.copy() for name, values in state.hyper.items()}
         arrays["log_weights"] = state.log_weights.copy()
         numbers: dict[str, Any] = {"row": state.row, "log_evidence": state.log_evidence}
@@ -240,9 +303,11 @@ class ParticleFilter(Settings, WeightedSampler[State]):
 
     def from_arrays(
         self, model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
-    ) -> State:
+    ) -> State | FilterState:
         from thali.kernels.particle_rows import Particles
 
+        if model.structure == PARTITIONS:
+            return clusters.from_arrays(model, data, arrays, numbers)
         hyper = {k.removeprefix("hyper_"): v for k, v in arrays.items() if k.startswith("hyper_")}
         whole = (hyper, arrays["log_weights"], numbers["log_evidence"], numbers["row"])
         if "draws_Z" not in arrays:

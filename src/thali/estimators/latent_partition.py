@@ -46,7 +46,8 @@ class LatentPartition(ClusterMixin, LatentModel):  # type: ignore[misc]
     likelihood : "normal_wishart" (clusters of any shape), "normal_gamma" (columns independent),
         "beta_bernoulli_items" (0 and 1), "categorical", "dirichlet_multinomial" (counts), or a
         likelihood such as ``thali.NormalWishart(scale=0.5)``
-    engine : "auto", "collapsed_gibbs", or an engine such as ``thali.CollapsedGibbs(sweeps=500)``
+    engine : "auto", "collapsed_gibbs", "particle_filter", or an engine such as
+        ``thali.CollapsedGibbs(sweeps=500)``
     random_state : int, RandomState or None
     progress : "auto" (on a terminal or in a notebook), True or False
 

@@ -13,6 +13,9 @@ tells in ``groups_of`` how five things are done with it; ``size`` is how many ro
     log_marginal(groups, k, size)   log p(the rows of slot k)
     clear(groups, k)                slot k has no rows
 
+and names in ``laws`` the fields that hyperparameters decide, so that particles of a filter, each
+with hyperparameters of its own, can share all others.
+
 Compiled code finds them by the type of the tuple, so that one sampler is written for all, and is
 compiled for those that are used.
 """
@@ -28,6 +31,7 @@ from thali.kernels.compiling import BORROWS
 Operation = Callable[..., Any]
 NAMES = ("add", "remove", "log_predictives", "log_marginal", "clear")
 _OPERATIONS: dict[type, dict[str, Operation]] = {}
+_LAWS: dict[type, tuple[str, ...]] = {}
 
 
 def groups_of(
@@ -38,10 +42,23 @@ def groups_of(
     log_predictives: Operation,
     log_marginal: Operation,
     clear: Operation,
+    laws: tuple[str, ...] | None = None,
 ) -> None:
     """Tell how the operations are done with tuples of a class: plain functions, or helpers."""
     own = (add, remove, log_predictives, log_marginal, clear)
     _OPERATIONS[cls] = dict(zip(NAMES, own, strict=True))
+    if laws is not None:
+        _LAWS[cls] = laws
+
+
+def laws_of(cls: type) -> tuple[str, ...]:
+    """The fields of a class of tuples that hyperparameters decide."""
+    if cls not in _LAWS:
+        raise TypeError(
+            f"{cls.__name__} does not say which of its fields hyperparameters decide; give "
+            "groups_of(…, laws=…) their names, and a particle filter can use it."
+        )
+    return _LAWS[cls]
 
 
 def add(groups, k, i, size):

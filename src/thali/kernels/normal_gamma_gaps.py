@@ -106,4 +106,5 @@ groups_of(
     log_predictives=log_predictives,
     log_marginal=log_marginal,
     clear=clear,
+    laws=("kappa", "rate"),
 )

@@ -151,6 +151,7 @@ groups_of(
     log_predictives=log_predictives,
     log_marginal=log_marginal,
     clear=clear,
+    laws=("kappa", "factor"),
 )
 
 

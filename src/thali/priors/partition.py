@@ -13,6 +13,7 @@ from abc import abstractmethod
 
 import numpy as np
 
+from thali.hyperparameters import Value, Values
 from thali.priors.base import Prior
 from thali.structures.partitions import PARTITIONS, PartitionTables
 
@@ -44,3 +45,18 @@ class PredictsLabel(PartitionPrior):
     def tables_beside(self, n: int, sizes: np.ndarray) -> PartitionTables:
         """The same for a row beside clusters of these sizes, which may have a say in it."""
         return self.tables(n)
+
+
+class ConsistentPartition(PredictsLabel):
+    """The first rows of a larger draw are a smaller draw: rows may come one by one (filters need
+    it).
+
+    After n rows, the next one joins a cluster of j of them with probability (j − d)/(n + α), and
+    opens one beside K others with probability (α + K d)/(n + α); the first opens the first.
+    """
+
+    consistent = True
+
+    @abstractmethod
+    def mass_and_discount(self, hyper: Values) -> tuple[Value, Value]:
+        """α and d; where hyperparameters are arrays, of each of their entries."""

@@ -27,17 +27,16 @@ from thali.hyperparameters import (
     slice_step_of_probability,
 )
 from thali.priors.buffet import LARGEST_MASS, resample_by_slice
-from thali.priors.partition import PredictsLabel
+from thali.priors.partition import ConsistentPartition
 from thali.registry import PRIORS
 from thali.settings import Settings, hyperparameter, hyperparameters_of, whole_number
 from thali.structures.partitions import PartitionCounts, PartitionTables
 
 
-class Restaurant(Settings, PredictsLabel):
+class Restaurant(Settings, ConsistentPartition):
     """What both have in common; the Dirichlet process has no discount."""
 
     alpha: float | Hyperprior
-    consistent = True
 
     def at(self, **numbers: Value) -> Self:
         return self.replace(**numbers)
@@ -55,6 +54,9 @@ class Restaurant(Settings, PredictsLabel):
         if n:
             opening[0] = 0.0  # the first row opens the first cluster, whatever the mass
         return PartitionTables(join, opening)
+
+    def mass_and_discount(self, hyper: Values) -> tuple[Value, Value]:
+        return hyper["alpha"], hyper.get("discount", 0.0)
 
     def log_prob_counts(self, counts: PartitionCounts) -> float:
         alpha, discount = self._numbers()

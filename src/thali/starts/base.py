@@ -19,6 +19,7 @@ from thali.model import Model
 from thali.registry import STARTS
 from thali.settings import did_you_mean
 
+EMPTY = "empty"  # where an engine that races nothing may begin whatever the structure
 RACE = "race"  # no start of its own: several of them, and the log joint decides
 
 
@@ -113,7 +114,7 @@ def suitable(init: str, model: Model, races: bool = True) -> str:
     likelihood = model.likelihood
     if init == RACE and not races:
         return next(name for name in likelihood.starts if name != RACE)
-    if init in likelihood.starts:
+    if init in likelihood.starts or (init == EMPTY and not races):
         return init
     if init == RACE:  # the default of engines: where nothing is raced, the likelihood's first
         return likelihood.starts[0]
