@@ -210,16 +210,16 @@ def test_rows_to_come_have_the_law_of_the_prior_given_the_others(X, rng):
     assert 0.5 * np.abs(seen - law).sum() < 2.0 * noise(law, 20000)
 
 
-PRINTED = """        if k > 0 and slots.sizes[before] > 0:
-            logs[slots.place[before]] += join[slots.sizes[before] + 1] - join[slots.sizes[before]]
-        logs[k] = opening[k]"""
+PRINTED = """    if k > 0 and slots.sizes[before] > 0:
+        logs[slots.place[before]] += join[slots.sizes[before] + 1] - join[slots.sizes[before]]
+    logs[k] = opening[k] +"""
 BROKEN = {
     "a row that leaves is not taken out of the statistics": [
         ("remove(groups, slot, i, slots.seen[slot])", "pass")
     ],
     "eq. 6 as printed, which weighs staying by the size with the row in": [
-        ("        slot = slots.labels[i]\n", "        slot = before = slots.labels[i]\n"),
-        ("        logs[k] = opening[k]", PRINTED),
+        ("    slot = slots.labels[i]\n", "    slot = before = slots.labels[i]\n"),
+        ("    logs[k] = opening[k] +", PRINTED),
     ],
 }
 

@@ -95,7 +95,8 @@ def extend(rng, groups, laws, particles, p, i, cut, informed, which, logs, sums)
     base = p * (len(particles.sizes) // len(particles.k))
     for j in range(k + 1):
         which[j] = base + j
-    log_predictives(own, which, particles.sizes, k + 1, i, logs)
+        logs[j] = 0.0
+    log_predictives(own, which, particles.sizes, k + 1, i, logs, np.inf)
     top, lost = logs[k], logs[k] != logs[k]
     for j in range(k):
         top = max(top, logs[j])
@@ -237,10 +238,11 @@ def most_probable_of_one(groups, laws, particles, p, first, labels, which, logs)
     for j in range(k):
         which[j] = base + j
     for at in range(labels.shape[1]):
-        log_predictives(own, which, particles.sizes, k, first + at, logs)
+        for j in range(k):
+            logs[j] = np.log(particles.sizes[which[j]] - particles.discount[p])
+        log_predictives(own, which, particles.sizes, k, first + at, logs, np.inf)
         best = 0
         for j in range(k):
-            logs[j] += np.log(particles.sizes[which[j]] - particles.discount[p])
             if logs[j] > logs[best]:
                 best = j
         labels[p, at] = best
