@@ -1,6 +1,7 @@
 """Pictures of a fitted model, drawn with matplotlib and returned, never shown.
 
-Each takes a fitted `LatentFeatures` or `LatentPartition` and, where it is one panel, axes to draw in.
+Each takes a fitted `LatentFeatures` or `LatentPartition` and, where it is one panel, axes to draw
+in.
 """
 
 from .chains import feature_count, trace, trace_of

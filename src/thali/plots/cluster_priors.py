@@ -1,6 +1,6 @@
 """What the prior expected of clusters' sizes, what the posterior says, and the prior's potentials.
 
-    E[m_i], m_i clusters of i rows;    log P(partition) = Σ_i λ_i m_i − log Z
+E[m_i], m_i clusters of i rows;    log P(partition) = Σ_i λ_i m_i − log Z
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def size_counts(model: LatentPartition, ax: Axes | None = None) -> Axes:
     found = cluster_reading.size_counts(model)
     n = len(found.prior)
     to_come = n - len(model.labels_)
-    style.tidy(ax, "Clusters of each size", "blue: prior · orange: posterior")
+    style.tidy(ax, "Sizes", "blue prior, orange posterior")
     i = np.arange(1, n + 1)
     seen = found.posterior > 0
     low = min(found.posterior[seen].min(), np.median(found.prior)) / 3
@@ -67,7 +67,7 @@ def size_counts(model: LatentPartition, ax: Axes | None = None) -> Axes:
 
 
 def potentials(model: LatentPartition, ax: Axes | None = None) -> Axes:
-    """λ_i − log (i−1)! of a `FlexiblePartition`, beside the Dirichlet process of the same E[K].
+    """λ_i − log (i−1)! of a `FlexiblePartition`, beside the Dirichlet process (DP) of one E[K].
 
     For a Dirichlet process it is log α at every size. Of all λ_i + c·i, which are the same prior,
     those are drawn that give both priors one normalizer: a partition is then e to the power of the
@@ -89,26 +89,21 @@ def potentials(model: LatentPartition, ax: Axes | None = None) -> Axes:
     if found is None:
         return style.say(ax, "Potentials", NO_POTENTIALS)
     n = len(found.own)
-    style.tidy(ax, "Potentials", f"E[K] = {found.expected:.1f}")
+    style.tidy(ax, "Potentials", f"dashed: DP, α = {found.mass:.2g}")
     i, own = np.arange(1, n + 1), np.where(np.isfinite(found.own), found.own, np.nan)
     ax.plot(
-        i, own, color=style.BLUE, linewidth=1.6, label="this prior",
+        i, own, color=style.BLUE, linewidth=1.6,
         marker="o" if n <= 40 else None, markersize=3.4,
     )  # fmt: skip
-    name = f"Dirichlet process, α = {found.mass:.2g}"
     ax.plot(
         [1, max(n, 2)], [np.log(found.mass)] * 2, color=style.VERMILLION, linewidth=1.2,
-        linestyle="--", label=name,
+        linestyle="--",
     )  # fmt: skip
     ax.set_xscale("log")
     ax.set_xlim(0.85, 1.18 * n)
     ax.margins(y=0.15)
     _plain_ticks(ax, n)
     never = int((~np.isfinite(found.own)).sum())
-    ax.legend(
-        frameon=False, fontsize=8, labelcolor=style.inks(ax).quiet, handlelength=1.4, loc="best",
-        borderaxespad=0.3,
-    )  # fmt: skip
     gaps = f"; none of {never:,} sizes" if never else ""
     style.label(ax, x=f"rows in a cluster, i{gaps}", y="λᵢ − log (i−1)!")
     return ax

@@ -19,7 +19,7 @@ from .cluster_reading import (
     size_spread,
     together,
 )
-from .reading import column_names, row_name
+from .reading import column_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,6 +31,7 @@ MOST_POINTS = 2000
 MOST_NUMBERS = 60  # cells that have their numbers written in them
 MOST_MARKED = 12  # clusters whose numbers are written among the points
 LONGEST_NAME = 20  # letters of a column name
+LIGHT = "#fdfdfd"  # not the paper's white, which the report turns dark on dark paper
 MARKERS = "os^DvP"  # of each eight clusters, which have eight colors
 
 
@@ -65,7 +66,7 @@ def cluster_sizes(
     spread = SizeSpread(*(part[:shown] for part in size_spread(model)))
     colors = style.tidy(ax, "Rows in each cluster", _of(shown, k))
     y = np.arange(shown)
-    bars = [color_of(i) for i in y]
+    bars = [color_of(i) for i in range(shown)]
     ax.barh(y, spread.rows, height=0.72, color=bars, alpha=0.45, linewidth=0)
     ax.hlines(y, spread.low, spread.high, color=colors.ink, linewidth=1.4, zorder=3)
     ax.scatter(spread.median, y, s=16, color=colors.ink, linewidths=0, zorder=4)
@@ -158,11 +159,12 @@ def cluster_profiles(
     names = [style.drawable(name, LONGEST_NAME) for name in table.names[:d]]
     height = 1.2 + 0.28 * max(k, 3) + 0.075 * max(map(style.width_of, names))
     ax = style.given_or_new(ax, min(9.0, max(4.2, 2.0 + 0.24 * d)), height)
-    notes = [_of(k, model.n_clusters_)]
+    words, notes = profile_words(model), [_of(k, model.n_clusters_)]
     if d < len(table.names):
         notes.append(f"the {d} of {len(table.names):,} columns that differ most")
-    style.tidy(ax, "What clusters are like", "; ".join(filter(None, notes)))
-    shown, words = table.shown[:k, :d], profile_words(model)
+    far = "colored by distance from the mean" if words.has_units else ""
+    style.tidy(ax, "What clusters are like", "; ".join(filter(None, notes)) or far)
+    shown = table.shown[:k, :d]
     scale = tiles.scale_of(shown)
     artist = ax.imshow(
         shown, scale.colors(), vmin=scale.low, vmax=scale.high, aspect="auto",
@@ -177,23 +179,21 @@ def cluster_profiles(
         rotation=0 if _fit_side_by_side(ax, names) else 90,
     )  # fmt: skip
     style.label(ax, y="cluster")
-    far = "standard deviations from the column's mean"
-    tiles.color_bar(ax, artist, far if words.has_units else words.number)
+    tiles.color_bar(ax, artist, "standard deviations" if words.has_units else words.number)
     return ax
 
 
 def _fit_side_by_side(ax: Axes, names: list[str]) -> bool:
     """Whether names have room below their columns without being turned."""
-    return 0.075 * max(map(style.width_of, names)) < 0.8 * style.inches(ax)[0] / len(names)
+    return 0.06 * max(map(style.width_of, names)) < 0.85 * style.inches(ax)[0] / len(names)
 
 
 def _write_numbers(ax: Axes, values: np.ndarray, depth: np.ndarray) -> None:
-    """The numbers in their cells, light where the cell is dark."""
-    colors = style.inks(ax)
+    """The numbers in their cells, light where the cell is dark, on any paper."""
     for (i, j), value in np.ndenumerate(values):
         ax.text(
             j, i, f"{value:.3g}", ha="center", va="center", fontsize=8,
-            color=colors.paper if depth[i, j] > 0.6 else colors.ink,
+            color=LIGHT if depth[i, j] > 0.6 else style.inks(ax).ink,
         )  # fmt: skip
 
 
@@ -223,7 +223,7 @@ def cluster_map(model: LatentPartition, ax: Axes | None = None) -> Axes:
     names = [style.drawable(axis, 40) for axis in found.axes]
     style.label(ax, *names)
     for axis, name in ((ax.xaxis, names[0]), (ax.yaxis, names[1])):
-        axis.label.set_family(style.fonts([name]))
+        axis.label.set_fontfamily(style.fonts([name]))
     if found.principal:
         ax.set_xticks([])
         ax.set_yticks([])
@@ -247,7 +247,8 @@ def _draw_points(ax: Axes, model: LatentPartition, found: Plane) -> None:
         face = np.tile(to_rgba(color_of(k)), (int(own.sum()), 1))
         face[:, 3] = 0.12 + 0.78 * np.clip(sure[own], 0.0, 1.0) ** 2
         marker = MARKERS[k // len(style.CHAINS) % len(MARKERS)]
-        ax.scatter(*found.points[own].T, s=size, c=face, marker=marker, linewidths=0)
+        x, y = found.points[own].T
+        ax.scatter(x, y, s=size, c=face, marker=marker, linewidths=0)
     for k in np.unique(labels)[:MOST_MARKED]:
         own = labels == k
         above = 9 if own.sum() < 4 else 0  # points: a few rows would be hidden
@@ -256,12 +257,6 @@ def _draw_points(ax: Axes, model: LatentPartition, found: Plane) -> None:
             ha="center", va="center", fontsize=10, fontweight="bold", color=inks.ink,
             path_effects=[withStroke(linewidth=2.5, foreground=inks.paper)],
         )  # fmt: skip
-
-
-def doubtful_rows(model: LatentPartition, most: int, below: float = 0.75) -> list[tuple[str, int]]:
-    """Names and numbers of the rows of least `membership_`, if that is below a share."""
-    order = np.argsort(model.membership_, kind="stable")[:most]
-    return [(row_name(model, i), int(i)) for i in order if model.membership_[i] < below]
 
 
 def _of(shown: int, k: int) -> str:

@@ -7,11 +7,12 @@ import numpy as np
 
 from thali.data.matrix import blocks
 from thali.data.sparse import is_sparse, row_squares
+from thali.estimators.base import LatentModel
 from thali.estimators.latent_features import LatentFeatures
 from thali.settings import Label
 
 
-def labels_of(model: LatentFeatures) -> dict[str, Label]:
+def labels_of(model: LatentModel) -> dict[str, Label]:
     """Symbols and words of the scalars that this model recorded, in the order of showing.
 
     The number of components, the hyperparameters that prior and likelihood declare, and the
@@ -37,23 +38,23 @@ def _own_label(name: str, declared: dict[str, Label]) -> Label:
     return Label(name, "")
 
 
-def column_names(model: LatentFeatures) -> list[str] | None:
+def column_names(model: LatentModel) -> list[str] | None:
     """Names of the D columns, where the data had names."""
     names = getattr(model, "feature_names_in_", None)
     return None if names is None else [str(name) for name in names]
 
 
-def row_name(model: LatentFeatures, n: int) -> str:
+def row_name(model: LatentModel, n: int) -> str:
     """Name of row n, or its number counted from 1."""
     names = getattr(model, "row_names_", None)
     return f"row {n + 1}" if names is None else str(names[n])
 
 
 def image_shape_of(
-    model: LatentFeatures, image_shape: tuple[int, int] | None
+    model: LatentModel, image_shape: tuple[int, int] | None
 ) -> tuple[int, int] | None:
     """(h, w) when rows are to be drawn as images: asked for, or D a square >= 16 without names."""
-    d = model.components_.shape[1]
+    d = model.n_features_in_
     if image_shape is not None:
         shape = tuple(int(side) for side in image_shape)
         if len(shape) != 2 or min(shape) < 1 or prod(shape) != d:
