@@ -154,9 +154,9 @@ def plane(model: LatentPartition, most: int, names: list[str]) -> Plane:
         points = np.column_stack([X[rows, 0], model.labels_[rows]])
         return Plane(rows, points, (names[0], "cluster"), False)
     found = PCA(2, random_state=0)
-    points = found.fit_transform(as_numbers(model)[rows])
-    with np.errstate(invalid="ignore"):
-        shares = np.nan_to_num(found.explained_variance_ratio_)
+    with np.errstate(invalid="ignore"):  # rows may be all the same
+        points = found.fit_transform(as_numbers(model)[rows])
+    shares = np.nan_to_num(found.explained_variance_ratio_)
     axes = [f"principal component {i + 1}, {share:.0%}" for i, share in enumerate(shares)]
     return Plane(rows, points, (axes[0], axes[1]), True)
 
