@@ -160,8 +160,9 @@ def test_columns_that_differ_most_come_first() -> None:
     table = cluster_reading.profile_table(model)
     assert table.names[-1] == "noise"
     np.testing.assert_allclose(table.values, model.cluster_profiles_[table.names])
-    names = [label.get_text() for label in plots.cluster_profiles(model, max_columns=2).texts]
-    assert names[:2] == [f"{value:.3g}" for value in table.values[0, :2]]
+    written = [text.get_text() for text in plots.cluster_profiles(model, max_columns=2).texts]
+    assert {f"{value:.3g}" for value in table.values[:, :2].ravel()} < set(written)
+    assert "the 2 of 3 columns that differ most" in written
 
 
 def test_probabilities_are_shown_as_they_are() -> None:
@@ -243,7 +244,6 @@ def test_the_report_shows_potentials_where_there_are_any(
 ) -> None:
     page = text_of(flexible, tmp_path)
     assert "Dirichlet process that expects as many clusters" in page
-    assert repr_of(flexible.prior_).endswith(": 30 numbers))") or "30 numbers" not in page
 
 
 def test_rows_can_be_images(tmp_path: Path) -> None:

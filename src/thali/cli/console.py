@@ -11,6 +11,7 @@ from thali.data import Data, tables
 from thali.data.sparse import is_sparse
 from thali.estimators.base import LatentModel
 from thali.evaluation import match_features
+from thali.plots.reading import labels_of
 from thali.report.markup import plural
 from thali.results.fit import VariationalFit, WeightedDraws
 from thali.structures.base import AnyStructure
@@ -99,6 +100,7 @@ def print_summary(model: LatentModel) -> None:
         rows = [
             (name, *(f"{x:,.4g}" for x in (means[name], values["rhat"], values["ess"])))
             for name, values in model.diagnostics_.items()
+            if name in labels_of(model)
         ]
         _print_table(("", "posterior mean", "R-hat", "effective draws"), rows, right=1)
     if model.n_components_ and (show := COMPONENTS.get(model.structure)) is not None:

@@ -135,6 +135,8 @@ def _fields(cls: Any) -> dict[str, Setting]:
     found = {}
     for name, label in hyperparameters_of(cls).items():
         default = cls.__dataclass_fields__[name].default
+        if default is None:  # an array, of which no number can be given
+            continue
         shown = default if isinstance(default, int | float) else "inferred"
         found[name] = Setting(shown, label.words, None, -math.inf, frozenset(["float"]))
     return found | {name: said for name, said in settings_of(cls).items() if _kind(name, said)}
@@ -145,7 +147,7 @@ def _kind(name: str, said: Setting) -> str | None:
     if name == "init":
         return "start"
     if "tuple" in said.kinds:
-        return "numbers"
+        return "numbers" if said.help else None
     if not said.help and not said.kinds <= PLAIN:  # which no word could tell
         return None
     if said.choices is not None and "int" not in said.kinds:
@@ -217,8 +219,6 @@ def _help(offer: Offer, option: PartOption) -> str:
     for words, by_default in groups.items():
         if option.field == "init":
             words = f"{words}: {', '.join(offer.start_names())}, or {offer.words['init']}"
-        if not words:
-            words = f"{option.field}, one number a line of a file"
         everyone = len(offer.family(option.family))
         notes = [_whose(owners, default, everyone) for default, owners in by_default.items()]
         note = "; ".join(note for note in notes if note)

@@ -17,7 +17,7 @@ from . import cluster_reading, style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-NO_POTENTIALS = "This prior has hyperparameters,\nnot a potential for each size."
+NO_POTENTIALS = "This prior is not given by\na potential for each size."
 
 
 def size_counts(model: LatentPartition, ax: Axes | None = None) -> Axes:
@@ -67,7 +67,7 @@ def size_counts(model: LatentPartition, ax: Axes | None = None) -> Axes:
 
 
 def potentials(model: LatentPartition, ax: Axes | None = None) -> Axes:
-    """λ_i − log (i−1)! of a `FlexiblePartition`, beside the Dirichlet process (DP) of one E[K].
+    """λ_i − log (i−1)! of a flexible prior, beside the Dirichlet process (DP) of one E[K].
 
     For a Dirichlet process it is log α at every size. Of all λ_i + c·i, which are the same prior,
     those are drawn that give both priors one normalizer: a partition is then e to the power of the

@@ -208,9 +208,9 @@ class Potentials(NamedTuple):
 
 
 def potentials(model: LatentPartition) -> Potentials | None:
-    """The potentials of a flexible prior; None of another."""
+    """The potentials of a flexible prior; None of another, and where they do not tell all."""
     prior = _prior_at(model)
-    if not isinstance(prior, LinearPartition):
+    if not isinstance(prior, LinearPartition) or not prior.linear:
         return None
     n = drawn_labels(model).shape[1]
     expected = prior.expected_components(n)

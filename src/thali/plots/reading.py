@@ -10,6 +10,9 @@ from thali.data.sparse import is_sparse, row_squares
 from thali.estimators.base import LatentModel
 from thali.estimators.latent_features import LatentFeatures
 from thali.settings import Label
+from thali.structures.base import evenly_spaced
+
+MOST_ENTRIES = 4  # of an array of hyperparameters
 
 
 def labels_of(model: LatentModel) -> dict[str, Label]:
@@ -17,17 +20,28 @@ def labels_of(model: LatentModel) -> dict[str, Label]:
 
     The number of components, the hyperparameters that prior and likelihood declare, and the
     engine's measure. One that nobody declares is shown under its own name, before the measure.
+    Of an array with many entries a few are shown, evenly chosen.
     """
     engine = model.fit_.engine
     count = Label("K", f"number of {model.structure.component}s")
     declared = {"n_components": count, **model.fit_.model.hyperparameters}
-    others = {
-        name: _own_label(name, declared)
-        for name in model.history_
-        if name not in declared and name != engine.measure
-    }
+    names = [k for k in model.history_ if k not in declared and k != engine.measure]
+    others = {name: _own_label(name, declared) for name in _few_entries(names)}
     known = {**declared, **others, engine.measure: engine.measure_label}
     return {name: label for name, label in known.items() if name in model.history_}
+
+
+def _few_entries(names: list[str]) -> list[str]:
+    """The names, but for most of those that are entries of one long array.
+
+    >>> _few_entries(["tau", *(f"scales[{i}]" for i in range(10))])
+    ['tau', 'scales[0]', 'scales[3]', 'scales[6]', 'scales[9]']
+    """
+    arrays: dict[str, list[str]] = {}
+    for name in names:
+        arrays.setdefault(name.partition("[")[0], []).append(name)
+    few = (own[i] for own in arrays.values() for i in evenly_spaced(len(own), MOST_ENTRIES))
+    return list(few)
 
 
 def _own_label(name: str, declared: dict[str, Label]) -> Label:

@@ -8,11 +8,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from thali.estimators.latent_features import LatentFeatures
 from thali.estimators.latent_partition import LatentPartition
-from thali.priors.flexible_partition import LinearPartition
 
 from . import style
 from .chains import feature_count, trace_of
 from .cluster_priors import potentials, size_counts
+from .cluster_reading import potentials as potentials_of
 from .clusters import cluster_map, cluster_profiles, cluster_sizes, co_clustering
 from .components import features, frequencies
 from .reading import image_shape_of
@@ -78,9 +78,9 @@ def clusters_overview(model: LatentPartition) -> Figure:
     co_clustering(model, pairs)
     cluster_profiles(model, like)
     size_counts(model, expected)
-    if isinstance(model.prior_, LinearPartition):
-        potentials(model, own)
-    else:
+    if potentials_of(model) is None:
         trace_of(model, "n_components", own)
+    else:
+        potentials(model, own)
     trace_of(model, model.fit_.engine.measure, measure)
     return figure
