@@ -191,7 +191,8 @@ def test_size_counts_are_expectations(flexible: thali.LatentPartition) -> None:
 
 def test_rows_to_come_count_as_rows_of_the_prior(tmp_path: Path) -> None:
     engine = thali.CollapsedGibbs(sweeps=10, chains=1)
-    model = thali.LatentPartition(engine=engine, random_state=0).fit(groups(9, 2), n_future=3)
+    model = thali.LatentPartition(likelihood="normal_gamma", engine=engine, random_state=0)
+    model.fit(groups(9, 2), n_future=3)
     assert len(cluster_reading.size_counts(model).prior) == 12
     assert "3 rows to come" in plots.size_counts(model).get_xlabel()
     assert "clusters of 12 rows" in text_of(model, tmp_path)
@@ -221,7 +222,7 @@ def test_a_dirichlet_process_in_potentials_lies_on_its_own_line(alpha: float) ->
 
 def test_a_prior_without_potentials_says_so(plain: thali.LatentPartition) -> None:
     assert cluster_reading.potentials(plain) is None
-    assert "not a potential" in plots.potentials(plain).texts[0].get_text()
+    assert "not given by" in plots.potentials(plain).texts[0].get_text()
 
 
 # the report --------------------------------------------------------------------------------------
