@@ -78,6 +78,12 @@ def named() -> thali.LatentPartition:
     return fitted(pd.DataFrame(groups(20, 4), columns=columns, index=rows))
 
 
+def no_pairs() -> thali.LatentPartition:
+    """Most sizes are impossible."""
+    potentials = np.where(np.isin(np.arange(1, 13), (1, 4, 8)), gammaln(np.arange(1, 13)), -np.inf)
+    return fitted(groups(12, 2), prior=thali.FlexiblePartition(tuple(potentials)))
+
+
 def with_gaps() -> np.ndarray:
     X = groups(20, 3)
     X[0, 0] = X[3] = np.nan
@@ -89,6 +95,8 @@ EXTREMES: dict[str, Callable[[], thali.LatentPartition]] = {
     "one column": lambda: fitted(groups(12, 1)),
     "two columns": lambda: fitted(groups(12, 2)),
     "gaps": lambda: fitted(with_gaps()),
+    "impossible sizes": no_pairs,
+    "learned potentials": lambda: fitted(groups(20, 2), prior=thali.LearnedPartition()),
     "constant": lambda: fitted(np.ones((6, 3))),
     "huge values": lambda: fitted(1e15 * groups(12, 3)),
     "wide": lambda: fitted(groups(12, 400)),

@@ -43,7 +43,8 @@ def size_counts(model: LatentPartition, ax: Axes | None = None) -> Axes:
     style.tidy(ax, "Sizes", "blue prior, orange posterior")
     i = np.arange(1, n + 1)
     seen = found.posterior > 0
-    low = min(found.posterior[seen].min(), np.median(found.prior)) / 3
+    least = found.posterior[seen].min()
+    low = float(np.clip(np.median(found.prior), least / 1e3, least)) / 3  # a prior may be 0 there
     some = found.prior > low / 1e3
     ax.plot(
         i[some], found.prior[some], color=style.BLUE, linewidth=1.6,
