@@ -152,7 +152,7 @@ def usual_counts(K: np.ndarray) -> list[int]:
 
 def verdict_on_weights(model: LatentModel) -> Verdict:
     """The verdict on one population of weighted particles."""
-    count = len(model.weights_)
+    count, what = len(model.weights_), f"{model.structure.component}s"
     ess = 1.0 / float(np.square(model.weights_).sum())
     worth = f"{plural(count, 'particle')}, worth {ess:,.0f} of equal weight at the last row."
     if model.stopped_ != "finished":
@@ -163,7 +163,7 @@ def verdict_on_weights(model: LatentModel) -> Verdict:
         return Verdict("poor", worth, advice)
     advice = (
         "One population cannot vouch for itself, since resampled particles share their past: run "
-        "the filter again with another seed, and compare log_evidence_ and the features."
+        f"the filter again with another seed, and compare log_evidence_ and the {what}."
     )
     return Verdict("unknown", worth, advice)
 
