@@ -233,7 +233,7 @@ def test_a_new_file_of_a_family_is_imported(tmp_path, monkeypatch):
 
 
 def test_parts_of_two_families_may_use_one_name(monkeypatch):
-    from thali.cli.parts import Given, part_options
+    from thali.cli.parts import FIT, Given, part_options
 
     @dataclass(frozen=True)
     class Shared(ToyEngine):
@@ -243,10 +243,10 @@ def test_parts_of_two_families_may_use_one_name(monkeypatch):
         seed: int = setting(1, help="Another seed", minimum=0)
 
     monkeypatch.setitem(ENGINES, "toy_shared", Shared)
-    options = {option.name: option for option in part_options({"seed", "engine"})}
+    options = {option.name: option for option in part_options(FIT, {"seed", "engine"})}
     assert options["alpha"].family == "prior"
     assert list(options["engine_alpha"].owners) == list(options["engine_seed"].owners)
     values = {"prior": "ibp", "engine": "toy-shared", "alpha": 3.0, "engine_alpha": 5.0}
-    given = Given({"seed", "engine"}, values)
+    given = Given(FIT, {"seed", "engine"}, values)
     assert given.part("prior") == thali.IBP(alpha=3.0)
     assert given.engine(None) == Shared(alpha=5.0)

@@ -20,11 +20,10 @@ import pytest
 
 import thali
 from thali import datasets
-from thali.cli import run
+from thali.cli import parts, run
 from thali.cli.outputs import FILES
 from thali.data.tables import read_table
 from thali.engines import chain_settings
-from thali.starts import start_names
 
 SHORT = ["--sweeps", "20", "--chains", "2"]
 SUMMARY = [
@@ -293,7 +292,7 @@ def test_version_and_help(capsys):
     assert capsys.readouterr().out == f"thali {thali.__version__}\n"
     assert run(["--help"]) == 0
     said = capsys.readouterr().out
-    assert all(name in said for name in ("demo", "fit", "show", "report"))
+    assert all(name in said for name in ("demo", "fit", "cluster", "show", "report"))
 
 
 def test_numbers_beyond_double_precision_are_one_line(plates, capsys, monkeypatch):
@@ -310,7 +309,9 @@ def test_numbers_beyond_double_precision_are_one_line(plates, capsys, monkeypatc
 def test_help_names_every_start(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     assert run(["fit", "--help"]) == 0
-    assert ", ".join(start_names()) in " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert ", ".join(parts.FIT.start_names()) in " ".join(
+        capsys.readouterr().out.replace("│", " ").split()
+    )
 
 
 def test_help_loads_nothing_heavy():

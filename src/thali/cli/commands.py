@@ -1,4 +1,4 @@
-"""The command line: thali demo, fit, show, report and warm-up.
+"""The command line: thali demo, fit, cluster, show, report and warm-up.
 
 A command reads its options, calls the library and says in one line what went wrong.
 Exit codes: 0 done, 1 failed, 2 bad input, 130 stopped by Ctrl-C.
@@ -8,10 +8,10 @@ import inspect
 import os
 import secrets
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -19,8 +19,8 @@ import thali
 from thali import datasets
 from thali.cli import console, parts
 from thali.cli.outputs import CHECKPOINT, IMPUTED, claim_folder, write_outputs
+from thali.data import tables
 from thali.data.matrix import Table, named
-from thali.data.tables import read_table
 from thali.estimators.base import LatentModel
 from thali.estimators.validation import seed_from
 from thali.model import Model
@@ -31,10 +31,41 @@ Say = Callable[[str], None]
 _inference = partial(typer.Option, rich_help_panel="Inference")
 _data = partial(typer.Option, rich_help_panel="Data")
 _results = partial(typer.Option, rich_help_panel="Results")
-Saved = Annotated[Path, typer.Argument(metavar="MODEL", help="A saved model, as model.thali.")]
 FORMATS = "A .csv, .tsv, .npy, .npz (or file.npz:name) or .parquet file."
 HEADER = "Whether the first row of a .csv or .tsv names columns; found out if not given."
 IMAGE_SHAPE = {"metavar": "HxW", "help": "Show rows as images, for example 28x28."}
+OUT = Path("thali-out")
+
+# what several commands ask
+Saved = Annotated[Path, typer.Argument(metavar="MODEL", help="A saved model, as model.thali.")]
+DataFile = Annotated[str, typer.Argument(metavar="DATA", help=FORMATS)]
+Seed = Annotated[int | None, _inference(min=0, help="Seed; drawn and printed if not given.")]
+Center = Annotated[bool, _data("--center", help="Subtract column means first.")]
+Transpose = Annotated[bool, _data("--transpose", help="Swap rows and columns.")]
+Columns = Annotated[str | None, _data(help="Columns of the file to use: a,b,c.")]
+Header = Annotated[bool | None, _data("--header/--no-header", help=HEADER)]
+Seconds = Annotated[float | None, _inference(metavar="SECONDS", help="Stop after so many seconds.")]
+ImageShape = Annotated[str | None, _results(**IMAGE_SHAPE)]
+Out = Annotated[Path, _results(help="Folder for the results.")]
+Resume = Annotated[bool, _results("--resume", help="Continue the unfinished run in --out.")]
+Quiet = Annotated[bool, _results("--quiet", "-q", help="Print errors only.")]
+
+
+class Asked(NamedTuple):
+    """What was asked of a command that fits, but for the parts and their settings."""
+
+    data: str
+    seed: int | None
+    transpose: bool
+    columns: str | None
+    header: bool | None
+    time_budget: float | None
+    image_shape: str | None
+    out: Path
+    resume: bool
+    quiet: bool
+
+
 BAD_INPUT = (
     *(ValueError, TypeError, FileNotFoundError, FileExistsError, PermissionError),
     *(IsADirectoryError, NotADirectoryError),
@@ -91,7 +122,7 @@ def _options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Find an unknown number of overlapping features in a table of numbers."""
+    """Find an unknown number of overlapping features, or of clusters, in a table of numbers."""
 
 
 def demo(
@@ -111,68 +142,103 @@ def demo(
 
 
 def fit(
-    data: Annotated[str, typer.Argument(metavar="DATA", help=FORMATS)],
+    data: DataFile,
     *,
-    seed: Annotated[
-        int | None, _inference(min=0, help="Seed; drawn and printed if not given.")
-    ] = None,
-    center: Annotated[bool, _data("--center", help="Subtract column means first.")] = False,
-    transpose: Annotated[bool, _data("--transpose", help="Swap rows and columns.")] = False,
-    columns: Annotated[str | None, _data(help="Columns of the file to use: a,b,c.")] = None,
-    header: Annotated[bool | None, _data("--header/--no-header", help=HEADER)] = None,
-    time_budget: Annotated[
-        float | None, _inference(metavar="SECONDS", help="Stop after so many seconds.")
-    ] = None,
-    image_shape: Annotated[str | None, _results(**IMAGE_SHAPE)] = None,
-    out: Annotated[Path, _results(help="Folder for the results.")] = Path("thali-out"),
-    resume: Annotated[
-        bool, _results("--resume", help="Continue the unfinished run in --out.")
-    ] = False,
-    quiet: Annotated[bool, _results("--quiet", "-q", help="Print errors only.")] = False,
+    seed: Seed = None,
+    center: Center = False,
+    transpose: Transpose = False,
+    columns: Columns = None,
+    header: Header = None,
+    time_budget: Seconds = None,
+    image_shape: ImageShape = None,
+    out: Out = OUT,
+    resume: Resume = False,
+    quiet: Quiet = False,
     **options: object,
 ) -> None:
-    """Fit a model to a table and write what it found into a folder."""
+    """Find overlapping features in a table and write them into a folder."""
+    asked = Asked(
+        data, seed, transpose, columns, header, time_budget, image_shape, out, resume, quiet
+    )
+    raise typer.Exit(_fit_table(parts.FIT, asked, options, {"center": center} if center else {}))
 
-    def say(message: str) -> None:
-        if not quiet:
-            print(message)
 
-    given = parts.Given(_own_names(), options)
+def cluster(
+    data: DataFile,
+    *,
+    seed: Seed = None,
+    transpose: Transpose = False,
+    columns: Columns = None,
+    header: Header = None,
+    time_budget: Seconds = None,
+    image_shape: ImageShape = None,
+    out: Out = OUT,
+    resume: Resume = False,
+    quiet: Quiet = False,
+    **options: object,
+) -> None:
+    """Put the rows of a table in clusters and write them into a folder."""
+    asked = Asked(
+        data, seed, transpose, columns, header, time_budget, image_shape, out, resume, quiet
+    )
+    raise typer.Exit(_fit_table(parts.CLUSTER, asked, options))
+
+
+def _fit_table(
+    offer: parts.Offer,
+    asked: Asked,
+    options: Mapping[str, object],
+    settings: Mapping[str, object] | None = None,
+) -> int:
+    """Fit a model to a table, write what it found, say so, and return the exit code.
+
+    ``settings`` are those of the estimator that not all have.
+    """
+    say: Say = (lambda message: None) if asked.quiet else print
+    given = parts.Given(offer, _own_names(), options)
     chosen = Model(given.part("prior"), given.part("likelihood"))
     engine = given.engine(chosen)  # refuses bad settings before the data are read
-    seconds = parts.read_time_budget(time_budget)
-    shape = parts.read_image_shape(image_shape)
-    table = read_table(
-        data, transpose=transpose, columns=parts.read_columns(columns), header=header
-    )
-    if shape is not None and shape[0] * shape[1] != table.values.shape[1]:
-        raise ValueError(
-            f"--image-shape {image_shape} needs {shape[0] * shape[1]} columns; "
-            f"the table has {table.values.shape[1]}."
-        )
-    say(console.describe_table(data, table))
+    seconds = parts.read_time_budget(asked.time_budget)
+    shape = parts.read_image_shape(asked.image_shape)
+    table = _read_table(asked, shape)
+    say(console.describe_table(asked.data, table))
     if options["engine"] == AUTO:
         engine = given.engine(chosen, table.values)
         say(f"engine: {type(engine).__name__} (chosen by auto)")
+    out, resume = asked.out, asked.resume
     model = estimator_of(chosen.structure)(
         prior=chosen.prior,
         likelihood=chosen.likelihood,
         engine=engine,
-        center=center,
-        random_state=_seed(seed, out / CHECKPOINT if resume else None, say),
-        progress=False if quiet else "auto",
+        random_state=_seed(asked.seed, out / CHECKPOINT if resume else None, say),
+        progress=False if asked.quiet else "auto",
+        **(settings or {}),
     )
     with claim_folder(out):
         X = named(table.values, table.row_names, table.column_names)
         try:
             code = _fit_and_write(model, X, out, shape, say, resume=resume, time_budget=seconds)
         except ValueError as error:
-            raise ValueError(console.locate_infinities(data, table) or str(error)) from error
+            raise ValueError(console.locate_infinities(asked.data, table) or str(error)) from error
     say(console.describe_answer(model))
-    if missing := model.fit_.data.missing:
-        say(f"{missing} missing entries were filled in: {out / IMPUTED}.")
+    if (out / IMPUTED).exists():
+        say(f"{model.fit_.data.missing} missing entries were filled in: {out / IMPUTED}.")
     say(f"Written to {out}: open {out / 'report.html'} in a browser.")
-    raise typer.Exit(code)
+    return code
+
+
+def _read_table(asked: Asked, shape: tuple[int, int] | None) -> tables.Table:
+    """The table in the file, if its rows can be images of the given shape."""
+    columns = parts.read_columns(asked.columns)
+    table = tables.read_table(
+        asked.data, transpose=asked.transpose, columns=columns, header=asked.header
+    )
+    if shape is not None and shape[0] * shape[1] != table.values.shape[1]:
+        raise ValueError(
+            f"--image-shape {asked.image_shape} needs {shape[0] * shape[1]} columns; "
+            f"the table has {table.values.shape[1]}."
+        )
+    return table
 
 
 def show(model: Saved) -> None:
@@ -195,7 +261,8 @@ def warm_up(
         list[str] | None, typer.Option(help="An engine, or several; auto if not given.")
     ] = None,
     likelihood: Annotated[
-        list[str] | None, typer.Option(help="A likelihood, or several; linear-gaussian.")
+        list[str] | None,
+        typer.Option(help="A likelihood, or several; linear-gaussian and normal-wishart."),
     ] = None,
     missing: Annotated[bool, typer.Option("--missing", help="For data with gaps.")] = False,
     everything: Annotated[
@@ -206,7 +273,7 @@ def warm_up(
     from thali.cli import warming
 
     engines = warming.every_engine() if everything and not engine else engine or [AUTO]
-    likelihoods = likelihood or ["linear_gaussian"]
+    likelihoods = likelihood or warming.default_likelihoods()
     if everything and not likelihood:
         likelihoods = warming.every_likelihood()
     for line in warming.warm_up(engines, likelihoods, missing):
@@ -222,12 +289,13 @@ def make_app() -> typer.Typer:
         name="thali", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
     )
     app.callback()(_options)
-    for command in (demo, _with_options_of_parts(fit), show, report, warm_up):
+    fitting = _with_options_of_parts(fit, parts.FIT), _with_options_of_parts(cluster, parts.CLUSTER)
+    for command in (demo, *fitting, show, report, warm_up):
         app.command(context_settings={"token_normalize_func": parts.hyphened})(command)
     return app
 
 
-def _with_options_of_parts(command: Callable[..., None]) -> Callable[..., None]:
+def _with_options_of_parts(command: Callable[..., None], offer: parts.Offer) -> Callable[..., None]:
     """The command with a parameter for each option of a part, where it has ``**options``."""
 
     @wraps(command)
@@ -235,14 +303,17 @@ def _with_options_of_parts(command: Callable[..., None]) -> Callable[..., None]:
         command(*arguments, **options)
 
     data, *own = [p for p in _parameters(command) if p.kind != inspect.Parameter.VAR_KEYWORD]
-    found = [data, *parts.parameters(_own_names()), *own]
+    found = [data, *parts.parameters(offer, _own_names()), *own]
     call.__signature__ = inspect.Signature(found)  # type: ignore[attr-defined]
     call.__annotations__ = {p.name: p.annotation for p in found}
     return call
 
 
 def _own_names() -> set[str]:
-    """The parameters that ``fit`` has by itself; no option of a part may have these names."""
+    """The parameters that ``fit`` has by itself; no option of a part may have these names.
+
+    Those of ``cluster`` are among them, so that an option has one name in both.
+    """
     return {p.name for p in _parameters(fit)} | set(parts.FAMILIES)
 
 

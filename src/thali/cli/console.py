@@ -1,6 +1,6 @@
-"""What a person reads in a terminal: the data, the answer, its diagnostics and its features."""
+"""What a person reads in a terminal: the data, the answer, its diagnostics and its components."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from rich.console import Console
@@ -11,9 +11,12 @@ from thali.data import Data, tables
 from thali.data.sparse import is_sparse
 from thali.estimators.base import LatentModel
 from thali.evaluation import match_features
+from thali.plots.reading import labels_of
 from thali.report.markup import plural
 from thali.results.fit import VariationalFit, WeightedDraws
+from thali.structures.base import AnyStructure
 from thali.structures.features import FEATURES
+from thali.structures.partitions import PARTITIONS
 
 
 def describe_table(name: str, table: tables.Table) -> str:
@@ -52,7 +55,21 @@ def describe_answer(model: LatentModel) -> str:
         answer += f" Log evidence {model.log_evidence_:,.2f}."
     if isinstance(model.fit_, VariationalFit):
         answer += f" Bound of the log evidence {model.elbo_:,.2f}."
+    if (more := SENTENCES.get(model.structure)) is not None:
+        answer += f"\n{more(model)}"
     return f"{answer}\n{_verdict(model)}"
+
+
+def _clusters_found(model: LatentModel, at_most: int = 12) -> str:
+    """The sizes of clusters, and how clear it is who belongs to them, in a line."""
+    sizes = np.bincount(model.labels_)
+    listed = ", ".join(f"{size:,}" for size in sizes[:at_most])
+    more = f" and {len(sizes) - at_most:,} smaller ones" if len(sizes) > at_most else ""
+    sure = f"a row is with {model.membership_.mean():.0%} of its cluster on average"
+    return f"Rows in each: {listed}{more}; {sure}."
+
+
+SENTENCES: dict[AnyStructure, Callable[[LatentModel], str]] = {PARTITIONS: _clusters_found}
 
 
 def _verdict(model: LatentModel) -> str:
@@ -83,10 +100,11 @@ def print_summary(model: LatentModel) -> None:
         rows = [
             (name, *(f"{x:,.4g}" for x in (means[name], values["rhat"], values["ess"])))
             for name, values in model.diagnostics_.items()
+            if name in labels_of(model)
         ]
         _print_table(("", "posterior mean", "R-hat", "effective draws"), rows, right=1)
-    if model.n_components_ and model.structure == FEATURES:
-        _print_frequencies(model)
+    if model.n_components_ and (show := COMPONENTS.get(model.structure)) is not None:
+        show(model)
     print(_verdict(model))
 
 
@@ -130,3 +148,19 @@ def _print_frequencies(model: LatentModel, at_most: int = 20) -> None:
         size = float(np.linalg.norm(model.components_[k]))
         rows.append((str(k + 1), str(count), f"{count / len(model.Z_):.0%}", f"{size:.3g}"))
     _print_table(("feature", "rows having it", "share", "size"), rows, right=0, title=title)
+
+
+def _print_clusters(model: LatentModel, at_most: int = 20) -> None:
+    title = None if model.n_components_ <= at_most else f"the {at_most} largest clusters"
+    rows = []
+    for k in range(min(at_most, model.n_components_)):
+        own = model.labels_ == k
+        sure = f"{model.membership_[own].mean():.0%}"
+        rows.append((str(k), str(own.sum()), f"{own.mean():.0%}", sure))
+    _print_table(("cluster", "rows", "share", "membership"), rows, right=0, title=title)
+
+
+COMPONENTS: dict[AnyStructure, Callable[[LatentModel], None]] = {
+    FEATURES: _print_frequencies,
+    PARTITIONS: _print_clusters,
+}

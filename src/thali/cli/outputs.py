@@ -1,8 +1,10 @@
 """What a run leaves in its folder, whole or not at all.
 
     model.thali       the fitted model
-    features.csv      E[A | X, Z], K×D: a row for each feature
-    assignments.csv   Z, N×K: a row's name, then 0 or 1 for each feature
+    features.csv      of features: E[A | X, Z], K×D: a row for each feature
+    assignments.csv   of features: Z, N×K: a row's name, then 0 or 1 for each feature
+    labels.csv        of clusters: a row's name, its cluster, and its membership
+    clusters.csv      of clusters: a row for each, how many rows it has, and its profile
     summary.json      n_components, log_joint, missing, engine, prior, likelihood, seed, seconds,
                       rhat, ess
     report.html       the report
@@ -16,7 +18,7 @@ import math
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -27,9 +29,12 @@ from thali.estimators.base import LatentModel
 from thali.plots.reading import column_names
 from thali.results.fit import PointFit, VariationalFit
 from thali.storage import Json
+from thali.structures.base import AnyStructure
 from thali.structures.features import FEATURES
+from thali.structures.partitions import PARTITIONS
 
 FILES = ("model.thali", "features.csv", "assignments.csv", "summary.json", "report.html")
+CLUSTER_FILES = ("model.thali", "labels.csv", "clusters.csv", "summary.json", "report.html")
 LINE = "\r\n"  # as csv has it: names with a carriage return are then quoted
 IMPUTED = "imputed.csv"  # where entries are missing
 CHECKPOINT = "checkpoint.thali"
@@ -40,7 +45,7 @@ def claim_folder(folder: Path) -> Iterator[None]:
     """Make the output folder, and take it away again if the run ends in an error."""
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"--out {folder} is a file; name a folder.")
-    for name in (*FILES, IMPUTED):
+    for name in (*FILES, *CLUSTER_FILES, IMPUTED):
         if (folder / name).is_dir():
             raise IsADirectoryError(f"{folder / name} is a folder where a file must go; remove it.")
     made = [path for path in (folder, *folder.parents) if not path.exists()]
@@ -71,18 +76,14 @@ def write_outputs(
     staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=parent))
     try:
         model.save(staging / "model.thali")
-        columns = column_names(model) or [f"column_{j + 1}" for j in range(model.n_features_in_)]
-        if model.structure == FEATURES:
-            heads = [f"feature_{k + 1}" for k in range(model.n_components_)]
-            table = pd.DataFrame(model.components_, columns=columns)
-            table.to_csv(staging / "features.csv", index=False, lineterminator=LINE)
-            _write_rows(model, staging / "assignments.csv", heads, model.Z_.astype(int))
+        if (write := TABLES.get(model.structure)) is not None:
+            write(model, staging)
         (staging / "summary.json").write_text(
             json.dumps(summary_of(model), indent=2, allow_nan=False) + "\n", encoding="utf-8"
         )
         model.report(staging / "report.html", image_shape=image_shape)
-        if model.fit_.data.missing:
-            _write_rows(model, staging / IMPUTED, columns, np.asarray(model.impute()))
+        if model.fit_.data.missing and hasattr(model, "impute"):
+            _write_rows(model, staging / IMPUTED, _columns(model), np.asarray(model.impute()))
         names = os.listdir(staging)
         for name in names:
             os.replace(staging / name, folder / name)
@@ -90,6 +91,33 @@ def write_outputs(
             (folder / IMPUTED).unlink(missing_ok=True)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def _write_features(model: LatentModel, folder: Path) -> None:
+    heads = [f"feature_{k + 1}" for k in range(model.n_components_)]
+    table = pd.DataFrame(model.components_, columns=_columns(model))
+    table.to_csv(folder / "features.csv", index=False, lineterminator=LINE)
+    _write_rows(model, folder / "assignments.csv", heads, model.Z_.astype(int))
+
+
+def _write_clusters(model: LatentModel, folder: Path) -> None:
+    names = range(1, len(model.labels_) + 1) if model.row_names_ is None else model.row_names_
+    said = {"cluster": model.labels_, "membership": model.membership_}
+    table = pd.DataFrame(said, index=names)
+    table.to_csv(folder / "labels.csv", index_label="row", lineterminator=LINE)
+    sizes = pd.DataFrame({"rows": np.bincount(model.labels_)})
+    profiles = pd.concat([sizes, model.cluster_profiles_], axis=1)  # a column may be "rows" too
+    profiles.to_csv(folder / "clusters.csv", index_label="cluster", lineterminator=LINE)
+
+
+TABLES: dict[AnyStructure, Callable[[LatentModel, Path], None]] = {
+    FEATURES: _write_features,
+    PARTITIONS: _write_clusters,
+}
+
+
+def _columns(model: LatentModel) -> list[str]:
+    return column_names(model) or [f"column_{j + 1}" for j in range(model.n_features_in_)]
 
 
 def summary_of(model: LatentModel) -> dict[str, Json]:

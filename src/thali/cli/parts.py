@@ -1,9 +1,12 @@
-"""Options of ``thali fit`` made from what every registered part declares.
+"""Options of ``thali fit`` and ``thali cluster`` made from what registered parts declare.
+
+A command offers the parts that speak of its latent structure (``Offer``).
 
 A hyperparameter ``sigma_x`` of a likelihood is ``--sigma-x`` and a number; a setting ``n_init`` of
 an engine is ``--n-init``, with the type, the choices, the default and the words that it has there.
 Parts of a family (priors, likelihoods, engines) share an option if they share a name. A name that
-an earlier family has, or the command itself, gets the family in front: ``--engine-alpha``.
+an earlier family has, or the command itself, gets the family in front: ``--engine-alpha``. A
+setting that is a row of numbers is read from a file.
 The last functions read the words of the command's own options.
 """
 
@@ -30,15 +33,70 @@ from thali.registry import ENGINES, LIKELIHOODS, PRIORS, Registry
 from thali.run.choices import AUTO, choose_engine, rank
 from thali.settings import Setting, check_setting, hyperparameters_of, settings_of
 from thali.starts import start_names
+from thali.structures.base import AnyStructure
+from thali.structures.partitions import PARTITIONS
 
 FAMILIES: dict[str, Registry[Any]] = {"prior": PRIORS, "likelihood": LIKELIHOODS, "engine": ENGINES}
 PANELS = {"prior": "Model", "likelihood": "Model", "engine": "Inference"}
-WORDS = {
-    "prior": "Prior of the features' pattern.",
-    "likelihood": "How features make data.",
-    "engine": "How the model is inferred.",
-}
 NONE = "none"  # on the command line, of a setting that may be None
+PLAIN = {"bool", "int", "float", "str", "None"}  # types that are written as a word
+
+
+class Offer(NamedTuple):
+    """What a command offers: the parts that speak of some structures, in words of its own.
+
+    The defaults are those of an estimator; ``start_in`` takes a start from a table that was read.
+    """
+
+    estimator: type[LatentModel]
+    takes: Callable[[AnyStructure], bool]
+    words: Mapping[str, str]
+    start_in: Callable[[Any], Any]
+
+    def family(self, name: str) -> dict[str, Any]:
+        """The parts of a family by name; engines are those that could run parts of the others."""
+        if name != "engine":
+            return {k: c for k, c in FAMILIES[name].items() if self.takes(c.structure)}
+        structures = {prior.structure for prior in PRIORS.values() if self.takes(prior.structure)}
+        return {k: c for k, c in ENGINES.items() if any(speaks_of(c, s) for s in structures)}
+
+    def start_names(self) -> list[str]:
+        """The starts, but for those that only likelihoods that are not offered name."""
+        own = {start for cls in self.family("likelihood").values() for start in cls.starts}
+        others = {start for cls in LIKELIHOODS.values() for start in cls.starts} - own
+        return [name for name in start_names() if name not in others]
+
+
+def speaks_of(engine: type[AnyEngine], structure: AnyStructure) -> bool:
+    """Whether an engine runs models of a structure: all that it needs may be of that."""
+    needs = (*engine.needs_prior, *engine.needs_likelihood)
+    each = [need if isinstance(need, tuple) else (need,) for need in needs]
+    return all(any(getattr(n, "structure", structure) == structure for n in one) for one in each)
+
+
+# a structure that has no command of its own is fitted by ``thali fit``
+FIT = Offer(
+    thali.LatentFeatures,
+    lambda structure: structure != PARTITIONS,
+    {
+        "prior": "Prior of the features' pattern.",
+        "likelihood": "How features make data.",
+        "engine": "How the model is inferred.",
+        "init": "a file (.thali, or a 0/1 table)",
+    },
+    lambda table: table,
+)
+CLUSTER = Offer(
+    thali.LatentPartition,
+    lambda structure: structure == PARTITIONS,
+    {
+        "prior": "Prior of the partition.",
+        "likelihood": "What rows of a cluster have in common.",
+        "engine": "How the model is inferred.",
+        "init": "a file (.thali, or a labels.csv)",
+    },
+    lambda table: table[:, 0],
+)
 
 
 class PartOption(NamedTuple):
@@ -59,11 +117,11 @@ def hyphened(name: str) -> str:
     return name.replace("_", "-")
 
 
-def part_options(taken: Container[str]) -> list[PartOption]:
-    """The options of all registered parts, family by family; ``taken`` are names of others."""
+def part_options(offer: Offer, taken: Container[str]) -> list[PartOption]:
+    """The options of all parts on offer, family by family; ``taken`` are names of others."""
     found: dict[str, PartOption] = {}
-    for family, registry in FAMILIES.items():
-        for owner, cls in sorted(registry.items(), key=lambda named: rank(named[1])):
+    for family in FAMILIES:
+        for owner, cls in sorted(offer.family(family).items(), key=lambda named: rank(named[1])):
             for field, said in _fields(cls).items():
                 clash = field in taken or (field in found and found[field].family != family)
                 name = f"{family}_{field}" if clash else field
@@ -77,6 +135,8 @@ def _fields(cls: Any) -> dict[str, Setting]:
     found = {}
     for name, label in hyperparameters_of(cls).items():
         default = cls.__dataclass_fields__[name].default
+        if default is None:  # an array, of which no number can be given
+            continue
         shown = default if isinstance(default, int | float) else "inferred"
         found[name] = Setting(shown, label.words, None, -math.inf, frozenset(["float"]))
     return found | {name: said for name, said in settings_of(cls).items() if _kind(name, said)}
@@ -86,33 +146,39 @@ def _kind(name: str, said: Setting) -> str | None:
     """What an option's text is read as; None if it cannot be."""
     if name == "init":
         return "start"
+    if "tuple" in said.kinds:
+        return "numbers" if said.help else None
+    if not said.help and not said.kinds <= PLAIN:  # which no word could tell
+        return None
     if said.choices is not None and "int" not in said.kinds:
         return "choice"
     return next((kind for kind in ("bool", "int", "float", "str") if kind in said.kinds), None)
 
 
-def parameters(taken: Container[str]) -> Iterator[inspect.Parameter]:
+def parameters(offer: Offer, taken: Container[str]) -> Iterator[inspect.Parameter]:
     """The parameters of the command: the name of each part, followed by what its family has."""
-    options = part_options(taken)
-    defaults = inspect.signature(thali.LatentFeatures).parameters
+    options = part_options(offer, taken)
+    defaults = inspect.signature(offer.estimator).parameters
     make = partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY)
-    for family, registry in FAMILIES.items():
-        names = [AUTO, *registry] if family == "engine" else list(registry)
+    for family in FAMILIES:
+        names = [*([AUTO] if family == "engine" else []), *offer.family(family)]
         kind = _words(family, names)
         default = kind(hyphened(defaults[family].default))
-        said = typer.Option(f"--{family}", help=WORDS[family], rich_help_panel=PANELS[family])
+        said = typer.Option(f"--{family}", help=offer.words[family], rich_help_panel=PANELS[family])
         yield make(family, default=default, annotation=Annotated[kind, said])
         for option in (option for option in options if option.family == family):
-            yield make(option.name, default=None, annotation=_annotation(option))
+            yield make(option.name, default=None, annotation=_annotation(offer, option))
 
 
-def _annotation(option: PartOption) -> object:
+def _annotation(offer: Offer, option: PartOption) -> object:
     settings = list(option.owners.values())
     kind = _kind(option.field, settings[0])
-    make = partial(typer.Option, help=_help(option), rich_help_panel=PANELS[option.family])
+    make = partial(typer.Option, help=_help(offer, option), rich_help_panel=PANELS[option.family])
     if kind == "bool":
         both = f"{option.flag}/--no-{option.flag.removeprefix('--')}"
         return Annotated[bool | None, make(both)]
+    if kind == "numbers":
+        return Annotated[str | None, make(option.flag, metavar="FILE")]
     words = list(dict.fromkeys(word for one in settings for word in one.choices or ()))
     if kind == "choice":
         return Annotated[_words(option.name, words) | None, make(option.flag)]
@@ -143,7 +209,7 @@ def _number_or(words: list[str]) -> Callable[[str], int | str]:
     return read
 
 
-def _help(option: PartOption) -> str:
+def _help(offer: Offer, option: PartOption) -> str:
     """The words of the declarations, and whose they are: ``Passes (particle-filter: 1)``."""
     groups: dict[str, dict[str, list[str]]] = {}
     for owner, said in option.owners.items():
@@ -152,16 +218,17 @@ def _help(option: PartOption) -> str:
     texts = []
     for words, by_default in groups.items():
         if option.field == "init":
-            words = f"{words}: {', '.join(start_names())}, or a file (.thali, or a 0/1 table)"
-        notes = [_whose(option, owners, default) for default, owners in by_default.items()]
+            words = f"{words}: {', '.join(offer.start_names())}, or {offer.words['init']}"
+        everyone = len(offer.family(option.family))
+        notes = [_whose(owners, default, everyone) for default, owners in by_default.items()]
         note = "; ".join(note for note in notes if note)
         texts.append(f"{words[:1].upper()}{words[1:]}{f' ({note})' if note else ''}")
     return "; ".join(texts) + "."
 
 
-def _whose(option: PartOption, owners: list[str], default: str) -> str:
-    everyone = len(owners) == len(FAMILIES[option.family])
-    return ": ".join(part for part in ("" if everyone else ", ".join(owners), default) if part)
+def _whose(owners: list[str], default: str, everyone: int) -> str:
+    own = "" if len(owners) == everyone else ", ".join(owners)
+    return ": ".join(part for part in (own, default) if part)
 
 
 def _default(default: object) -> str:
@@ -176,14 +243,15 @@ def _default(default: object) -> str:
 class Given:
     """The options of parts that were given on a command line."""
 
-    def __init__(self, taken: Container[str], values: Mapping[str, object]) -> None:
-        self.options = [o for o in part_options(taken) if values.get(o.name) is not None]
-        self.values = values
+    def __init__(self, offer: Offer, taken: Container[str], values: Mapping[str, object]) -> None:
+        self.offer, self.values = offer, values
+        self.options = [o for o in part_options(offer, taken) if values.get(o.name) is not None]
 
     def part(self, family: str) -> Any:
         """The prior or likelihood that was named, with those of its settings that were given."""
         name = str(self.values[family])
-        return self._with_settings(family, FAMILIES[family].make(name), name)
+        registered = name.replace("-", "_")
+        return FAMILIES[family][registered](**self._changes(family, registered, name))
 
     def engine(self, model: Model | None, X: np.ndarray | csr_array | None = None) -> AnyEngine:
         """The engine that was named, or that suits the model and the data, with its settings."""
@@ -191,40 +259,49 @@ class Given:
         sparse = is_sparse(X)
         gaps = X is not None and not sparse and bool(np.isnan(X).any())
         engine = choose_engine(name, model, sparse=sparse, missing=gaps)
+        registered = ENGINES.name_of(engine)
         if name == AUTO:
-            name = f"{hyphened(ENGINES.name_of(engine))} (chosen by auto)"
-        return self._with_settings("engine", engine, name)
+            name = f"{hyphened(registered)} (chosen by auto)"
+        return engine.replace(**self._changes("engine", registered, name))
 
-    def _with_settings(self, family: str, part: Any, name: str) -> Any:
-        """The part with its settings as given; those of others are refused."""
+    def _changes(self, family: str, registered: str, name: str) -> dict[str, Any]:
+        """The settings of a part as given; those of others are refused."""
         changes = {}
         for option in (one for one in self.options if one.family == family):
-            said = option.owners.get(FAMILIES[family].name_of(part))
+            said = option.owners.get(registered)
             if said is None:
                 owners = " or ".join(map(hyphened, option.owners))
                 raise ValueError(
                     f"{option.flag} belongs to --{family} {owners}; {name} has no such setting."
                 )
-            changes[option.field] = _value(option, said, self.values[option.name])
-        return part.replace(**changes)
+            changes[option.field] = self._value(option, said, self.values[option.name])
+        return changes
+
+    def _value(self, option: PartOption, said: Setting, value: object) -> object:
+        kind = _kind(option.field, said)
+        if kind == "start":
+            return read_init(str(value), self.offer)
+        if kind == "numbers":
+            return read_numbers(str(value))
+        value = None if value == NONE and "None" in said.kinds else value
+        value = str(value) if isinstance(value, StrEnum) else value
+        return check_setting(option.flag, option.field, said, value) if said.help else value
 
 
-def _value(option: PartOption, said: Setting, value: object) -> object:
-    if option.field == "init":
-        return read_init(str(value))
-    value = None if value == NONE and "None" in said.kinds else value
-    value = str(value) if isinstance(value, StrEnum) else value
-    return check_setting(option.flag, option.field, said, value) if said.help else value
-
-
-def read_init(text: str) -> object:
+def read_init(text: str, offer: Offer) -> object:
     """A start by name, or the model or table in a file."""
     suffix = Path(text.split(".npz:")[0]).suffix.lower()
     if suffix == ".thali":
         return load_model(Path(text))
     if suffix in {".csv", ".tsv", ".npy", ".npz", ".parquet"} or ".npz:" in text:
-        return read_table(text).values
+        return offer.start_in(read_table(text).values)
     return text
+
+
+def read_numbers(text: str) -> tuple[float, ...]:
+    """All numbers of a table without names."""
+    header = False if Path(text).suffix.lower() in {".csv", ".tsv"} else None
+    return tuple(np.ravel(read_table(text, header=header).values).tolist())
 
 
 def read_columns(text: str | None) -> list[str] | None:

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-import thali
 from thali import datasets
+from thali.cli.parts import CLUSTER, FIT
 from thali.engines.base import AnyEngine, missing_capabilities, takes_missing
 from thali.model import Model
-from thali.registry import ENGINES, LIKELIHOODS
+from thali.registry import ENGINES, LIKELIHOODS, PRIORS, estimator_of
 from thali.run.choices import choose_engine
 from thali.run.compiling import watching
 
@@ -22,7 +22,8 @@ def warm_up(engines: Sequence[str], likelihoods: Sequence[str], missing: bool) -
     """Compile what these engines call for these likelihoods; a line about each pair that works."""
     found = 0
     for likelihood in likelihoods:
-        model = Model(thali.IBP(), LIKELIHOODS.make(likelihood))
+        part = LIKELIHOODS.make(likelihood)
+        model = Model(PRIORS.make(estimator_of(part.structure)().prior), part)
         for name in engines:
             engine = choose_engine(name, model)
             able = takes_missing(engine, model) or not missing
@@ -46,13 +47,19 @@ def every_likelihood() -> list[str]:
     return list(LIKELIHOODS)
 
 
+def default_likelihoods() -> list[str]:
+    """Those that a default ``thali fit`` and ``thali cluster`` have."""
+    return [str(offer.estimator().likelihood) for offer in (FIT, CLUSTER)]
+
+
 def _compiled(engine: AnyEngine, model: Model, missing: bool) -> str:
     """What one engine compiled for one likelihood, in a line."""
     X = (datasets.images(n=12).X > 0.5).astype(float)  # 0 and 1 suit every likelihood
     X[0, 0] = np.nan if missing else 0.0
     began = time.monotonic()
     with watching(lambda functions: None) as compiler:
-        fitted = thali.LatentFeatures(
+        estimator = estimator_of(model.structure)
+        fitted = estimator(
             prior=model.prior, likelihood=model.likelihood, engine=engine, random_state=0
         ).fit(X)
         fitted.score(X[1:3])

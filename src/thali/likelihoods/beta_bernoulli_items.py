@@ -15,6 +15,7 @@ import pandas as pd
 from thali.data import Data
 from thali.hyperparameters import Gamma, Hyperprior, Values
 from thali.likelihoods.category_clusters import CategoryClusters, Levels
+from thali.likelihoods.clusters import ProfileWords
 from thali.registry import LIKELIHOODS
 from thali.settings import hyperparameter
 
@@ -43,6 +44,8 @@ class BetaBernoulliItems(CategoryClusters):
 
     a: float | Hyperprior = hyperparameter(Gamma(1.0, 1.0), symbol="a", words="weight of ones")
     b: float | Hyperprior = hyperparameter(Gamma(1.0, 1.0), symbol="b", words="weight of zeros")
+
+    profile_words = ProfileWords("probability of a one", False)
 
     def check_data(self, data: Data) -> None:
         data.binary  # noqa: B018 refuses all but 0 and 1

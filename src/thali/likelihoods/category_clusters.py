@@ -11,7 +11,7 @@ from scipy.special import gammaln
 
 from thali.data import Data
 from thali.hyperparameters import Value, Values, as_number, check_hyperparameters
-from thali.likelihoods.clusters import Groups, IntegratesGaps, sums_by_label
+from thali.likelihoods.clusters import Groups, IntegratesGaps, ProfileWords, sums_by_label
 from thali.settings import Settings, hyperparameters_of
 
 Levels = tuple[tuple[float, ...], ...]  # the values of each column
@@ -19,6 +19,8 @@ Levels = tuple[tuple[float, ...], ...]  # the values of each column
 
 class CategoryClusters(Settings, IntegratesGaps):
     """P(x_nd = v | cluster) = θ_dv with θ_d ~ Dirichlet(``weights``), integrated out."""
+
+    profile_words = ProfileWords("probability of the value", False)
 
     def __post_init__(self) -> None:
         check_hyperparameters(self)

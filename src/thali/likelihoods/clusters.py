@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -25,6 +25,17 @@ from thali.structures.partitions import PARTITIONS
 Groups = Any  # a named tuple of arrays, registered with ``groups_of``
 
 
+class ProfileWords(NamedTuple):
+    """What pictures say of ``profiles``: what a number is, and whether columns have units.
+
+    Numbers with units are shown by how far they are from the mean of their column, in its standard
+    deviations; probabilities and shares as they are.
+    """
+
+    number: str
+    has_units: bool
+
+
 class ClusterLikelihood(Likelihood):
     """A distribution of the data given a partition of their rows."""
 
@@ -34,6 +45,7 @@ class ClusterLikelihood(Likelihood):
         "Each cluster is a group of rows that are alike, largest first.",
         "A row of the data X belongs to one cluster, and is drawn from its distribution.",
     )
+    profile_words: ClassVar[ProfileWords] = ProfileWords("mean", True)
 
     @abstractmethod
     def profiles(self, data: Data, labels: np.ndarray, names: Sequence[str]) -> pd.DataFrame:

@@ -22,7 +22,7 @@ from thali.hyperparameters import (
     as_number,
     check_hyperparameters,
 )
-from thali.likelihoods.clusters import ConjugateClusters, Groups, sums_by_label
+from thali.likelihoods.clusters import ConjugateClusters, Groups, ProfileWords, sums_by_label
 from thali.registry import LIKELIHOODS
 from thali.settings import Settings, hyperparameter
 
@@ -50,6 +50,7 @@ class DirichletMultinomial(Settings, ConjugateClusters):
     concentration: float | Hyperprior = hyperparameter(
         Gamma(1.0, 1.0), symbol="w", words="how even the columns of a cluster are"
     )
+    profile_words = ProfileWords("share of the counts", False)
 
     def __post_init__(self) -> None:
         check_hyperparameters(self)

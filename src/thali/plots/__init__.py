@@ -1,21 +1,31 @@
 """Pictures of a fitted model, drawn with matplotlib and returned, never shown.
 
-Each takes a fitted `LatentFeatures` and, where it is one panel, axes to draw in.
+Each takes a fitted `LatentFeatures` or `LatentPartition` and, where it is one panel, axes to draw
+in.
 """
 
 from .chains import feature_count, trace, trace_of
+from .cluster_priors import potentials, size_counts
+from .clusters import cluster_map, cluster_profiles, cluster_sizes, co_clustering
 from .components import features, frequencies
 from .how_many import truncation
 from .rows import assignments, reconstructions
-from .sheet import overview
+from .sheet import clusters_overview, overview
 
 __all__ = [
     "assignments",
+    "cluster_map",
+    "cluster_profiles",
+    "cluster_sizes",
+    "clusters_overview",
+    "co_clustering",
     "feature_count",
     "features",
     "frequencies",
     "overview",
+    "potentials",
     "reconstructions",
+    "size_counts",
     "trace",
     "trace_of",
     "truncation",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from thali.estimators.latent_features import LatentFeatures
+from thali.estimators.base import LatentModel
 from thali.results.fit import Draws, PointFit, VariationalFit, WeightedDraws
 
 from . import style
@@ -27,7 +27,7 @@ WORDS = {  # what a step of the walk was, and what the posterior of K is counted
 }
 
 
-def trace(model: LatentFeatures, axes: Sequence[Axes] | None = None) -> Figure:
+def trace(model: LatentModel, axes: Sequence[Axes] | None = None) -> Figure:
     """K, the hyperparameters and the log joint at every sweep of every chain, burn-in shaded.
 
     `axes` are as many axes as the model has scalars, in that order; without them a new figure is
@@ -65,7 +65,7 @@ def trace(model: LatentFeatures, axes: Sequence[Axes] | None = None) -> Figure:
     return cast("Figure", axes[0].figure)
 
 
-def trace_of(model: LatentFeatures, name: str, ax: Axes | None = None) -> Axes:
+def trace_of(model: LatentModel, name: str, ax: Axes | None = None) -> Axes:
     """One scalar of `history_` over the sweeps, one line a chain.
 
     Examples
@@ -125,7 +125,7 @@ def _frame(ax: Axes, values: np.ndarray, whole: bool) -> None:
     )
 
 
-def feature_count(model: LatentFeatures, ax: Axes | None = None) -> Axes:
+def feature_count(model: LatentModel, ax: Axes | None = None) -> Axes:
     """Posterior of the number of components: the share of kept sweeps with each K.
 
     The darker bar holds that of the point estimate.

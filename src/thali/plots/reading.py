@@ -7,26 +7,41 @@ import numpy as np
 
 from thali.data.matrix import blocks
 from thali.data.sparse import is_sparse, row_squares
+from thali.estimators.base import LatentModel
 from thali.estimators.latent_features import LatentFeatures
 from thali.settings import Label
+from thali.structures.base import evenly_spaced
+
+MOST_ENTRIES = 4  # of an array of hyperparameters
 
 
-def labels_of(model: LatentFeatures) -> dict[str, Label]:
+def labels_of(model: LatentModel) -> dict[str, Label]:
     """Symbols and words of the scalars that this model recorded, in the order of showing.
 
     The number of components, the hyperparameters that prior and likelihood declare, and the
     engine's measure. One that nobody declares is shown under its own name, before the measure.
+    Of an array with many entries a few are shown, evenly chosen.
     """
     engine = model.fit_.engine
     count = Label("K", f"number of {model.structure.component}s")
     declared = {"n_components": count, **model.fit_.model.hyperparameters}
-    others = {
-        name: _own_label(name, declared)
-        for name in model.history_
-        if name not in declared and name != engine.measure
-    }
+    names = [k for k in model.history_ if k not in declared and k != engine.measure]
+    others = {name: _own_label(name, declared) for name in _few_entries(names)}
     known = {**declared, **others, engine.measure: engine.measure_label}
     return {name: label for name, label in known.items() if name in model.history_}
+
+
+def _few_entries(names: list[str]) -> list[str]:
+    """The names, but for most of those that are entries of one long array.
+
+    >>> _few_entries(["tau", *(f"scales[{i}]" for i in range(10))])
+    ['tau', 'scales[0]', 'scales[3]', 'scales[6]', 'scales[9]']
+    """
+    arrays: dict[str, list[str]] = {}
+    for name in names:
+        arrays.setdefault(name.partition("[")[0], []).append(name)
+    few = (own[i] for own in arrays.values() for i in evenly_spaced(len(own), MOST_ENTRIES))
+    return list(few)
 
 
 def _own_label(name: str, declared: dict[str, Label]) -> Label:
@@ -37,23 +52,23 @@ def _own_label(name: str, declared: dict[str, Label]) -> Label:
     return Label(name, "")
 
 
-def column_names(model: LatentFeatures) -> list[str] | None:
+def column_names(model: LatentModel) -> list[str] | None:
     """Names of the D columns, where the data had names."""
     names = getattr(model, "feature_names_in_", None)
     return None if names is None else [str(name) for name in names]
 
 
-def row_name(model: LatentFeatures, n: int) -> str:
+def row_name(model: LatentModel, n: int) -> str:
     """Name of row n, or its number counted from 1."""
     names = getattr(model, "row_names_", None)
     return f"row {n + 1}" if names is None else str(names[n])
 
 
 def image_shape_of(
-    model: LatentFeatures, image_shape: tuple[int, int] | None
+    model: LatentModel, image_shape: tuple[int, int] | None
 ) -> tuple[int, int] | None:
     """(h, w) when rows are to be drawn as images: asked for, or D a square >= 16 without names."""
-    d = model.components_.shape[1]
+    d = model.n_features_in_
     if image_shape is not None:
         shape = tuple(int(side) for side in image_shape)
         if len(shape) != 2 or min(shape) < 1 or prod(shape) != d:

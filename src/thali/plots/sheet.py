@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING
 from sklearn.utils.validation import check_is_fitted
 
 from thali.estimators.latent_features import LatentFeatures
+from thali.estimators.latent_partition import LatentPartition
 
 from . import style
 from .chains import feature_count, trace_of
+from .cluster_priors import potentials, size_counts
+from .cluster_reading import potentials as potentials_of
+from .clusters import cluster_map, cluster_profiles, cluster_sizes, co_clustering
 from .components import features, frequencies
 from .reading import image_shape_of
 from .rows import assignments, reconstructions
@@ -43,5 +47,40 @@ def overview(model: LatentFeatures, *, image_shape: tuple[int, int] | None = Non
     reconstructions(model, rebuilt, image_shape=image_shape)
     feature_count(model, count)
     trace_of(model, "n_components", walk)
+    trace_of(model, model.fit_.engine.measure, measure)
+    return figure
+
+
+def clusters_overview(model: LatentPartition) -> Figure:
+    """The rows, the clusters' sizes and number, who is with whom, what they are like, the prior.
+
+    The last line has the sizes that prior and posterior expect, the potentials of a prior that has
+    them (otherwise the trace of K), and the trace of the log joint.
+
+    Examples
+    --------
+    >>> import thali, thali.plots
+    >>> engine = thali.CollapsedGibbs(sweeps=20, chains=2)
+    >>> X = [[0.0, 1.0], [0.1, 1.2], [9.0, 9.1], [9.2, 9.0]]
+    >>> model = thali.LatentPartition(engine=engine, random_state=0).fit(X)
+    >>> figure = thali.plots.clusters_overview(model)  # what model.plot() returns
+    """
+    check_is_fitted(model)
+    figure = style.new_figure(11.5, 11.0)
+    lines = figure.subfigures(3, 1, squeeze=False, height_ratios=[1.05, 1.25, 0.85])
+    top, middle, bottom = lines.ravel()
+    where, often, count = top.subplots(1, 3, width_ratios=[1.2, 1.1, 1.0])
+    pairs, like = middle.subplots(1, 2, width_ratios=[1, 1.35])
+    expected, own, measure = bottom.subplots(1, 3)
+    cluster_map(model, where)
+    cluster_sizes(model, often, max_clusters=12)
+    feature_count(model, count)
+    co_clustering(model, pairs)
+    cluster_profiles(model, like)
+    size_counts(model, expected)
+    if potentials_of(model) is None:
+        trace_of(model, "n_components", own)
+    else:
+        potentials(model, own)
     trace_of(model, model.fit_.engine.measure, measure)
     return figure

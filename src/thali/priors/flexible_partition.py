@@ -31,7 +31,7 @@ from thali.priors.partition_sums import (
 )
 from thali.priors.wished_sizes import Wish, potentials_of
 from thali.registry import PRIORS
-from thali.settings import Settings, whole_number
+from thali.settings import Settings, setting, whole_number
 from thali.structures.labels import canonical_labels
 from thali.structures.partitions import PartitionCounts, PartitionTables
 
@@ -129,7 +129,7 @@ class FlexiblePartition(LinearPartition):
     -1.7918
     """
 
-    potentials: tuple[float, ...] = ()
+    potentials: tuple[float, ...] = setting((), help="a number λ_i for each size i, in a file")
     features: SizeFeatures | None = None
     weights: tuple[float, ...] = ()
 

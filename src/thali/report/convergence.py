@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from thali.estimators.latent_features import LatentFeatures
+from thali.estimators.base import LatentModel
 from thali.plots.reading import labels_of
 from thali.results.fit import PointFit, VariationalFit, WeightedDraws
 
@@ -46,7 +46,7 @@ class Verdict(NamedTuple):
     advice: str
 
 
-def scalars(model: LatentFeatures) -> list[Scalar]:
+def scalars(model: LatentModel) -> list[Scalar]:
     """The recorded scalars with their diagnostics, posterior mean and 90% interval."""
     return [
         _scalar(model, name)._replace(symbol=label.symbol, words=label.words)
@@ -54,7 +54,7 @@ def scalars(model: LatentFeatures) -> list[Scalar]:
     ]
 
 
-def _scalar(model: LatentFeatures, name: str) -> Scalar:
+def _scalar(model: LatentModel, name: str) -> Scalar:
     if isinstance(model.fit_, VariationalFit):
         value = float(model.history_[name][best_restart(model), -1])
         return Scalar(name, "found", mean=value)
@@ -76,18 +76,18 @@ def _scalar(model: LatentFeatures, name: str) -> Scalar:
     return Scalar(name, level, rhat, ess, float(finite.mean()), float(low), float(high), still)
 
 
-def best_restart(model: LatentFeatures) -> int:
+def best_restart(model: LatentModel) -> int:
     """Which restart of a variational fit has the highest bound."""
     return int(np.argmax(model.history_["elbo"][:, -1]))
 
 
-def is_inferred(model: LatentFeatures, name: str) -> bool:
+def is_inferred(model: LatentModel, name: str) -> bool:
     """Whether a scalar is a hyperparameter with a prior, not a number that the model fixes."""
     return name.partition("[")[0] in model.fit_.model.hyperpriors
 
 
 def _weighted_scalar(
-    model: LatentFeatures, name: str, values: np.ndarray, weights: np.ndarray, ess: float
+    model: LatentModel, name: str, values: np.ndarray, weights: np.ndarray, ess: float
 ) -> Scalar:
     """Mean and interval by weight; one population says nothing of its agreement with another."""
     order = np.argsort(values)
@@ -128,7 +128,7 @@ def ranges(values: np.ndarray) -> np.ndarray:
     return np.asarray(np.nanmax(values, axis=1) - np.nanmin(values, axis=1))
 
 
-def verdict(model: LatentFeatures) -> Verdict:
+def verdict(model: LatentModel) -> Verdict:
     """One plain answer over all scalars."""
     if isinstance(model.fit_, WeightedDraws):
         return verdict_on_weights(model)
@@ -137,7 +137,8 @@ def verdict(model: LatentFeatures) -> Verdict:
     if isinstance(model.fit_, PointFit):
         return verdict_on_search(model)
     K = model.fit_.after_burn_in("n_components")
-    return verdict_on_chains(scalars(model), K.shape[0], K.shape[1], usual_counts(K))
+    what = f"{model.structure.component}s"
+    return verdict_on_chains(scalars(model), K.shape[0], K.shape[1], usual_counts(K), what)
 
 
 def usual_counts(K: np.ndarray) -> list[int]:
@@ -149,9 +150,9 @@ def usual_counts(K: np.ndarray) -> list[int]:
     return sorted({int(np.bincount(chain.astype(int)).argmax()) for chain in K})
 
 
-def verdict_on_weights(model: LatentFeatures) -> Verdict:
+def verdict_on_weights(model: LatentModel) -> Verdict:
     """The verdict on one population of weighted particles."""
-    count = len(model.weights_)
+    count, what = len(model.weights_), f"{model.structure.component}s"
     ess = 1.0 / float(np.square(model.weights_).sum())
     worth = f"{plural(count, 'particle')}, worth {ess:,.0f} of equal weight at the last row."
     if model.stopped_ != "finished":
@@ -162,12 +163,12 @@ def verdict_on_weights(model: LatentFeatures) -> Verdict:
         return Verdict("poor", worth, advice)
     advice = (
         "One population cannot vouch for itself, since resampled particles share their past: run "
-        "the filter again with another seed, and compare log_evidence_ and the features."
+        f"the filter again with another seed, and compare log_evidence_ and the {what}."
     )
     return Verdict("unknown", worth, advice)
 
 
-def verdict_on_bounds(model: LatentFeatures) -> Verdict:
+def verdict_on_bounds(model: LatentModel) -> Verdict:
     """The verdict on an optimized q: whether it ended, and whether restarts came to the same."""
     bounds = np.sort(model.history_["elbo"][:, -1])[::-1]
     if model.stopped_ != "finished":
@@ -189,7 +190,7 @@ def verdict_on_bounds(model: LatentFeatures) -> Verdict:
     return Verdict("fair", headline, f"Use more restarts. {too_sure}")
 
 
-def verdict_on_search(model: LatentFeatures) -> Verdict:
+def verdict_on_search(model: LatentModel) -> Verdict:
     """The verdict on the answer of a search: whether it is proven, and who else found it."""
     one = "It is one matrix: to see how sure it is, start a sampler from here (init=model)."
     if model.proven_optimal_:
@@ -213,9 +214,13 @@ def verdict_on_search(model: LatentFeatures) -> Verdict:
 
 
 def verdict_on_chains(
-    lines: list[Scalar], chains: int, draws: int, counts: Sequence[int] = ()
+    lines: list[Scalar],
+    chains: int,
+    draws: int,
+    counts: Sequence[int] = (),
+    what: str = "features",
 ) -> Verdict:
-    """The verdict on `chains` chains of `draws` draws each, mostly of `counts` components."""
+    """The verdict on `chains` chains of `draws` draws each, mostly with `counts` of `what`."""
     still = [s for s in lines if s.still]
     poor, unknown, fair, good = (
         [s for s in lines if s.level == level] for level in ("poor", "unknown", "fair", "good")
@@ -246,7 +251,7 @@ def verdict_on_chains(
         if len(counts) > 1 and any(s.name == "n_components" for s in poor):
             headline = f"The chains disagree on K: {' against '.join(map(str, counts))}."
         advice = (
-            f"They differ in {_names(poor)}. Run more sweeps; until then take the features as one "
+            f"They differ in {_names(poor)}. Run more sweeps; until then take the {what} as one "
             "good explanation among several, and the probabilities with care."
         )
         return Verdict("poor", headline, advice)

@@ -8,30 +8,27 @@ from string import Template
 from sklearn.utils.validation import check_is_fitted
 
 from thali import storage
-from thali.estimators.latent_features import LatentFeatures
+from thali.estimators.base import LatentModel
 from thali.plots.reading import image_shape_of
 from thali.plots.style import plain
+from thali.structures.base import AnyStructure
+from thali.structures.features import FEATURES
+from thali.structures.partitions import PARTITIONS
 
-from . import sections, words
+from . import clusters, features, sections
 from .markup import Markup, esc, join, section, tag
 from .pictures import drawing
+from .story import Story, plain_story
 
-ANY = {
+OF_EVERY = {
     "summary": ("Summary", sections.summary),
     "convergence": ("Convergence", sections.convergence),
 }
-OF_STRUCTURE = {  # what only one structure has to show
-    "features": {
-        "features": ("Features", sections.features),
-        "assignments": ("Assignments", sections.assignments),
-        "reconstructions": ("Reconstructions", sections.reconstructions),
-        "reading": ("How to read this", words.reading),
-    }
-}
+STORIES: dict[AnyStructure, Story] = {FEATURES: features.STORY, PARTITIONS: clusters.STORY}
 
 
 def write_report(
-    model: LatentFeatures,
+    model: LatentModel,
     path: str | os.PathLike[str],
     *,
     title: str | None = None,
@@ -62,20 +59,21 @@ def write_report(
 
 
 def page(
-    model: LatentFeatures, title: str | None = None, image_shape: tuple[int, int] | None = None
+    model: LatentModel, title: str | None = None, image_shape: tuple[int, int] | None = None
 ) -> str:
     """The whole page as text."""
-    parts = {**ANY, **OF_STRUCTURE.get(model.structure.name, {})}
-    shape = image_shape_of(model, image_shape) if "features" in parts else None
+    story = STORIES.get(model.structure) or plain_story(model.structure)
+    parts = {**OF_EVERY, **story.sections}
+    shape = image_shape_of(model, image_shape) if story.draws_rows else None
     with drawing():
         body = join(
             section(id_, heading, *write(model, shape)) for id_, (heading, write) in parts.items()
         )
     template = Template(_shipped("template.html"))
     return template.substitute(
-        title=esc(plain(title, 200) if title else f"Latent {model.structure.name}"),
+        title=esc(plain(title, 200) if title else story.title),
         style=Markup(_shipped("style.css")),
-        lede=esc(sections.lede(model)),
+        lede=esc(story.lede(model)),
         nav=join(tag("a", heading, href=f"#{id_}") for id_, (heading, _) in parts.items()),
         sections=body,
         footer=sections.footer(),

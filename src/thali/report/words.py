@@ -1,20 +1,27 @@
-"""What the report says of a model in words: what a feature is, and the meaning of its symbols.
+"""What the report says of a model in words: what a component is, and the meaning of its symbols.
 
-The likelihood has the words for its features, and every part those for its hyperparameters.
+The likelihood has the words for its components, and every part those for its hyperparameters.
 """
 
-from thali.estimators.latent_features import LatentFeatures
+from thali.estimators.base import LatentModel
 from thali.results.fit import PointFit
 
 from .convergence import GOOD_RHAT
 from .markup import Markup, facts
 
+Entries = list[tuple[str, str]]
 
-def reading(model: LatentFeatures, shape: tuple[int, int] | None) -> list[Markup]:
-    """The words and symbols of the page."""
-    words = model.likelihood_.words
-    labels = model.fit_.model.hyperparameters.values()
-    said = "; ".join(f"{label.symbol}: {label.words}" for label in labels)
+OF_CHAINS: Entries = [
+    ("R-hat and effective draws", "R-hat compares the chains with each other: near 1 they tell "
+     f"the same story, above {GOOD_RHAT} they do not quite. Successive sweeps resemble each "
+     "other; effective draws say how many independent ones they are worth."),
+    ("Burn-in", "The first sweeps, shaded in the traces, depend on where a chain began; "
+     "they are not used."),
+]  # fmt: skip
+
+
+def of_features(model: LatentModel, shape: tuple[int, int] | None) -> list[Markup]:
+    """The words and symbols of a page on features."""
     answer = [
         ("Point estimate and probabilities", "The sampler visits many explanations. The point "
          "estimate is the one nearest to all of them; a probability is the share of visited "
@@ -23,11 +30,7 @@ def reading(model: LatentFeatures, shape: tuple[int, int] | None) -> list[Markup
          "only one or two rows have are often noise; the frequent ones are the finding."),
     ]  # fmt: skip
     chains = [
-        ("R-hat and effective draws", "R-hat compares the chains with each other: near 1 they tell "
-         f"the same story, above {GOOD_RHAT} they do not quite. Successive sweeps resemble each "
-         "other; effective draws say how many independent ones they are worth."),
-        ("Burn-in", "The first sweeps, shaded in the traces, depend on where a chain began; "
-         "they are not used."),
+        *OF_CHAINS,
         ("Numerical drift", "The sampler updates its matrices in place of recomputing them. Drift "
          "is the largest relative error that this left, measured against recomputed ones."),
     ]  # fmt: skip
@@ -37,15 +40,47 @@ def reading(model: LatentFeatures, shape: tuple[int, int] | None) -> list[Markup
                    "sure a feature is.")]  # fmt: skip
         chains = []
     entries = [
-        ("Model", f"{words.model} How many features there are is found, not given."),
+        ("Model", f"{model.likelihood_.words.model} How many features there are is found, not "
+         "given."),
         ("Feature", "A pattern over the columns. Rows may have none, one or several; "
          "features overlap, unlike clusters."),
         *answer,
-        (", ".join(label.symbol for label in labels),
-         f"{said}. They are inferred with the rest unless they were fixed."),
+        *_symbols(model),
         ("Log joint", "The logarithm of the probability of data and Z together: higher is better, "
          "and only differences on the same data mean something."),
         *chains,
     ]  # fmt: skip
-    # a model may have no hyperparameters
-    return [facts([entry for entry in entries if entry[0]], "legend")]
+    return [facts(entries, "legend")]
+
+
+def of_clusters(model: LatentModel, shape: tuple[int, int] | None) -> list[Markup]:
+    """The words and symbols of a page on clusters."""
+    entries = [
+        ("Model", f"{model.likelihood_.words.model} How many clusters there are is found, not "
+         "given."),
+        ("Cluster", "A group of rows that are alike; every row is in one. Clusters are numbered "
+         "from 0 on, as in labels_, the largest first."),
+        ("Point estimate", "The sampler visits many partitions. The point estimate is the one "
+         "nearest to all of them, in variation of information, which counts in bits what one "
+         "partition does not tell of another: 0 means that they are the same."),
+        ("Membership", "The mean share of its cluster that a row is with in the visited "
+         "partitions: near 100% it is clear where the row belongs."),
+        ("K and small clusters", "The number of clusters differs from sweep to sweep. Clusters of "
+         "one or two rows come and go, and may be rows that fit nowhere; the large ones are the "
+         "finding."),
+        *_symbols(model),
+        ("Log joint", "The logarithm of the probability of data and partition together: higher is "
+         "better, and only differences on the same data mean something."),
+        *OF_CHAINS,
+    ]  # fmt: skip
+    return [facts(entries, "legend")]
+
+
+def _symbols(model: LatentModel) -> Entries:
+    """The hyperparameters; a model may have none."""
+    labels = model.fit_.model.hyperparameters.values()
+    if not labels:
+        return []
+    said = "; ".join(f"{label.symbol}: {label.words}" for label in labels)
+    symbols = ", ".join(label.symbol for label in labels)
+    return [(symbols, f"{said}. They are inferred with the rest unless they were fixed.")]
