@@ -70,7 +70,8 @@ class Variational(Optimizer[Any], AbsorbsRows):
     ----------
     truncation : int or "auto", default "auto"
         The most features there can be. "auto" is so many that data like these need more with a
-        probability below 1%; a finite prior has its own number.
+        probability below 1%; a finite prior has its own number. Of a partition it is the most
+        clusters there can be, 50 with "auto".
     n_init : int, default 2
         How many optimizations are made; the one with the highest bound is kept.
     tol : float, default 1e-6
@@ -80,7 +81,7 @@ class Variational(Optimizer[Any], AbsorbsRows):
     init : str, array of shape (n, K), or fitted model, default "race"
         Where the optimizations begin: the name of a start, a matrix Z, or another model's answer.
         "race" tries the starts that suit the likelihood, for a while each, and goes on from the
-        best.
+        best; for partitions it is k-means with clusters to spare, and labels (n,) can be given.
     anneal : int, default 0
         How many iterations under falling noise come before the first, where a start knows nothing
         of the data.
@@ -99,6 +100,12 @@ class Variational(Optimizer[Any], AbsorbsRows):
     delay : float, default 1.0
         How little the first pieces count, in the same formula.
 
+    Notes
+    -----
+    Of a partition, ``anneal``, ``stick_bound`` and ``features`` are refused. α of a Dirichlet
+    process has a distribution; other inferred hyperparameters, κ and the scale of Gaussian clusters
+    among them, are numbers at which bound and log hyperprior together are highest.
+
     Examples
     --------
     >>> import thali
@@ -107,6 +114,9 @@ class Variational(Optimizer[Any], AbsorbsRows):
     >>> model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
     >>> model.assignment_probabilities_.shape == model.Z_.shape, bool(model.elbo_ < 0.0)
     (True, True)
+    >>> clusters = thali.LatentPartition(engine=Variational(truncation=8), random_state=0).fit(X)
+    >>> clusters.labels_.shape, bool(clusters.elbo_ < 0.0)
+    ((60,), True)
     """
 
     anneal: int = setting(

@@ -18,7 +18,6 @@ from thali.likelihoods.cluster_families import Family, Numbers
 
 if TYPE_CHECKING:
     from thali.likelihoods.category_clusters import CategoryClusters
-    from thali.likelihoods.dirichlet_multinomial import DirichletMultinomial
 
 
 class Categories(Family):

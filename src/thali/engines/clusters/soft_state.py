@@ -13,7 +13,7 @@ B·K·P sums and of one piece of rows for each thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import NamedTuple, cast
@@ -24,14 +24,14 @@ from thali.backends.rows import pieces_of
 from thali.data import Data
 from thali.engines.base import inferred
 from thali.engines.clusters.sticks import Sticks, best_number
-from thali.hyperparameters import Values
+from thali.hyperparameters import Hyperprior, Values
 from thali.likelihoods.cluster_families import Family
 from thali.likelihoods.clusters import ExpectedClusters
 from thali.model import Model
 from thali.priors.partition import BreaksSticks
 from thali.stopping import stopped
 
-PIECE = 4096  # rows worked on at once: what is made of them stays in the cache
+PIECE = 8192  # rows worked on at once: what is made of them stays in the cache
 BLOCKS = 16  # of rows, unless these are few or many
 LEAST_ROWS, MOST_ROWS = 2048, 2**16  # of a block
 
@@ -115,7 +115,7 @@ class SoftClusters:
         S = self.total
         for name, hyperprior in inferred(self.model.likelihood).items():
 
-            def value(u: float, name: str = name, hyperprior=hyperprior) -> float:  # type: ignore[no-untyped-def]
+            def value(u: float, name: str = name, hyperprior: Hyperprior = hyperprior) -> float:
                 at = {**self.values, name: float(np.exp(u))}
                 found = self.family.log_evidence(S, at).sum()
                 return float(found + hyperprior.log_density(at[name]))
@@ -187,19 +187,16 @@ def hard_step(state: SoftClusters, rows: slice, labels: np.ndarray, k: int) -> L
     return summed(state, rows, work)
 
 
-def summed(state: SoftClusters, rows: slice, work) -> Local:  # type: ignore[no-untyped-def]
+def summed(state: SoftClusters, rows: slice, work: Callable[[slice], Local]) -> Local:
     """The sum of what pieces of a block leave, in their order whatever the threads."""
-    pieces = [slice(rows.start + p.start, rows.start + p.stop) for p in pieces_within(rows)]
+    starts = range(rows.start, rows.stop, PIECE)
+    pieces = [slice(first, min(first + PIECE, rows.stop)) for first in starts]
     if state.threads > 1 and len(pieces) > 1:
         with ThreadPoolExecutor(state.threads) as crew:
             found = list(crew.map(work, pieces))
     else:
         found = [work(piece) for piece in pieces]
     return Local(*(np.sum(each, axis=0) for each in zip(*found, strict=True)))
-
-
-def pieces_within(rows: slice) -> Iterator[slice]:
-    return pieces_of(rows.stop - rows.start, PIECE)
 
 
 def entropy(r: np.ndarray) -> float:

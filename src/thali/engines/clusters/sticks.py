@@ -7,12 +7,14 @@ q puts no row in clusters beyond the K that it has, and sticks beyond have their
 truncation, Kurihara, Welling and Vlassis 2007): what follows bounds the evidence of the whole
 process, whatever K, so that K may change from step to step.
 
-The mass of a Dirichlet process with a gamma hyperprior has q(α) = Gamma(a + K, b − Σ E[log(1−v_k)]).
-Other inferred hyperparameters are numbers, at which bound and log hyperprior together are highest.
+The mass of a Dirichlet process with a gamma hyperprior has a q(α) of its own,
+Gamma(a + K, b − Σ_k E[log(1 − v_k)]). Other inferred hyperparameters are numbers, at which bound
+and log hyperprior together are highest.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self, cast
 
@@ -69,9 +71,9 @@ class Sticks:
             found = replace(found, tau=found._best_tau(counts))
         return found
 
-    def with_numbers(self, counts: np.ndarray) -> Self:
+    def with_numbers(self, counts: np.ndarray) -> Sticks:
         """The best of those hyperparameters that are numbers and inferred, one after the other."""
-        found = self
+        found: Sticks = self
         for name, hyperprior in self._points().items():
             found = found._with_best(name, hyperprior, counts)
         return found
@@ -121,10 +123,10 @@ class Sticks:
         """The inferred hyperparameters that are numbers."""
         return {} if self.mass is not None else inferred(self.prior)
 
-    def _with_best(self, name: str, hyperprior: Hyperprior, counts: np.ndarray) -> Self:
+    def _with_best(self, name: str, hyperprior: Hyperprior, counts: np.ndarray) -> Sticks:
         chance = hyperprior.probability
 
-        def at(u: float) -> Self:
+        def at(u: float) -> Sticks:
             value = float(1.0 / (1.0 + np.exp(-u)) if chance else np.exp(u))
             other = replace(self, values=self.values | {name: value})
             return replace(other, tau=other._best_tau(counts))
@@ -143,7 +145,7 @@ class Sticks:
         return float(own - theirs)
 
 
-def best_number(value, middle: float) -> float | None:  # type: ignore[no-untyped-def]
+def best_number(value: Callable[[float], float], middle: float) -> float | None:
     """Where a function is highest within ``REACH`` of a number; None where it is highest there."""
     low, high = max(middle - REACH, -30.0), min(middle + REACH, 30.0)
     found = minimize_scalar(lambda u: -value(u), bounds=(low, high), method="bounded")

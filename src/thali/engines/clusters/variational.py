@@ -14,6 +14,7 @@ hyperprior together are highest; so are those of a Pitman–Yor prior.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -165,12 +166,8 @@ def from_arrays(
     dtype: str,
 ) -> SoftClusters:
     """The state that ``to_arrays`` saved."""
-    from dataclasses import replace
-
     state = state_of(model, data, dict(numbers["hyper"]), numbers["most"], threads, dtype)
     mass = None if numbers["mass"] is None else MassLaw(*numbers["mass"])
     sticks = replace(state.sticks, tau=arrays["tau"], mass=mass)
     progress = {name: numbers[name] for name in PROGRESS}
-    return replace(
-        state, S=arrays["S"].copy(), H=arrays["H"].copy(), sticks=sticks, **progress
-    )
+    return replace(state, S=arrays["S"].copy(), H=arrays["H"].copy(), sticks=sticks, **progress)
