@@ -4,8 +4,9 @@ A merger of i and j has r_ni + r_nj. Its gain but for the entropy, which only fa
 sums: pairs that gain even so are candidates, and the next pass finds their entropies.
 
 A split is tried on a sample of the rows: those of a cluster are cut along their main direction,
-fitted by a few updates of two clusters, and compared as if the sample were all. Where that gains,
-passes over all rows decide: the state before is kept beside, and comes back if the bound is lower.
+fitted by a few updates of two clusters, and compared with one as if the sample were all there is,
+so that what is chance in it gains nothing. Where that gains, passes over all rows decide: the state
+before is kept beside, and comes back if the bound is lower.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from thali.engines.clusters.soft_state import (
 from thali.stopping import stopped
 
 TOGETHER = 256  # pairs weighed at once
-SAMPLE = 20_000  # rows that splits are tried on
+SAMPLE, LARGEST = 20_000, 100_000  # rows that splits are tried on: a tenth of them, but within
 FEWEST = 8  # of them in a cluster that is tried
 ROUNDS = 10  # of updates of the two halves
 PASSES = 2  # over all rows before a split is judged
@@ -141,7 +142,8 @@ def split(state: SoftClusters, rng: np.random.Generator) -> bool:
 def proposals(state: SoftClusters, rng: np.random.Generator) -> list[Halves]:
     """The clusters of which a sample of the rows says that they had better be two."""
     n = state.data.n
-    rows = np.sort(rng.choice(n, SAMPLE, replace=False)) if n > SAMPLE else np.arange(n)
+    size = min(n, int(np.clip(n // 10, SAMPLE, LARGEST)))
+    rows = np.sort(rng.choice(n, size, replace=False))
     gaps = state.data.observed
     some = Data(state.data.X[rows], None if gaps is None else gaps[rows])
     F = state.family.features(some)
@@ -150,17 +152,15 @@ def proposals(state: SoftClusters, rng: np.random.Generator) -> list[Halves]:
     for k in range(state.k):
         own = np.flatnonzero(r[k] > 0.5)
         if len(own) >= FEWEST and not stopped():
-            scale = state.counts[k] / len(own)
-            halves = halved(state, F[:, own], some.zeroed[own], scale, k)
+            halves = halved(state, F[:, own], some.zeroed[own], k)
             if halves is not None:
+                halves.S *= state.counts[k] / halves.S[:, 0].sum()
                 found.append(halves)
     return found
 
 
-def halved(
-    state: SoftClusters, F: np.ndarray, X: np.ndarray, scale: float, k: int
-) -> Halves | None:
-    """Two clusters fitted to the rows of one, if they are worth it; each row stands for ``scale``.
+def halved(state: SoftClusters, F: np.ndarray, X: np.ndarray, k: int) -> Halves | None:
+    """Two clusters fitted to the rows of one, if they are worth it.
 
     Columns are cut in units of their standard deviations.
     """
@@ -170,17 +170,16 @@ def halved(
     main = np.linalg.eigh(away.T @ away)[1][:, -1]
     side = away @ main > 0.0
     r = np.stack([side, ~side]).astype(float)
-    whole = scale * F.sum(axis=1)[None]
-    before = float(state.family.log_evidence(whole, state.values)[0])
+    before = float(state.family.log_evidence(F.sum(axis=1)[None], state.values)[0])
     for _ in range(ROUNDS):
-        S = scale * (r @ F.T)
+        S = r @ F.T
         if S[:, 0].min() < 1.0:
             return None
         W = state.family.weights(S, state.values)
         W[:, 0] += np.log(S[:, 0] / S[:, 0].sum())
         r, logs = softmax(W @ F)
-    S = scale * (r @ F.T)
-    H = -scale * float((r * logs).sum())
+    S = r @ F.T
+    H = -float((r * logs).sum())
     shares = betaln(1.0 + S[0, 0], 1.0 + S[1, 0]) + np.log(S[:, 0].sum() + 1.0)
     after = float(state.family.log_evidence(S, state.values).sum()) + H + float(shares)
     return Halves(k, S, after - before) if after > before else None
