@@ -316,6 +316,20 @@ def test_a_score_is_a_density():
         assert 0.99 < mass < 1.0001
 
 
+@pytest.mark.parametrize("likelihood", ["normal_wishart", "normal_gamma"])
+def test_new_rows_may_have_gaps(planted, likelihood):
+    """What is missing is integrated out: a column alone has the integral over the other."""
+    engine = thali.Variational(n_init=1, max_iter=5)
+    model = thali.LatentPartition(likelihood=likelihood, engine=engine, random_state=0)
+    model.set_params(progress=False).fit(planted[0])
+    grid = np.linspace(-150.0, 150.0, 30_001)
+    both = np.column_stack([np.full(len(grid), 0.5), grid])
+    whole = trapezoid(np.exp(model.score_samples(both)), grid)
+    alone = model.score_samples([[0.5, np.nan], [np.nan, np.nan]])
+    assert np.isclose(np.exp(alone[0]), whole, rtol=1e-3)
+    assert np.isclose(alone[1], 0.0)
+
+
 def test_a_fit_comes_back_from_its_file(fitted, planted, tmp_path):
     X, _ = planted
     fitted.save(tmp_path / "model.thali")

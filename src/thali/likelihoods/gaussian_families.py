@@ -33,7 +33,7 @@ class FullGaussian(Family):
     """Clusters with a covariance each; P = 1 + D + D(D+1)/2."""
 
     def __init__(self, likelihood: NormalWishart, d: int) -> None:
-        self.d, self.degrees = d, likelihood.degrees_for(d)
+        self.likelihood, self.d, self.degrees = likelihood, d, likelihood.degrees_for(d)
         self.center, self.spread = likelihood.center(d), likelihood.widths(d)
         self.log_spread = float(np.log(self.spread).sum())
         self.upper = np.triu_indices(d)
@@ -71,7 +71,9 @@ class FullGaussian(Family):
         return W
 
     def log_predictive(self, S: np.ndarray, at: Numbers, data: Data) -> np.ndarray:
-        """A Student t of ν_N − D + 1 degrees."""
+        """A Student t of ν_N − D + 1 degrees, of the columns that were seen."""
+        if data.observed is not None:
+            return self._of_what_was_seen(S, at, data)
         d = self.d
         kappa, mean, degrees, Psi = self._posterior(S, at)
         df = degrees - d + 1.0
@@ -89,6 +91,18 @@ class FullGaussian(Family):
         means = self.center + mean * self.spread
         Psi = Psi * np.outer(self.spread, self.spread)
         return {"kappas": kappa, "means": means, "degrees": degrees, "Psi": Psi}
+
+    def _of_what_was_seen(self, S: np.ndarray, at: Numbers, data: Data) -> np.ndarray:
+        """Rows that show the same columns together, in the model of these alone."""
+        found = np.zeros((len(S), data.n))
+        i, j = self.upper
+        for rows, columns in data.alike():
+            if columns.any():
+                part = FullGaussian(self.likelihood.restricted(columns), int(columns.sum()))
+                own = np.concatenate([[True], columns, columns[i] & columns[j]])
+                seen = Data(data.X[np.ix_(rows, np.flatnonzero(columns))])
+                found[:, rows] = part.log_predictive(S[:, own], at, seen)
+        return found
 
     def _first(self, at: Numbers) -> float:
         """The diagonal of Ψ without rows."""
@@ -156,7 +170,7 @@ class ColumnGaussian(Family):
         for i in range(self.d):  # nothing of size K × n × D is made
             away = np.square(Y[i] - mean[:, i, None]) / (2.0 * shape * wide)[:, i, None]
             own = known[:, i, None] - (shape[:, i, None] + 0.5) * np.log1p(away)
-            found += np.where(seen[i], own, 0.0) if self.gaps else own
+            found += own if data.observed is None else np.where(seen[i], own, 0.0)
         return found
 
     def arrays(self, S: np.ndarray, at: Numbers) -> dict[str, np.ndarray]:

@@ -137,8 +137,7 @@ def log_densities(
 def new_rows_under_q(fit: VariationalFit, new: Data) -> NewRows:
     """New rows given q alone: clusters in the order of the labels, then those that have none."""
     params, hyper = fit.params, fit.mean_hyper()
-    data = fit.data if fit.data.observed is not None else new  # a model of gaps, if there were any
-    family = cast(ExpectedClusters, fit.model.likelihood).family(data)
+    family = cast(ExpectedClusters, fit.model.likelihood).family(fit.data)
     at = fit.model.likelihood_values(hyper)
     with np.errstate(divide="ignore"):
         logs = np.log(params["weights_of_clusters"])
