@@ -23,10 +23,12 @@ import numpy as np
 from thali.data import Data
 from thali.hyperparameters import Hyperprior, Values
 from thali.likelihoods.base import TakesMissing, TakesSparse
+from thali.likelihoods.clusters import DrawsGaps
 from thali.model import Model
 from thali.priors.base import weighs_rows
 from thali.settings import Label, hyperparameters_of
 from thali.starts import Start, anneal
+from thali.starts.base import RACE
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -77,6 +79,7 @@ class Engine(Protocol[StateT]):
     needs_prior: ClassVar[Needs] = ()
     needs_likelihood: ClassVar[Needs] = ()
     masked: ClassVar[bool] = False  # whether it can deal with missing entries
+    draws_gaps: ClassVar[bool] = True  # and also where they must be drawn, not integrated out
     sparse: ClassVar[bool] = False  # whether X may be a sparse matrix
     blocks: ClassVar[bool] = False  # whether it reads X by blocks: also one that is only read
     unit: ClassVar[str] = "sweep"  # what a step is called
@@ -193,6 +196,10 @@ class Engine(Protocol[StateT]):
     def searches(self) -> bool:
         """Whether a race goes on by changes at random; not where the engine makes its own."""
         return True
+
+    def start_in_place_of_race(self, model: Model) -> str:
+        """What ``init="race"`` means for a model: a start's name where a race is not worth it."""
+        return RACE
 
     def level(
         self, rng: np.random.Generator, model: Model, data: Data, state: StateT, info: Info
@@ -360,6 +367,8 @@ def able(
 
 def takes_missing(engine: object, model: Model) -> bool:
     """Whether engine and likelihood can both deal with missing entries."""
+    if isinstance(model.likelihood, DrawsGaps) and not getattr(engine, "draws_gaps", True):
+        return False
     return getattr(engine, "masked", False) and isinstance(model.likelihood, TakesMissing)
 
 

@@ -1,5 +1,7 @@
 r"""Mean-field variational inference (Doshi-Velez, Miller, Van Gael and Teh 2009).
 
+Of a partition it is in ``engines/clusters/variational.py``; here it is of a feature matrix.
+
     q(Z, A, v) = ∏ Bernoulli(z_nk; ν_nk) · q(A) · ∏ Beta(v_k; τ_k1, τ_k2)
 
 maximizes a lower bound of log P(X) by coordinate ascent. An iteration is a local step over blocks
@@ -32,17 +34,23 @@ from thali.engines.ascent.optimizer import (
 )
 from thali.engines.ascent.state import State, iterate
 from thali.engines.ascent.stream import Stream
-from thali.engines.base import AbsorbsRows, inferred
+from thali.engines.base import AbsorbsRows, Info, Needs, Population, inferred
+from thali.engines.clusters import variational as clusters
+from thali.engines.clusters.soft_state import SoftClusters
 from thali.hyperparameters import Values
 from thali.likelihoods.base import Expected
+from thali.likelihoods.clusters import ExpectedClusters
 from thali.likelihoods.feature_posteriors import FeaturePosterior, GaussianFeatures
 from thali.likelihoods.gaussian_scales import LEAST
-from thali.machine import refuse_beyond_memory
+from thali.machine import cores, refuse_beyond_memory
 from thali.model import Model
 from thali.priors.base import Truncates
+from thali.priors.partition import BreaksSticks
 from thali.registry import ENGINES
-from thali.settings import setting
+from thali.settings import setting, settings_of
 from thali.starts import Start, melting_scale
+from thali.starts.base import RACE
+from thali.structures.partitions import PARTITIONS
 from thali.structures.statistics import Statistics
 
 BOUNDS = ("multinomial", "taylor")
@@ -50,18 +58,20 @@ FORMS = ("joint", "factorized")
 MOST_ANNEAL = 10**7  # iterations under falling noise
 ERROR = 0.01  # the chance that rows have features beyond the truncation, where it is "auto"
 AMOUNTS = ("first", "second", "cost")  # what rows with amounts keep of them
+FOR_FEATURES = ("anneal", "stick_bound", "features")  # settings that mean nothing for partitions
 
 
 @ENGINES.register("variational")
 @dataclass(frozen=True)
-class Variational(Optimizer[State], AbsorbsRows):
+class Variational(Optimizer[Any], AbsorbsRows):
     """Soft assignments that maximize a lower bound of the evidence.
 
     Parameters
     ----------
     truncation : int or "auto", default "auto"
         The most features there can be. "auto" is so many that data like these need more with a
-        probability below 1%; a finite prior has its own number.
+        probability below 1%; a finite prior has its own number. Of a partition it is the most
+        clusters there can be, 50 with "auto".
     n_init : int, default 2
         How many optimizations are made; the one with the highest bound is kept.
     tol : float, default 1e-6
@@ -71,7 +81,7 @@ class Variational(Optimizer[State], AbsorbsRows):
     init : str, array of shape (n, K), or fitted model, default "race"
         Where the optimizations begin: the name of a start, a matrix Z, or another model's answer.
         "race" tries the starts that suit the likelihood, for a while each, and goes on from the
-        best.
+        best; for partitions it is k-means with clusters to spare, and labels (n,) can be given.
     anneal : int, default 0
         How many iterations under falling noise come before the first, where a start knows nothing
         of the data.
@@ -90,6 +100,12 @@ class Variational(Optimizer[State], AbsorbsRows):
     delay : float, default 1.0
         How little the first pieces count, in the same formula.
 
+    Notes
+    -----
+    Of a partition, ``anneal``, ``stick_bound`` and ``features`` are refused. α of a Dirichlet
+    process has a distribution; other inferred hyperparameters, κ and the scale of Gaussian clusters
+    among them, are numbers at which bound and log hyperprior together are highest.
+
     Examples
     --------
     >>> import thali
@@ -98,6 +114,9 @@ class Variational(Optimizer[State], AbsorbsRows):
     >>> model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
     >>> model.assignment_probabilities_.shape == model.Z_.shape, bool(model.elbo_ < 0.0)
     (True, True)
+    >>> clusters = thali.LatentPartition(engine=Variational(truncation=8), random_state=0).fit(X)
+    >>> clusters.labels_.shape, bool(clusters.elbo_ < 0.0)
+    ((60,), True)
     """
 
     anneal: int = setting(
@@ -113,8 +132,9 @@ class Variational(Optimizer[State], AbsorbsRows):
     forgetting: float = setting(0.7, help="How fast a stream forgets earlier pieces")
     delay: float = setting(1.0, help="How little the first pieces of a stream count")
 
-    needs_prior: ClassVar[tuple[type, ...]] = (Truncates,)
-    needs_likelihood: ClassVar[tuple[type, ...]] = (Expected,)
+    needs_prior: ClassVar[Needs] = ((Truncates, BreaksSticks),)
+    needs_likelihood: ClassVar[Needs] = ((Expected, ExpectedClusters),)
+    draws_gaps: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -126,7 +146,32 @@ class Variational(Optimizer[State], AbsorbsRows):
 
     # beginning
 
-    def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:
+    def start_in_place_of_race(self, model: Model) -> str:
+        return clusters.START if model.structure == PARTITIONS else RACE
+
+    def begin(
+        self, rng: np.random.Generator, model: Model, data: Data, start: Start
+    ) -> State | SoftClusters:
+        """q that belongs to the start's value."""
+        if model.structure == PARTITIONS:
+            for name in FOR_FEATURES:
+                if getattr(self, name) != settings_of(type(self))[name].default:
+                    raise ValueError(
+                        f"Variational: {name} is for features; a partition has no use for it."
+                    )
+            return clusters.begin(model, data, start, self.truncation, self._threads(), self.dtype)
+        return self._begin(rng, model, data, start)
+
+    def _threads(self) -> int:
+        """A restart that runs alone has the cores to itself."""
+        return cores() if self.n_init == 1 else 1
+
+    def step(self, rng: np.random.Generator, model: Model, data: Data, state: Any) -> Info:
+        if isinstance(state, SoftClusters):
+            return clusters.step(rng, state, self.tol)
+        return super().step(rng, model, data, state)
+
+    def _begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:
         """q that belongs to the start's Z, its most frequent features first."""
         hyper = dict(start.hyper)
         nu = np.asarray(start.parameters.get("nu", start.latent), float)
@@ -179,7 +224,7 @@ class Variational(Optimizer[State], AbsorbsRows):
         k = self.truncation_for(model, start.hyper, data.n, 0)
         self._refuse(model, start.hyper, data, k)
         undecided = Start(start.name, np.ones((data.n, k), bool), start.hyper, self.anneal + 2)
-        state = self.begin(rng, model, data, undecided)
+        state = self._begin(rng, model, data, undecided)
         state.rows.nu[:] = 0.5 + 0.1 * (rng.random(state.rows.nu.shape) - 0.5)
         cold = model.likelihood_values(start.hyper)["sigma_x"]
         hot = max(melting_scale(data), cold)
@@ -214,8 +259,17 @@ class Variational(Optimizer[State], AbsorbsRows):
 
     # ending
 
-    def params(self, model: Model, state: State) -> dict[str, np.ndarray]:
+    def population(
+        self, rng: np.random.Generator, model: Model, data: Data, state: Any
+    ) -> Population:
+        if isinstance(state, SoftClusters):
+            return clusters.population(rng, state)
+        return super().population(rng, model, data, state)
+
+    def params(self, model: Model, state: State | SoftClusters) -> dict[str, np.ndarray]:
         """The parameters of q as arrays, and the bound with either form of q(features)."""
+        if isinstance(state, SoftClusters):
+            return clusters.params(state)
         bounds = self.bounds(model, state)
         arrays = {"nu": state.rows.nu, "tau": state.frequencies.tau, **state.features.arrays()}
         if state.rows.slab is not None:
@@ -235,7 +289,9 @@ class Variational(Optimizer[State], AbsorbsRows):
 
     # files
 
-    def to_arrays(self, state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def to_arrays(self, state: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        if isinstance(state, SoftClusters):
+            return clusters.to_arrays(state)
         arrays, numbers = super().to_arrays(state)
         arrays |= {"nu": state.rows.nu.copy(), "tau": state.frequencies.tau}
         arrays |= dict(zip(AMOUNTS, (a.copy() for a in state.rows.amounts), strict=False))
@@ -244,6 +300,14 @@ class Variational(Optimizer[State], AbsorbsRows):
         return arrays, numbers
 
     def from_arrays(
+        self, model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
+    ) -> State | SoftClusters:
+        if model.structure == PARTITIONS:
+            threads = self._threads()
+            return clusters.from_arrays(model, data, arrays, numbers, threads, self.dtype)
+        return self._from_arrays(model, data, arrays, numbers)
+
+    def _from_arrays(
         self, model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
     ) -> State:
         hyper, tau = dict(numbers["hyper"]), arrays["tau"]
@@ -265,7 +329,7 @@ class Variational(Optimizer[State], AbsorbsRows):
         arrays = {k: np.array(v) for k, v in params.items()}
         arrays |= {f"{FEATURES}{k}": v for k, v in arrays.items() if k in ("phi", "V", "mu", "s")}
         at_rest = dict(zip(PROGRESS, (0, 0, -np.inf, 0, False), strict=True))
-        state = self.from_arrays(model, data, arrays, at_rest | {"hyper": hyper})
+        state = self._from_arrays(model, data, arrays, at_rest | {"hyper": hyper})
         state.backend = self.replace(n_init=1).backend()  # nothing else runs
         if "stream_n" in params:
             return Stream.from_arrays(state, arrays)

@@ -22,8 +22,7 @@ from thali.priors.base import Prior
 from thali.registry import ESTIMATORS
 from thali.results import cluster_answer
 from thali.results.cluster_answer import ClusterDraw, NewRows
-from thali.results.fit import Fit
-from thali.results.point_estimate import point_estimate
+from thali.results.fit import Fit, VariationalFit
 from thali.settings import whole_number
 from thali.structures.labels import canonical_labels
 from thali.structures.partition_estimate import CredibleBall, credible_ball
@@ -46,18 +45,22 @@ class LatentPartition(ClusterMixin, LatentModel):  # type: ignore[misc]
     likelihood : "normal_wishart" (clusters of any shape), "normal_gamma" (columns independent),
         "beta_bernoulli_items" (0 and 1), "categorical", "dirichlet_multinomial" (counts), or a
         likelihood such as ``thali.NormalWishart(scale=0.5)``
-    engine : "auto", "collapsed_gibbs", "particle_filter", or an engine such as
-        ``thali.CollapsedGibbs(sweeps=500)``
+    engine : "auto", "collapsed_gibbs", "particle_filter", "variational" (fast, for many rows), or
+        an engine such as ``thali.CollapsedGibbs(sweeps=500)``
     random_state : int, RandomState or None
     progress : "auto" (on a terminal or in a notebook), True or False
 
     Attributes
     ----------
     labels_ : (N,) int, the point estimate: the partition of least expected variation of
-        information; the largest cluster is 0
+        information, or of ``Variational`` the most probable cluster of each row; the largest
+        cluster is 0
     n_clusters_ : how many clusters it has
     membership_ : (N,), of each row the mean share of its cluster that it is with in the draws: near
-        one where it is clear where the row belongs
+        one where it is clear where the row belongs; of ``Variational`` the probability of its
+        cluster
+    elbo_, variational_params_ : the lower bound of log p(X) and the parameters of q;
+        ``Variational`` only
     expected_loss_ : the mean variation of information between ``labels_`` and a draw, in bits
     co_clustering_ : (N, N), the share of draws in which two rows are together
     cluster_profiles_ : a data frame with what each cluster is like, a row for each
@@ -119,7 +122,7 @@ class LatentPartition(ClusterMixin, LatentModel):  # type: ignore[misc]
     def _show(self, fit: Fit) -> Self:
         """Everything the fit says, as attributes."""
         super()._show(fit)
-        estimate, picked = point_estimate(fit)
+        estimate, picked = cluster_answer.answer(fit)
         own = canonical_labels(estimate.latent[: fit.data.n])
         order = np.argsort(-np.bincount(own), kind="stable")
         rank = np.argsort(np.append(order, np.arange(len(order), estimate.latent.max() + 1)))
@@ -191,9 +194,12 @@ class LatentPartition(ClusterMixin, LatentModel):  # type: ignore[misc]
         fit = self.fit_
         new = Data.checked(validation.validated(self, X, reset=False))
         fit.model.likelihood.check_data(new)
-        rows = cluster_answer.new_rows(
-            fit.model, fit.mean_hyper(), cluster_answer.completed(fit), self._whole, new
-        )
+        if isinstance(fit, VariationalFit):
+            rows = cluster_answer.new_rows_under_q(fit, new)
+        else:
+            rows = cluster_answer.new_rows(
+                fit.model, fit.mean_hyper(), cluster_answer.completed(fit), self._whole, new
+            )
         own, others = np.split(rows.in_cluster, [self.n_clusters_], axis=1)
         return NewRows(own, np.logaddexp.reduce(np.column_stack([others, rows.alone]), axis=1))
 
@@ -218,7 +224,10 @@ class LatentPartition(ClusterMixin, LatentModel):  # type: ignore[misc]
         return np.asarray(np.exp(rows.alone - rows.log_density()))
 
     def score(self, X: Table, y: object = None) -> float:
-        """Mean log predictive density of the rows of X, averaged over draws (log-mean-exp)."""
+        """Mean log predictive density of the rows of X, averaged over draws (log-mean-exp).
+
+        Of ``Variational`` it is that under q: a mixture of the clusters' predictive densities.
+        """
         return float(self.score_samples(X).mean())
 
     def score_samples(self, X: Table) -> np.ndarray:

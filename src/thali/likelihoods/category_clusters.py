@@ -11,13 +11,20 @@ from scipy.special import gammaln
 
 from thali.data import Data
 from thali.hyperparameters import Value, Values, as_number, check_hyperparameters
-from thali.likelihoods.clusters import Groups, IntegratesGaps, ProfileWords, sums_by_label
+from thali.likelihoods.cluster_families import Family
+from thali.likelihoods.clusters import (
+    ExpectedClusters,
+    Groups,
+    IntegratesGaps,
+    ProfileWords,
+    sums_by_label,
+)
 from thali.settings import Settings, hyperparameters_of
 
 Levels = tuple[tuple[float, ...], ...]  # the values of each column
 
 
-class CategoryClusters(Settings, IntegratesGaps):
+class CategoryClusters(Settings, IntegratesGaps, ExpectedClusters):
     """P(x_nd = v | cluster) = θ_dv with θ_d ~ Dirichlet(``weights``), integrated out."""
 
     profile_words = ProfileWords("probability of the value", False)
@@ -54,6 +61,11 @@ class CategoryClusters(Settings, IntegratesGaps):
         totals = np.add.reduceat(weights, first[:-1])
         made = [np.zeros((room, len(weights))), np.zeros((room, data.d))]
         return CategoryGroups(self.codes_of(data), first, weights, totals, *made)
+
+    def family(self, data: Data) -> Family:
+        from thali.likelihoods.dirichlet_families import Categories
+
+        return Categories(self, data)
 
     def counts(self, data: Data, labels: np.ndarray) -> list[np.ndarray]:
         """How often each cluster has each value, (K, values) of each column."""

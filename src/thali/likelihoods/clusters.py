@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 from thali.data import Data, Table
 from thali.hyperparameters import Hyperprior, Value, Values, slice_step
 from thali.likelihoods.base import Likelihood, TakesMissing, Words
+from thali.likelihoods.cluster_families import Family
 from thali.settings import hyperparameters_of
 from thali.structures.partitions import PARTITIONS
 
@@ -40,7 +41,7 @@ class ClusterLikelihood(Likelihood):
     """A distribution of the data given a partition of their rows."""
 
     structure = PARTITIONS
-    starts: ClassVar[tuple[str, ...]] = ("race", "kmeans", "one_cluster", "prior")
+    starts: ClassVar[tuple[str, ...]] = ("race", "kmeans", "one_cluster", "prior", "fine_kmeans")
     words: ClassVar[Words] = Words(
         "Each cluster is a group of rows that are alike, largest first.",
         "A row of the data X belongs to one cluster, and is drawn from its distribution.",
@@ -95,6 +96,14 @@ class ConjugateClusters(ClusterLikelihood):
     def start(self, data: Data) -> dict[str, Value]:
         values = {name: getattr(self, name) for name in hyperparameters_of(self)}
         return {k: v.center() if isinstance(v, Hyperprior) else float(v) for k, v in values.items()}
+
+
+class ExpectedClusters(ConjugateClusters):
+    """Is an exponential family: of weighted rows sums suffice (variational inference needs it)."""
+
+    @abstractmethod
+    def family(self, data: Data) -> Family:
+        """What rows enter by, and what follows from sums of it; hyperparameters are left open."""
 
 
 class IntegratesGaps(ConjugateClusters, TakesMissing):

@@ -22,14 +22,15 @@ from thali.hyperparameters import (
     as_number,
     check_hyperparameters,
 )
-from thali.likelihoods.clusters import ConjugateClusters, Groups, ProfileWords, sums_by_label
+from thali.likelihoods.cluster_families import Family
+from thali.likelihoods.clusters import ExpectedClusters, Groups, ProfileWords, sums_by_label
 from thali.registry import LIKELIHOODS
 from thali.settings import Settings, hyperparameter
 
 
 @LIKELIHOODS.register("dirichlet_multinomial")
 @dataclass(frozen=True)
-class DirichletMultinomial(Settings, ConjugateClusters):
+class DirichletMultinomial(Settings, ExpectedClusters):
     """Clusters of rows of counts: words of documents, reads of samples, things bought.
 
     X must be of whole numbers from zero on; how large a row is in all says nothing.
@@ -82,6 +83,11 @@ class DirichletMultinomial(Settings, ConjugateClusters):
         weight = as_number("DirichletMultinomial", "concentration", self.concentration)
         known = coefficients(X)
         return MultinomialGroups(ends, values, times, lengths, known, weight, *made)
+
+    def family(self, data: Data) -> Family:
+        from thali.likelihoods.dirichlet_families import Counts
+
+        return Counts()
 
     def log_marginal_of(self, data: Data, labels: np.ndarray) -> Callable[[Values], float]:
         counts = sums_by_label(data.X, labels)

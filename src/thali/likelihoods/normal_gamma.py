@@ -18,7 +18,8 @@ from scipy.special import gammaln
 
 from thali.data import Data
 from thali.hyperparameters import Gamma, Hyperprior, Values
-from thali.likelihoods.clusters import Groups, IntegratesGaps, sums_by_label
+from thali.likelihoods.cluster_families import Family
+from thali.likelihoods.clusters import ExpectedClusters, Groups, IntegratesGaps, sums_by_label
 from thali.likelihoods.gaussian_clusters import Column, GaussianClusters, Sums
 from thali.registry import LIKELIHOODS
 from thali.settings import check_settings, hyperparameter, setting
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 @LIKELIHOODS.register("normal_gamma")
 @dataclass(frozen=True)
-class NormalGamma(GaussianClusters, IntegratesGaps):
+class NormalGamma(GaussianClusters, IntegratesGaps, ExpectedClusters):
     """Gaussian clusters whose columns are independent of each other (a diagonal covariance).
 
     Parameters
@@ -94,6 +95,11 @@ class NormalGamma(GaussianClusters, IntegratesGaps):
         return GappyNormalGammaGroups(
             Y, data.observed, kappa, self.shape, rate, gammas, sums, squares, seen
         )
+
+    def family(self, data: Data) -> Family:
+        from thali.likelihoods.gaussian_families import ColumnGaussian
+
+        return ColumnGaussian(self, data.d, data.observed is not None)
 
     def sums_of(self, data: Data, labels: np.ndarray) -> Sums:
         observed, Y = data.observed, data.zeroed - self.center(data.d)

@@ -18,7 +18,8 @@ from scipy.special import gammaln
 
 from thali.data import Data
 from thali.hyperparameters import Gamma, Hyperprior, Values
-from thali.likelihoods.clusters import DrawsGaps, Groups, sums_by_label
+from thali.likelihoods.cluster_families import Family
+from thali.likelihoods.clusters import DrawsGaps, ExpectedClusters, Groups, sums_by_label
 from thali.likelihoods.gaussian_clusters import Column, GaussianClusters, Sums
 from thali.registry import LIKELIHOODS
 from thali.settings import check_settings, hyperparameter, setting
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 @LIKELIHOODS.register("normal_wishart")
 @dataclass(frozen=True)
-class NormalWishart(GaussianClusters, DrawsGaps):
+class NormalWishart(GaussianClusters, DrawsGaps, ExpectedClusters):
     """Gaussian clusters of any shape (a full covariance).
 
     Parameters
@@ -104,6 +105,12 @@ class NormalWishart(GaussianClusters, DrawsGaps):
         prior = (self.number("kappa"), degrees, factor, gammas)
         Y, constant = data.X - self.center(d), np.zeros(room)
         return NormalWishartGroups(Y, *prior, sums, L, np.zeros(room), constant, work)
+
+    def family(self, data: Data) -> Family:
+        from thali.likelihoods.gaussian_families import FullGaussian
+
+        self._refuse_gaps(data)
+        return FullGaussian(self, data.d)
 
     def sums_of(self, data: Data, labels: np.ndarray) -> Sums:
         self._refuse_gaps(data)

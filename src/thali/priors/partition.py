@@ -33,6 +33,17 @@ class PartitionPrior(Prior):
         return float(self.expected_size_counts(n).sum())
 
 
+class BreaksSticks(PartitionPrior):
+    """Clusters have weights π_k = v_k ∏_{j<k} (1 − v_j) with independent v_k ~ Beta (variational).
+
+    Its inferred hyperparameters are ``alpha`` and, if there is one, ``discount``.
+    """
+
+    @abstractmethod
+    def sticks(self, k: int) -> np.ndarray:
+        """The parameters of v_1 … v_k, (k, 2); hyperparameters are numbers."""
+
+
 class PredictsLabel(PartitionPrior):
     """Gives the distribution of one row's cluster given all others (Gibbs samplers need it)."""
 

@@ -27,13 +27,13 @@ from thali.hyperparameters import (
     slice_step_of_probability,
 )
 from thali.priors.buffet import LARGEST_MASS, resample_by_slice
-from thali.priors.partition import ConsistentPartition
+from thali.priors.partition import BreaksSticks, ConsistentPartition
 from thali.registry import PRIORS
 from thali.settings import Settings, hyperparameter, hyperparameters_of, whole_number
 from thali.structures.partitions import PartitionCounts, PartitionTables
 
 
-class Restaurant(Settings, ConsistentPartition):
+class Restaurant(Settings, ConsistentPartition, BreaksSticks):
     """What both have in common; the Dirichlet process has no discount."""
 
     alpha: float | Hyperprior
@@ -57,6 +57,11 @@ class Restaurant(Settings, ConsistentPartition):
 
     def mass_and_discount(self, hyper: Values) -> tuple[Value, Value]:
         return hyper["alpha"], hyper.get("discount", 0.0)
+
+    def sticks(self, k: int) -> np.ndarray:
+        """v_j ~ Beta(1 − d, α + j d)."""
+        alpha, discount = self._numbers()
+        return np.column_stack([np.full(k, 1.0 - discount), alpha + discount * np.arange(1, k + 1)])
 
     def log_prob_counts(self, counts: PartitionCounts) -> float:
         alpha, discount = self._numbers()

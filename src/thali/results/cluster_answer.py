@@ -1,4 +1,9 @@
-"""What a fit in partitions says of clusters: the draws, co-clustering, and new rows."""
+"""What a fit in partitions says of clusters: the answer, draws, co-clustering, and new rows.
+
+The answer of a variational fit is the most probable cluster of each row under q, and new rows have
+the density  Σ_k E[π_k] ∫ p(x | θ) q(θ_k) dθ,  with a cluster of their own at what is left of the
+weight; other fits average over their draws.
+"""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple, cast
@@ -7,15 +12,30 @@ import numpy as np
 
 from thali.data import Data
 from thali.hyperparameters import Value, Values
-from thali.likelihoods.clusters import ConjugateClusters, DrawsGaps
+from thali.likelihoods.clusters import ConjugateClusters, DrawsGaps, ExpectedClusters
 from thali.model import Model
 from thali.priors.partition import PartitionPrior, PredictsLabel
-from thali.results.fit import Fit
+from thali.results.fit import Fit, VariationalFit
+from thali.results.point_estimate import point_estimate
 from thali.results.trace import Recorded
 from thali.settings import whole_number
+from thali.structures.base import PointEstimate
 from thali.structures.labels import canonical_labels
+from thali.structures.partition_losses import distance
 
 DRAWS = 100  # draws that densities of new rows are averaged over
+COMPARED = 20  # draws of q that its most probable labels are compared with
+TOGETHER = 2**13  # new rows at once
+
+
+def answer(fit: Fit) -> tuple[PointEstimate[np.ndarray], list[Recorded]]:
+    """The point estimate of all labels, and the draws beside it."""
+    if not isinstance(fit, VariationalFit):
+        return point_estimate(fit)
+    picked = fit.pick(fit.representatives(COMPARED))
+    labels = canonical_labels(fit.params["labels"])
+    loss = float(np.mean([distance("vi", labels, draw.latent) for draw in picked]))
+    return PointEstimate(labels, fit.params["membership"].astype(float), loss), picked
 
 
 class ClusterDraw(NamedTuple):
@@ -114,6 +134,21 @@ def log_densities(
     log_rows(groups, slots, k + 1, data.n, out)
 
 
+def new_rows_under_q(fit: VariationalFit, new: Data) -> NewRows:
+    """New rows given q alone: clusters in the order of the labels, then those that have none."""
+    params, hyper = fit.params, fit.mean_hyper()
+    family = cast(ExpectedClusters, fit.model.likelihood).family(fit.data)
+    at = fit.model.likelihood_values(hyper)
+    with np.errstate(divide="ignore"):
+        logs = np.log(params["weights_of_clusters"])
+    S = np.vstack([params["sums"], np.zeros_like(params["sums"][:1])])
+    found = np.empty((new.n, len(S)))
+    for first in range(0, new.n, TOGETHER):
+        rows = slice(first, first + TOGETHER)
+        found[rows] = (family.log_predictive(S, at, new.rows(rows)) + logs[:, None]).T
+    return NewRows(found[:, :-1], found[:, -1])
+
+
 def refuse_inconsistent(prior: PartitionPrior) -> None:
     """Refuse to continue a prior that has no say about more rows than there were."""
     if not prior.consistent:
@@ -132,7 +167,9 @@ def stacked(data: Data, new: Data) -> Data:
 
 
 def mean_log_densities(fit: Fit, new: Data) -> np.ndarray:
-    """log p(x) of each new row, averaged over draws."""
+    """log p(x) of each new row, averaged over draws, or under q."""
+    if isinstance(fit, VariationalFit):
+        return new_rows_under_q(fit, new).log_density()
     found: list[np.ndarray] = []
     for draw in fit.pick(fit.representatives(DRAWS)):
         hyper: Any = fit.hyper_of(draw.scalars)

@@ -262,9 +262,11 @@ class VariationalFit(Fit):
         }
 
     def best(self) -> int:
+        answer = self.model.structure.answer
+        beside = "assignment_probabilities_" if answer == "Z_" else "membership_"
         raise ValueError(
-            "This result is variational: it has no best draw. Its answer is Z_, with "
-            "assignment_probabilities_, and log_joint_ is the log joint there."
+            f"This result is variational: it has no best draw. Its answer is {answer}, with "
+            f"{beside}, and log_joint_ is the log joint there."
         )
 
 

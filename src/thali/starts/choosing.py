@@ -49,6 +49,7 @@ class Starting:
         if not isinstance(init, str):
             owner = type(self.engine).__name__
             return [given_start(init, self.model, self.filled, owner)] * chains
+        init = self.engine.start_in_place_of_race(self.model) if init == RACE else init
         init = suitable(init, self.model, self.engine.races)
         names = self._contenders() if init == RACE else [init] * chains
         generators = [np.random.default_rng(s) for s in sequence.spawn(len(names))]

@@ -12,7 +12,20 @@ MOST = 32  # clusters to begin with
 
 @start("kmeans", entries=3)
 def kmeans_start(rng: np.random.Generator, model: Model, data: Data) -> Start:
-    """Two clusters or more, a few dozen at most: rows of clusters too many are merged later.
+    """Two clusters or more, a few dozen at most: rows of clusters too many are merged later."""
+    labels = means(rng, data, int(np.round(2.0 ** rng.uniform(1.0, np.log2(MOST)))))
+    return Start("kmeans", model.structure.canonical(labels), model.start(data))
+
+
+@start("fine_kmeans", entries=0)
+def fine_kmeans_start(rng: np.random.Generator, model: Model, data: Data) -> Start:
+    """A few dozen clusters, for engines that merge those that are too many; it enters no race."""
+    labels = means(rng, data, MOST)
+    return Start("fine_kmeans", model.structure.canonical(labels), model.start(data))
+
+
+def means(rng: np.random.Generator, data: Data, k: int) -> np.ndarray:
+    """Labels by k-means, of no more clusters than rows allow.
 
     Columns are measured in their standard deviations.
     """
@@ -24,10 +37,9 @@ def kmeans_start(rng: np.random.Generator, model: Model, data: Data) -> Start:
     some = Y if data.n <= SOME else Y[rng.choice(data.n, SOME, replace=False)]
     different = len(np.unique(some[:5000], axis=0))
     most = max(1, min(MOST, different, data.n // 2))
-    k = int(np.clip(np.round(2.0 ** rng.uniform(1.0, np.log2(MOST))), 1, most))
     seed = int(rng.integers(2**31))
-    labels = KMeans(k, n_init=1, random_state=seed).fit(some).predict(Y)
-    return Start("kmeans", model.structure.canonical(labels), model.start(data))
+    found = KMeans(min(k, most), n_init=1, random_state=seed).fit(some)
+    return np.asarray(found.predict(Y))
 
 
 @start("one_cluster")
