@@ -14,6 +14,7 @@ from thali.starts.ica import marchenko_pastur_median, signal_rank
 from thali.starts.race import PATIENCE, Finish, Search, rank, won
 from thali.structures.feature_changes import change_columns
 from thali.structures.features import FEATURES
+from thali.structures.labels import canonical_labels
 
 LIKELIHOODS = {"patterns": thali.NoisyOr, "sparse_ica": thali.SparseFactor}  # the others': linear
 LINEAR = [name for name in STARTS if name in thali.LinearGaussian.starts]
@@ -24,8 +25,23 @@ def parts(X, prior=None, likelihood=thali.LinearGaussian):
     return data, Model(prior or thali.IBP(), likelihood()).resolve(data)
 
 
-@pytest.mark.parametrize("name", list(STARTS))
-@pytest.mark.parametrize("shape", [(1, 1), (1, 5), (3, 2), (5, 1), (8, 30), (40, 6)])
+OF_CLUSTERS = [name for name in STARTS if name in thali.NormalWishart.starts] + ["fine_kmeans"]
+SHAPES = [(1, 1), (1, 5), (3, 2), (5, 1), (8, 30), (40, 6)]
+
+
+@pytest.mark.parametrize("name", OF_CLUSTERS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_start_of_clusters_is_valid_on_every_shape(name, shape, seed):
+    rng = np.random.default_rng(seed)
+    for X in (rng.standard_normal(shape), np.zeros(shape), np.ones(shape)):
+        data, model = parts(X, thali.DirichletProcess(), thali.NormalGamma)
+        labels = STARTS[name](rng, model, data).latent
+        assert labels.shape == shape[:1]
+        assert (canonical_labels(labels) == labels).all()
+
+
+@pytest.mark.parametrize("name", [n for n in STARTS if n == "prior" or n not in OF_CLUSTERS])
+@pytest.mark.parametrize("shape", SHAPES)
 def test_every_start_is_valid_on_every_shape(name, shape, seed):
     rng = np.random.default_rng(seed)
     for X in (rng.standard_normal(shape), np.zeros(shape), np.ones(shape)):
