@@ -14,7 +14,7 @@ against the known classes, the number of clusters, and seconds.
 Where one class is all there is, the index is 1 for one cluster and 0 for more. Rows of 0 and 1 and
 of counts have probabilities and no densities, so that those of others are not compared.
 
-    python benchmarks/cluster_quality.py [--quick] [--seeds 3] [--only iris digits_10] [--methods thali BIC]
+    python benchmarks/cluster_quality.py [--quick] [--seeds 3] [--only iris] [--methods thali BIC]
 
 A win or a loss in density is a mean difference, over the rows held out of all seeds, of more than
 twice its standard error from the better of the others; in the index, of more than 0.02.

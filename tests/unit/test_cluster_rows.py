@@ -292,7 +292,7 @@ def test_splits_and_merges_leave_the_law_as_it_is(likelihood, name, sweeps_too, 
 
 
 def test_a_forgotten_proposal_ratio_is_noticed(X, rng):
-    forgotten = [("together - log_q", "together"), ("log_q - (opening", "-(opening")]
+    forgotten = [("together - log_q", "together"), ("gain += log_proposal", "log_q = log_proposal")]
     broken = mutate("thali.kernels.cluster_moves", forgotten)
     distance, _ = law_of_moves(
         broken, "normal_gamma", PRIORS["dirichlet_process"], X[:5], rng, 10000
