@@ -217,6 +217,28 @@ class Normal(Hyperprior):
         return -0.5 * away * away - log(self.std) - 0.5 * log(2.0 * pi)
 
 
+@HYPERPRIORS.register("above")
+@dataclass(frozen=True)
+class Above(Hyperprior):
+    """A hyperprior of what a parameter is above a bound.
+
+    >>> Above(Gamma(1.0, 0.1), 3.0).center()
+    13.0
+    """
+
+    excess: Hyperprior
+    bound: float
+
+    def center(self) -> float:
+        return self.bound + self.excess.center()
+
+    def sample(self, rng: np.random.Generator) -> float:
+        return self.bound + self.excess.sample(rng)
+
+    def log_density(self, value: float) -> float:
+        return self.excess.log_density(value - self.bound)
+
+
 class Scope(MutableMapping[str, Value]):
     """One part's hyperparameters, by its own names, in a table that holds those of all parts.
 

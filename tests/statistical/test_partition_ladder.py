@@ -23,7 +23,7 @@ from statistical.budget import TESTS, alarms, judge, p_value_of_difference, p_va
 import thali
 from thali.data import Data
 from thali.engines.clusters import gibbs
-from thali.hyperparameters import Beta, Gamma, Normal
+from thali.hyperparameters import Above, Beta, Gamma, Normal
 from thali.model import Model
 from thali.settings import hyperparameters_of
 from thali.starts import Start
@@ -32,7 +32,8 @@ from thali.structures.partitions import PARTITIONS
 
 N = 5
 GRID = 30  # points of a hyperprior, at the middles of as many equal shares
-FEW = 14  # the same where there are three hyperparameters, or a density takes long
+FEW = 14  # the same where there are three hyperparameters
+FEWER = 10  # the same where their density takes long
 TABLE = (0.5, -0.4, 1.2, 0.3, 2.0)
 
 
@@ -51,7 +52,7 @@ PRIORS = {
 GAUSSIAN = {"kappa": Gamma(2.0, 8.0), "scale": Gamma(3.0, 4.0), "mean": 0.3, "spread": (1.0, 2.0)}
 LIKELIHOODS = {
     "normal_gamma": thali.NormalGamma(**GAUSSIAN),
-    "normal_wishart": thali.NormalWishart(**GAUSSIAN),
+    "normal_wishart": thali.NormalWishart(**GAUSSIAN, degrees=Above(Gamma(2.0, 1.0), 3.0)),
     "beta_bernoulli_items": thali.BetaBernoulliItems(Gamma(2.0, 2.0), Gamma(2.0, 2.0)),
     "categorical": thali.Categorical(Gamma(2.0, 2.0), levels=((0, 1, 2), (0, 1))),
     "dirichlet_multinomial": thali.DirichletMultinomial(Gamma(2.0, 2.0)),
@@ -95,7 +96,10 @@ def points(part, names, count):
     shares, each = (np.arange(count) + 0.5) / count, []
     for name in names:
         law = getattr(part, name)
-        if isinstance(law, Gamma):
+        if isinstance(law, Above):
+            excess = law.excess
+            each.append(law.bound + stats.gamma.ppf(shares, excess.shape, scale=1 / excess.rate))
+        elif isinstance(law, Gamma):
             each.append(stats.gamma.ppf(shares, law.shape, scale=1.0 / law.rate))
         elif isinstance(law, Beta):
             each.append(stats.beta.ppf(shares, law.a, law.b))
@@ -122,8 +126,8 @@ def averaged(part, log_density, count=GRID):
 
 
 def seen(values):
-    """A bounded function of a hyperparameter."""
-    return np.tanh(np.asarray(values))
+    """A bounded function of a hyperparameter, which tells apart degrees of freedom too."""
+    return np.tanh(np.asarray(values) / 4.0)
 
 
 EVERY = [np.array(labels) for labels in all_partitions(N)]
@@ -146,9 +150,10 @@ def likelihood_law(name, gaps):
     likelihood, data = LIKELIHOODS[name], data_of(name, gaps)
     likelihood = likelihood.resolve(data)
     if name == "normal_wishart" and gaps:
-        return averaged(likelihood, lambda at: without_gap(likelihood.at(**at), data), FEW)
+        return averaged(likelihood, lambda at: without_gap(likelihood.at(**at), data), FEWER)
     each = [likelihood.log_marginal_of(data, labels) for labels in EVERY]
-    return averaged(likelihood, lambda at: np.array([own(at) for own in each]))
+    count = FEWER if name == "normal_wishart" else GRID
+    return averaged(likelihood, lambda at: np.array([own(at) for own in each]), count)
 
 
 def without_gap(likelihood, data):
@@ -206,7 +211,7 @@ def check(prior, likelihood, gaps, moves, seed, steps):
         for name, means in expected.items():
             label = model.labels[part][name]
             series = seen([each[label] for each in hyper])
-            found[f"E tanh {label}"] = p_value_of_mean(series, float(law @ means))
+            found[f"E seen {label}"] = p_value_of_mean(series, float(law @ means))
     return found
 
 
@@ -264,8 +269,8 @@ def simulate_cluster(rng, name, likelihood, n, d, hyper):
         mu = likelihood.center(d) + rng.normal(size=d) / np.sqrt(hyper["kappa"] * tau)
         return mu + rng.normal(size=(n, d)) / np.sqrt(tau)
     if name == "normal_wishart":
-        psi = np.diag(likelihood.expected(d, hyper["scale"]) ** 2)
-        cov = np.atleast_2d(stats.invwishart.rvs(likelihood.degrees_for(d), psi, random_state=rng))
+        psi = np.diag(likelihood.at(degrees=hyper["degrees"]).expected(d, hyper["scale"]) ** 2)
+        cov = np.atleast_2d(stats.invwishart.rvs(hyper["degrees"], psi, random_state=rng))
         mu = rng.multivariate_normal(likelihood.center(d), cov / hyper["kappa"])
         return rng.multivariate_normal(mu, cov, size=n)
     if name == "beta_bernoulli_items":
@@ -282,7 +287,7 @@ def simulate_cluster(rng, name, likelihood, n, d, hyper):
 def statistics(labels, hyper, X):
     sizes = np.bincount(labels)
     names = sorted(hyper)
-    return [len(sizes), (sizes == 1).sum(), *(np.tanh(hyper[k]) for k in names), np.tanh(X[0, 0])]
+    return [len(sizes), (sizes == 1).sum(), *(seen(hyper[k]) for k in names), np.tanh(X[0, 0])]
 
 
 def joint(name, seed, steps, engine=None):

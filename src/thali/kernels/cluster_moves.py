@@ -9,7 +9,8 @@ the same q, of a last scan that ends where they are. A split is accepted with pr
 
     min(1, e^{g(K+1) − g(K)} e^{λ_a + λ_b − λ_n} p(side i) p(side j) / (p(all) q)),
 
-a merge with its inverse; λ_m − λ_1 is a sum of the table ``join``.
+a merge with its inverse; λ_m − λ_1 is a sum of the table ``join``. As q is at most one, most
+mergers of clusters that lie apart are refused before any row is put to a side.
 """
 
 import numpy as np
@@ -116,6 +117,28 @@ def log_weight(groups, slots, slot, growth):
     return log_marginal(groups, slot, slots.seen[slot]) + growth[slots.sizes[slot]]
 
 
+@helper(borrows=True)
+def log_proposal(rng, groups, slots, sides, members, side, rows, join, two, forced, scans, now):
+    """Rows put to sides, and q of where the last scan leaves them.
+
+    That is where they are, those of slot ``now`` on the first side, unless it is −1.
+    """
+    allocate(rng, groups, slots, sides, members, side, rows, join, two)
+    for _ in range(scans):
+        scan(rng, groups, slots, sides, members, side, rows, join, two, forced)
+    if now >= 0:
+        for m in range(len(members)):
+            forced[m] = 0 if slots.labels[members[m]] == now else 1
+    return scan(rng, groups, slots, sides, members, side, rows, join, two, forced)
+
+
+@helper(borrows=True)
+def put_all(groups, slots, slot, members, rows):
+    """All of these rows are in a slot, which had none."""
+    for i in members:
+        put_in(groups, slots, slot, i, rows)
+
+
 @kernel
 def split_or_merge(rng, groups, slots, k, rows, join, opening, scans, attempts):
     """Try so many splits and merges; returns K and how many were accepted.
@@ -140,18 +163,15 @@ def split_or_merge(rng, groups, slots, k, rows, join, opening, scans, attempts):
         side, forced = np.empty(len(members), np.int64), np.full(len(members), -1)
         sides[0], sides[1] = slots.active[k], slots.active[k + 1]
         first, second = sides
-        allocate(rng, groups, slots, sides, members, side, rows, join, two)
-        for _ in range(scans):
-            scan(rng, groups, slots, sides, members, side, rows, join, two, forced)
-        if a != b:
-            for m in range(2, len(members)):
-                forced[m] = 0 if slots.labels[members[m]] == a else 1
-        log_q = scan(rng, groups, slots, sides, members, side, rows, join, two, forced)
-        apart = log_weight(groups, slots, first, growth)
-        apart += log_weight(groups, slots, second, growth)
+        level = np.log(1.0 - rng.random())
         if a == b:
+            log_q = log_proposal(
+                rng, groups, slots, sides, members, side, rows, join, two, forced, scans, -1
+            )
+            apart = log_weight(groups, slots, first, growth)
+            apart += log_weight(groups, slots, second, growth)
             together = log_weight(groups, slots, a, growth)
-            if np.log(1.0 - rng.random()) < opening[k] + apart - together - log_q:
+            if level < opening[k] + apart - together - log_q:
                 for m in range(len(members)):
                     slots.labels[members[m]] = sides[side[m]]
                 k = use(slots, use(slots, k, first), second)
@@ -160,18 +180,22 @@ def split_or_merge(rng, groups, slots, k, rows, join, opening, scans, attempts):
             else:
                 empty(groups, slots, first)
                 empty(groups, slots, second)
-        else:
-            for m in range(len(members)):  # all to the first side
-                if side[m] == 1:
-                    put_in(groups, slots, first, members[m], rows)
+            continue
+        apart = log_weight(groups, slots, a, growth) + log_weight(groups, slots, b, growth)
+        put_all(groups, slots, first, members, rows)
+        gain = log_weight(groups, slots, first, growth) - (opening[k - 1] + apart)
+        empty(groups, slots, first)
+        if level < gain:  # else refused, whatever q is
+            gain += log_proposal(
+                rng, groups, slots, sides, members, side, rows, join, two, forced, scans, a
+            )
+            empty(groups, slots, first)
             empty(groups, slots, second)
-            together = log_weight(groups, slots, first, growth)
-            if np.log(1.0 - rng.random()) < log_q - (opening[k - 1] + apart - together):
+            if level < gain:
+                put_all(groups, slots, first, members, rows)
                 for m in range(len(members)):
                     slots.labels[members[m]] = first
                 k = use(slots, k, first)
                 k = drop(groups, slots, drop(groups, slots, k, a), b)
                 accepted += 1
-            else:
-                empty(groups, slots, first)
     return k, accepted

@@ -1,4 +1,4 @@
-r"""Slice steps on log s, how wide Gaussian clusters are, and log κ, how near to each other.
+r"""Slice steps on log s, how wide Gaussian clusters are, log κ, how near to each other, and log e.
 
 Given the partition both have log densities that are sums over a few terms j, one for each cluster
 or each of its columns or directions, up to a constant:
@@ -6,9 +6,17 @@ or each of its columns or directions, up to a constant:
     of s:   2A log s − Σ_j p_j log(s² + λ_j)
     of κ:   Σ_j w_j log(κ/(κ + n_j)) − p_j log(1 + q_j κ n_j/(κ + n_j))
 
-and their hyperpriors are  power · log v − inverse_square/v² − linear · v.
+So has e = ν − D − 1, how alike covariances are: Ψ₀ is e s² times a matrix in units of which what
+the rows of cluster k add to it has eigenvalues λ_kd, and
+
+    of e:   Σ_k log Γ_D((ν + n_k)/2) − log Γ_D(ν/2)
+            + Σ_kd ½ν log(e s²) − ½(ν + n_k) log(e s² + λ_kd)
+
+with log Γ_D(x) = Σ_{d<D} log Γ(x − d/2) + const. Their hyperpriors are
+power · log v − inverse_square/v² − linear · v.
 """
 
+from math import lgamma
 from typing import NamedTuple
 
 import numpy as np
@@ -45,6 +53,14 @@ class Nearness(NamedTuple):
     values: np.ndarray  # q
 
 
+class Likeness(NamedTuple):
+    """The terms of e."""
+
+    square: float  # s²
+    sizes: np.ndarray
+    values: np.ndarray  # (K, D) λ
+
+
 @helper(borrows=True)
 def log_prior(u, law):
     """Of u = log v, the Jacobian included."""
@@ -78,8 +94,26 @@ def of_nearness(u, terms, law):
     return total
 
 
+@helper(borrows=True)
+def of_likeness(u, terms, law):
+    """The log density of u = log e."""
+    if not -FARTHEST < u < FARTHEST:
+        return -np.inf
+    excess = np.exp(u)
+    clusters, dimensions = terms.values.shape
+    degrees, square = excess + dimensions + 1.0, excess * terms.square
+    total = log_prior(u, law)
+    for d in range(dimensions):
+        before = 0.5 * degrees * np.log(square) - lgamma(0.5 * (degrees - d))
+        for k in range(clusters):
+            after = degrees + terms.sizes[k]
+            total += before + lgamma(0.5 * (after - d))
+            total -= 0.5 * after * np.log(square + terms.values[k, d])
+    return total
+
+
 def slice_with(target):
-    """Neal's slice step on u = log v for one of the two densities, as a kernel."""
+    """Neal's slice step on u = log v for one of these densities, as a kernel."""
 
     @kernel
     def step(rng, value, terms, law):
@@ -107,3 +141,4 @@ def slice_with(target):
 
 draw_width = slice_with(of_widths)  # type: ignore[no-untyped-call]
 draw_nearness = slice_with(of_nearness)  # type: ignore[no-untyped-call]
+draw_likeness = slice_with(of_likeness)  # type: ignore[no-untyped-call]

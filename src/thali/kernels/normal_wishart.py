@@ -12,6 +12,7 @@ A row that comes adds κ/(κ+1) (x − m)(x − m)ᵀ to Ψ, one that goes takes
 of its Cholesky factor L, O(D²). What rounding does to L is mended when all is made afresh.
 """
 
+from math import lgamma
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +30,6 @@ class NormalWishartGroups(NamedTuple):
     kappa: float
     degrees: float  # ν₀
     factor: np.ndarray  # (D, D) L of Ψ₀
-    gammas: np.ndarray  # log Γ_D((ν₀ + n)/2) but for its constant, n = 0 … N + 1
     sums: np.ndarray  # (slots, D)
     L: np.ndarray  # (slots, D, D)
     log_det: np.ndarray  # (slots,) ½ log|Ψ|
@@ -100,7 +100,8 @@ def clear(groups, k):
 def renew(groups, k, size):
     """The log density of the next row at the mean."""
     dimensions, kappa = groups.factor.shape[0], groups.kappa + size
-    steps = groups.gammas[size + 1] - groups.gammas[size]
+    after = 0.5 * (groups.degrees + size + 1.0)
+    steps = lgamma(after) - lgamma(after - 0.5 * dimensions)
     wide = 0.5 * dimensions * np.log(np.pi * (kappa + 1.0) / kappa)
     groups.constant[k] = steps - wide - groups.log_det[k]
 
@@ -139,7 +140,9 @@ def log_marginal(groups, k, size):
     before = 0.0
     for d in range(dimensions):
         before += np.log(groups.factor[d, d])
-    found = groups.gammas[size] - groups.gammas[0] - 0.5 * size * dimensions * np.log(np.pi)
+    found = -0.5 * size * dimensions * np.log(np.pi)
+    for d in range(dimensions):
+        found += lgamma(0.5 * (groups.degrees + size - d)) - lgamma(0.5 * (groups.degrees - d))
     found += groups.degrees * before - (groups.degrees + size) * groups.log_det[k]
     return found + 0.5 * dimensions * (np.log(groups.kappa) - np.log(groups.kappa + size))
 
@@ -151,7 +154,7 @@ groups_of(
     log_predictives=log_predictives,
     log_marginal=log_marginal,
     clear=clear,
-    laws=("kappa", "factor"),
+    laws=("kappa", "degrees", "factor"),
 )
 
 

@@ -17,14 +17,24 @@ import pandas as pd
 
 from thali.data import Data
 from thali.data.missing import observed_means
-from thali.hyperparameters import Hyperprior, Value, Values, as_number, check_hyperparameter
+from thali.hyperparameters import (
+    Above,
+    Hyperprior,
+    InverseGamma,
+    Value,
+    Values,
+    as_number,
+    check_hyperparameter,
+)
 from thali.likelihoods.clusters import ConjugateClusters, sums_by_label
 from thali.settings import Settings, hyperparameters_of
 
 if TYPE_CHECKING:
-    from thali.kernels.cluster_scales import Nearness, Widths
+    from thali.kernels.cluster_scales import Law, Nearness, Widths
 
 AUTO = "auto"
+# Of variances, so that a width of zero, to which rows that are equal pull, has no density at all.
+SCALE = InverseGamma(1.0, 0.03)
 Column = str | float | Sequence[float]  # a number for each column, the same for all, or "auto"
 
 
@@ -38,6 +48,11 @@ def as_column(given: tuple[float, ...], d: int) -> np.ndarray:
     found = np.broadcast_to(np.array(given, float), (d,)).copy()
     found.flags.writeable = False
     return found
+
+
+def law_of(hyperprior: Hyperprior) -> tuple[float, float, float] | None:
+    """What compiled code needs to know of it; of one above a bound, what it says above that."""
+    return (hyperprior.excess if isinstance(hyperprior, Above) else hyperprior).powers()
 
 
 class Sums(NamedTuple):
@@ -60,7 +75,7 @@ class GaussianClusters(Settings, ConjugateClusters):
     def _check(self) -> None:
         """Refuse what is neither a number nor a hyperprior, and columns that are no numbers."""
         owner = type(self).__name__
-        for name in hyperparameters_of(self):
+        for name in ("kappa", "scale"):
             check_hyperparameter(owner, name, getattr(self, name))
         for name in ("mean", "spread"):
             given = getattr(self, name)
@@ -145,18 +160,26 @@ class GaussianClusters(Settings, ConjugateClusters):
         """By slice steps in compiled code, where the hyperpriors have a form that it knows."""
         from thali.kernels.cluster_scales import Law, draw_nearness, draw_width
 
-        given = {name: getattr(self, name) for name in ("kappa", "scale")}
-        laws = {k: v.powers() for k, v in given.items() if isinstance(v, Hyperprior)}
+        given = {name: getattr(self, name) for name in hyperparameters_of(self)}
+        laws = {k: law_of(v) for k, v in given.items() if isinstance(v, Hyperprior)}
         if None in laws.values():
             super().resample(rng, hyper, data, labels)
         elif laws:
             sums = self.sums_of(data, labels)
+            at = self.at(**{name: hyper[name] for name in given})
             if (law := laws.get("scale")) is not None:
-                terms = self.width_terms(sums, hyper["kappa"])
+                terms = at.width_terms(sums, hyper["kappa"])
                 hyper["scale"] = float(draw_width(rng, hyper["scale"], terms, Law(*law)))
             if (law := laws.get("kappa")) is not None:
-                near = self.nearness_terms(sums, hyper["scale"])
+                near = at.nearness_terms(sums, hyper["scale"])
                 hyper["kappa"] = float(draw_nearness(rng, hyper["kappa"], near, Law(*law)))
+            if (law := laws.get("degrees")) is not None:
+                self.resample_degrees(rng, hyper, sums, Law(*law))
+
+    def resample_degrees(
+        self, rng: np.random.Generator, hyper: Values, sums: Sums, law: Law
+    ) -> None:
+        """A step of how alike clusters are, where that is inferred."""
 
     def profiles(self, data: Data, labels: np.ndarray, names: Sequence[str]) -> pd.DataFrame:
         """The expected mean of each cluster."""

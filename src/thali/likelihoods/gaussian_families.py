@@ -33,7 +33,7 @@ class FullGaussian(Family):
     """Clusters with a covariance each; P = 1 + D + D(D+1)/2."""
 
     def __init__(self, likelihood: NormalWishart, d: int) -> None:
-        self.likelihood, self.d, self.degrees = likelihood, d, likelihood.degrees_for(d)
+        self.likelihood, self.d = likelihood, d
         self.center, self.spread = likelihood.center(d), likelihood.widths(d)
         self.log_spread = float(np.log(self.spread).sum())
         self.upper = np.triu_indices(d)
@@ -52,7 +52,7 @@ class FullGaussian(Family):
         return F
 
     def log_evidence(self, S: np.ndarray, at: Numbers) -> np.ndarray:
-        d, nu, n = self.d, self.degrees, S[:, 0]
+        d, nu, n = self.d, float(at["degrees"]), S[:, 0]
         half = 0.5 * (nu + n[:, None] - np.arange(d))
         gammas = gammaln(half).sum(axis=1) - gammaln(0.5 * (nu - np.arange(d))).sum()
         log_det = np.linalg.slogdet(self._posterior(S, at)[3])[1]
@@ -98,15 +98,18 @@ class FullGaussian(Family):
         i, j = self.upper
         for rows, columns in data.alike():
             if columns.any():
-                part = FullGaussian(self.likelihood.restricted(columns), int(columns.sum()))
+                kept = int(columns.sum())
+                fixed = self.likelihood.at(degrees=at["degrees"])
+                part = FullGaussian(fixed.restricted(columns), kept)
+                fewer = {**at, "degrees": at["degrees"] - self.d + kept}
                 own = np.concatenate([[True], columns, columns[i] & columns[j]])
                 seen = Data(data.X[np.ix_(rows, np.flatnonzero(columns))])
-                found[:, rows] = part.log_predictive(S[:, own], at, seen)
+                found[:, rows] = part.log_predictive(S[:, own], fewer, seen)
         return found
 
     def _first(self, at: Numbers) -> float:
         """The diagonal of Ψ without rows."""
-        return float((self.degrees - self.d - 1.0) * at["scale"] ** 2)
+        return float((at["degrees"] - self.d - 1.0) * at["scale"] ** 2)
 
     def _posterior(self, S: np.ndarray, at: Numbers) -> tuple[np.ndarray, ...]:
         """κ_N, m, ν_N and Ψ, in units of the spread."""
@@ -117,7 +120,7 @@ class FullGaussian(Family):
         i, j = self.upper
         Psi[:, i, j] = Psi[:, j, i] = S[:, 1 + d :] - kappa[:, None] * mean[:, i] * mean[:, j]
         Psi[:, np.arange(d), np.arange(d)] += self._first(at)
-        return kappa, mean, self.degrees + n, Psi
+        return kappa, mean, at["degrees"] + n, Psi
 
     def _squares(self, mean: np.ndarray, precision: np.ndarray) -> np.ndarray:
         """−½ (y − m)ᵀ P (y − m) as weights of features."""

@@ -20,7 +20,7 @@ from thali.data import Data
 from thali.hyperparameters import Gamma, Hyperprior, Values
 from thali.likelihoods.cluster_families import Family
 from thali.likelihoods.clusters import ExpectedClusters, Groups, IntegratesGaps, sums_by_label
-from thali.likelihoods.gaussian_clusters import Column, GaussianClusters, Sums
+from thali.likelihoods.gaussian_clusters import SCALE, Column, GaussianClusters, Sums
 from thali.registry import LIKELIHOODS
 from thali.settings import check_settings, hyperparameter, setting
 
@@ -38,7 +38,7 @@ class NormalGamma(GaussianClusters, IntegratesGaps, ExpectedClusters):
     kappa : float or hyperprior, default Gamma(1, 10)
         How near to each other the clusters' means are: a mean varies 1/κ times as much as rows
         within the cluster do.
-    scale : float or hyperprior, default Gamma(2, 4)
+    scale : float or hyperprior, default InverseGamma(1, 0.03)
         How wide a cluster is, in units of ``spread``.
     shape : float, default 2.0
         How alike the widths of clusters are: above 1; the larger, the more alike.
@@ -62,9 +62,7 @@ class NormalGamma(GaussianClusters, IntegratesGaps, ExpectedClusters):
     kappa: float | Hyperprior = hyperparameter(
         Gamma(1.0, 10.0), symbol="κ", words="how near to each other clusters are"
     )
-    scale: float | Hyperprior = hyperparameter(
-        Gamma(2.0, 4.0), symbol="s", words="how wide clusters are"
-    )
+    scale: float | Hyperprior = hyperparameter(SCALE, symbol="s", words="how wide clusters are")
     shape: float = setting(2.0, help="How alike the widths of clusters are")
     mean: Column = "auto"
     spread: Column = "auto"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,15 +16,25 @@ import numpy as np
 from scipy.special import gammaln
 
 from thali.data import Data
-from thali.hyperparameters import Gamma, Hyperprior, Values
+from thali.hyperparameters import (
+    Above,
+    Gamma,
+    Hyperprior,
+    InverseGamma,
+    Values,
+    check_hyperparameter,
+)
 from thali.likelihoods.cluster_families import Family
 from thali.likelihoods.clusters import DrawsGaps, ExpectedClusters, Groups, sums_by_label
-from thali.likelihoods.gaussian_clusters import Column, GaussianClusters, Sums
+from thali.likelihoods.gaussian_clusters import SCALE, Column, GaussianClusters, Sums
 from thali.registry import LIKELIHOODS
-from thali.settings import check_settings, hyperparameter, setting
+from thali.settings import hyperparameter
 
 if TYPE_CHECKING:
-    from thali.kernels.cluster_scales import Nearness, Widths
+    from thali.kernels.cluster_scales import Law, Nearness, Widths
+
+
+DEGREES = InverseGamma(1.0, 1.0)  # of ν above D + 1; of one it makes D + 2
 
 
 @LIKELIHOODS.register("normal_wishart")
@@ -38,11 +47,12 @@ class NormalWishart(GaussianClusters, DrawsGaps, ExpectedClusters):
     kappa : float or hyperprior, default Gamma(1, 10)
         How near to each other the clusters' means are: a mean varies 1/κ times as much as rows
         within the cluster do.
-    scale : float or hyperprior, default Gamma(2, 4)
+    scale : float or hyperprior, default InverseGamma(1, 0.03)
         How wide a cluster is, in units of ``spread``.
-    degrees : float, optional
-        How alike the covariances of clusters are: above D + 1, by default D + 2; the larger, the
-        more alike.
+    degrees : float or hyperprior, optional
+        How alike the covariances of clusters are: a number above D + 1, or a hyperprior of what it
+        is above D + 1; the larger, the more alike. By default InverseGamma(1, 1) where ``scale`` is
+        inferred, and D + 2 where that is a number.
     mean, spread : "auto", or a number for each column
         Where clusters lie and what widths are measured by: means and standard deviations of the
         columns of X.
@@ -64,31 +74,41 @@ class NormalWishart(GaussianClusters, DrawsGaps, ExpectedClusters):
     kappa: float | Hyperprior = hyperparameter(
         Gamma(1.0, 10.0), symbol="κ", words="how near to each other clusters are"
     )
-    scale: float | Hyperprior = hyperparameter(
-        Gamma(2.0, 4.0), symbol="s", words="how wide clusters are"
+    scale: float | Hyperprior = hyperparameter(SCALE, symbol="s", words="how wide clusters are")
+    degrees: float | Hyperprior | None = hyperparameter(
+        None, symbol="ν", words="how alike the shapes of clusters are"
     )
-    degrees: float | None = setting(None, help="How alike the covariances of clusters are")
     mean: Column = "auto"
     spread: Column = "auto"
 
     def __post_init__(self) -> None:
-        check_settings(self)
         self._check()
+        if self.degrees is not None:
+            check_hyperparameter("NormalWishart", "degrees", self.degrees)
 
     def degrees_for(self, d: int) -> float:
         """ν, above D + 1."""
         if self.degrees is None:
             return d + 2.0
-        if self.degrees <= d + 1.0:
+        degrees = self.number("degrees")
+        if degrees <= d + 1.0:
             raise ValueError(
                 f"NormalWishart: degrees={self.degrees!r} must be above D + 1 = {d + 1} for X of "
                 f"{d} columns."
             )
-        return float(self.degrees)
+        return degrees
 
     def resolve(self, data: Data) -> Self:
-        self.degrees_for(data.d)
-        return super().resolve(data)
+        resolved, given = super().resolve(data), self.degrees
+        if given is None and isinstance(self.scale, Hyperprior):
+            given = DEGREES
+        if isinstance(given, Hyperprior) and not isinstance(given, Above):
+            return resolved.replace(degrees=Above(given, data.d + 1.0))
+        if given is None:
+            return resolved.replace(degrees=data.d + 2.0)
+        if not isinstance(given, Hyperprior):
+            self.degrees_for(data.d)
+        return resolved
 
     def expected(self, d: int, scale: float) -> np.ndarray:
         """The square roots of the diagonal of Ψ₀, (d,)."""
@@ -100,9 +120,8 @@ class NormalWishart(GaussianClusters, DrawsGaps, ExpectedClusters):
         self._refuse_gaps(data)
         d, degrees = data.d, self.degrees_for(data.d)
         factor = np.diag(self.expected(d, self.number("scale")))
-        gammas = log_gammas(degrees, d, data.n)
         sums, L, work = np.zeros((room, d)), np.zeros((room, d, d)), np.zeros((room, d))
-        prior = (self.number("kappa"), degrees, factor, gammas)
+        prior = (self.number("kappa"), degrees, factor)
         Y, constant = data.X - self.center(d), np.zeros(room)
         return NormalWishartGroups(Y, *prior, sums, L, np.zeros(room), constant, work)
 
@@ -141,15 +160,30 @@ class NormalWishart(GaussianClusters, DrawsGaps, ExpectedClusters):
         powers = 0.5 * (self.degrees_for(d) + n)
         return Nearness(n, np.full(len(n), 0.5 * d), powers, np.maximum(values, 0.0))
 
+    def resample_degrees(
+        self, rng: np.random.Generator, hyper: Values, sums: Sums, law: Law
+    ) -> None:
+        from thali.kernels.cluster_scales import Likeness, draw_likeness
+
+        d = sums.means.shape[1]
+        one = self.at(degrees=d + 2.0)  # Ψ₀ is then the expected covariance
+        values = one.width_terms(sums, hyper["kappa"]).values.reshape(-1, d)
+        terms = Likeness(hyper["scale"] ** 2, sums.sizes, values)
+        excess = draw_likeness(rng, hyper["degrees"] - d - 1.0, terms, law)
+        hyper["degrees"] = d + 1.0 + float(excess)
+
     def log_marginal_of(self, data: Data, labels: np.ndarray) -> Callable[[Values], float]:
-        d, degrees = data.d, self.degrees_for(data.d)
+        d = data.d
         sizes, means, scatter = self.sums_of(data, labels)
         outer = means[:, :, None] * means[:, None, :]
-        gammas = log_gammas(degrees, d, data.n)
-        known = (gammas[sizes.astype(int)] - gammas[0]).sum() - 0.5 * data.n * d * np.log(np.pi)
 
         def log_marginal(hyper: Values) -> float:
-            kappa, root = hyper["kappa"], self.expected(d, hyper["scale"])
+            at = self.replace(degrees=hyper["degrees"])
+            degrees = at.degrees_for(d)
+            half = 0.5 * (degrees - np.arange(d))
+            known = (gammaln(half + 0.5 * sizes[:, None]) - gammaln(half)).sum()
+            known -= 0.5 * data.n * d * np.log(np.pi)
+            kappa, root = hyper["kappa"], at.expected(d, hyper["scale"])
             weight = kappa * sizes / (kappa + sizes)
             after = scatter + weight[:, None, None] * outer
             after[:, np.arange(d), np.arange(d)] += np.square(root)
@@ -195,10 +229,3 @@ def scatters(away: np.ndarray, labels: np.ndarray) -> np.ndarray:
     ends = np.searchsorted(labels[order], np.arange(int(labels.max()) + 2))
     rows = away[order]
     return np.stack([rows[a:b].T @ rows[a:b] for a, b in pairwise(ends)])
-
-
-@lru_cache(maxsize=16)
-def log_gammas(degrees: float, d: int, n: int) -> np.ndarray:
-    """log Γ_d((ν + i)/2) but for its constant, i = 0 … n + 1."""
-    half = 0.5 * (degrees + np.arange(n + 2.0))
-    return np.asarray(sum(gammaln(half - 0.5 * j) for j in range(d)))
