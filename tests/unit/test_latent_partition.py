@@ -299,11 +299,27 @@ def test_rare_tables_have_an_answer():
     assert fitted([[1.0, 2.0]]).n_clusters_ == 1
     assert fitted(np.ones((6, 2))).labels_.shape == (6,)
     constant = np.column_stack([three(30)[0], np.full(30, 7.0)])
-    assert fitted(constant).labels_.shape == (30,)
-    huge = fitted(three(30)[0] * 1e120)
-    assert huge.n_clusters_ == fitted(three(30)[0]).n_clusters_
-    tiny = fitted(three(30)[0] * 1e-120)
-    assert tiny.n_clusters_ == huge.n_clusters_
+    plain = fitted(three(30)[0])
+    for likelihood in ("normal_wishart", "normal_gamma"):
+        model = fitted(constant, likelihood=likelihood)
+        assert adjusted_rand_score(three(30)[1], model.labels_) > 0.9  # a constant has no say
+        assert (model.predict(constant) == model.labels_).all()
+    law = fitted(constant, engine=thali.Variational(truncation=5, n_init=1))
+    assert adjusted_rand_score(three(30)[1], law.labels_) > 0.9
+    for size in (1e60, 1e-60):
+        assert fitted(three(30)[0] * size).n_clusters_ == plain.n_clusters_
+    with pytest.raises(ValueError, match="overflow"):
+        fitted(three(30)[0] * 1e180)
+
+
+def test_a_constant_column_is_left_out_of_gaps_and_files(tmp_path):
+    X = np.column_stack([three(30)[0], np.full(30, 7.0)])
+    X[2, 0] = X[5, 2] = np.nan
+    model = fitted(X)
+    model.save(tmp_path / "m.thali")
+    np.testing.assert_array_equal(
+        thali.load(tmp_path / "m.thali").predict_proba(X), model.predict_proba(X)
+    )
 
 
 WRONG = [

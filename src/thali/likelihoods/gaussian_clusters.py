@@ -55,6 +55,12 @@ def law_of(hyperprior: Hyperprior) -> tuple[float, float, float] | None:
     return (hyperprior.excess if isinstance(hyperprior, Above) else hyperprior).powers()
 
 
+def part_of(data: Data, columns: np.ndarray) -> Data:
+    """Some of the columns."""
+    seen = None if data.observed is None else np.ascontiguousarray(data.observed[:, columns])
+    return Data(np.ascontiguousarray(data.X[:, columns]), seen, data.future)
+
+
 class Sums(NamedTuple):
     """Of each cluster: rows (by column, where some may be missing), mean, and scatter around it,
     as a sum of squares by column or as a matrix."""
@@ -88,8 +94,8 @@ class GaussianClusters(Settings, ConjugateClusters):
                     f"{owner}: {name} must be 'auto' or a number for each column, not {given!r}."
                 ) from error
             wrong = numbers.ndim != 1 or not np.isfinite(numbers).all()
-            if wrong or (name == "spread" and (numbers <= 0.0).any()):
-                kind = "positive and finite" if name == "spread" else "finite"
+            if wrong or (name == "spread" and ((numbers < 0.0).any() or not numbers.any())):
+                kind = "positive, or 0 for one without a say" if name == "spread" else "finite"
                 raise ValueError(
                     f"{owner}: {name} must be 'auto' or a number for each column, {kind}."
                 )
@@ -99,7 +105,11 @@ class GaussianClusters(Settings, ConjugateClusters):
         return self.replace(**numbers)
 
     def resolve(self, data: Data) -> Self:
-        """The same with means and spreads of the columns; a constant column has spread 1."""
+        """The same with means and spreads of the columns.
+
+        A constant column has spread 0, and no say: rows that are equal in it, as all are, would
+        pull the width of clusters to zero. Where all columns are constant they have spread 1.
+        """
         found: dict[str, Any] = {}
         means = observed_means(data.X)
         if self.mean == AUTO:
@@ -109,7 +119,7 @@ class GaussianClusters(Settings, ConjugateClusters):
             seen = data.seen.sum(axis=0)
             std = np.sqrt(np.square(away).sum(axis=0) / np.maximum(seen, 1))
             tiny = std <= 1e-12 * np.maximum(np.abs(means), 1e-300)
-            found["spread"] = tuple(np.where(tiny, 1.0, std).tolist())
+            found["spread"] = Checked(np.where(tiny, float(tiny.all()), std).tolist())
         resolved = self.replace(**found) if found else self
         for name in ("mean", "spread"):
             given = getattr(resolved, name)
@@ -136,6 +146,14 @@ class GaussianClusters(Settings, ConjugateClusters):
             )
         return as_column(given, d)
 
+    def varying(self, data: Data) -> tuple[Self, Data]:
+        """This likelihood and the data without the columns that have no say."""
+        columns = self.widths(data.d) > 0.0
+        if columns.all():
+            return self, data
+        own = {name: Checked(self._column(name, data.d)[columns]) for name in ("mean", "spread")}
+        return self.replace(**own), part_of(data, columns)
+
     def number(self, name: str) -> float:
         """A hyperparameter that is fixed."""
         return as_number(type(self).__name__, name, getattr(self, name))
@@ -158,6 +176,12 @@ class GaussianClusters(Settings, ConjugateClusters):
         self, rng: np.random.Generator, hyper: Values, data: Data, labels: np.ndarray
     ) -> None:
         """By slice steps in compiled code, where the hyperpriors have a form that it knows."""
+        own, data = self.varying(data)
+        own._resample(rng, hyper, data, labels)
+
+    def _resample(
+        self, rng: np.random.Generator, hyper: Values, data: Data, labels: np.ndarray
+    ) -> None:
         from thali.kernels.cluster_scales import Law, draw_nearness, draw_width
 
         given = {name: getattr(self, name) for name in hyperparameters_of(self)}

@@ -21,12 +21,40 @@ from scipy.special import digamma, gammaln
 
 from thali.data import Data
 from thali.likelihoods.cluster_families import Family, Numbers
+from thali.likelihoods.gaussian_clusters import part_of
 
 if TYPE_CHECKING:
     from thali.likelihoods.normal_gamma import NormalGamma
     from thali.likelihoods.normal_wishart import NormalWishart
 
 LOG_PI, LOG_2PI = float(np.log(np.pi)), float(np.log(2.0 * np.pi))
+
+
+def of_columns(family: Family, columns: np.ndarray) -> Family:
+    """The family of some of the columns of the data that it is given."""
+    return family if columns.all() else SomeColumns(family, columns)
+
+
+class SomeColumns(Family):
+    """A family that looks at some of the columns, all others having no say."""
+
+    def __init__(self, own: Family, columns: np.ndarray) -> None:
+        self.own, self.columns = own, columns
+
+    def features(self, data: Data) -> np.ndarray:
+        return self.own.features(part_of(data, self.columns))
+
+    def log_predictive(self, S: np.ndarray, at: Numbers, data: Data) -> np.ndarray:
+        return self.own.log_predictive(S, at, part_of(data, self.columns))
+
+    def log_evidence(self, S: np.ndarray, at: Numbers) -> np.ndarray:
+        return self.own.log_evidence(S, at)
+
+    def weights(self, S: np.ndarray, at: Numbers) -> np.ndarray:
+        return self.own.weights(S, at)
+
+    def arrays(self, S: np.ndarray, at: Numbers) -> dict[str, np.ndarray]:
+        return self.own.arrays(S, at)
 
 
 class FullGaussian(Family):

@@ -44,7 +44,7 @@ class NormalGamma(GaussianClusters, IntegratesGaps, ExpectedClusters):
         How alike the widths of clusters are: above 1; the larger, the more alike.
     mean, spread : "auto", or a number for each column
         Where clusters lie and what widths are measured by: means and standard deviations of the
-        columns of X.
+        columns of X. A column of spread 0, as a constant one is, has no say.
 
     Notes
     -----
@@ -81,9 +81,10 @@ class NormalGamma(GaussianClusters, IntegratesGaps, ExpectedClusters):
         from thali.kernels.normal_gamma import NormalGammaGroups
         from thali.kernels.normal_gamma_gaps import GappyNormalGammaGroups
 
+        own, data = self.varying(data)
         d, kappa = data.d, self.number("kappa")
-        rate = self.rates(d, self.number("scale"))
-        Y, gammas = data.zeroed - self.center(d), log_gammas(self.shape, data.n)
+        rate = own.rates(d, self.number("scale"))
+        Y, gammas = data.zeroed - own.center(d), log_gammas(self.shape, data.n)
         sums, squares = np.zeros((room, d)), np.zeros((room, d))
         if data.observed is None:
             mean, narrow, constant = np.zeros((room, d)), np.zeros((room, d)), np.zeros(room)
@@ -95,9 +96,11 @@ class NormalGamma(GaussianClusters, IntegratesGaps, ExpectedClusters):
         )
 
     def family(self, data: Data) -> Family:
-        from thali.likelihoods.gaussian_families import ColumnGaussian
+        from thali.likelihoods.gaussian_families import ColumnGaussian, of_columns
 
-        return ColumnGaussian(self, data.d, data.observed is not None)
+        gaps, columns = data.observed is not None, self.widths(data.d) > 0.0
+        own, data = self.varying(data)
+        return of_columns(ColumnGaussian(own, data.d, gaps), columns)
 
     def sums_of(self, data: Data, labels: np.ndarray) -> Sums:
         observed, Y = data.observed, data.zeroed - self.center(data.d)
@@ -131,12 +134,13 @@ class NormalGamma(GaussianClusters, IntegratesGaps, ExpectedClusters):
         return Nearness(sizes, np.full(len(sizes), 0.5), self.shape + 0.5 * sizes, values.ravel())
 
     def log_marginal_of(self, data: Data, labels: np.ndarray) -> Callable[[Values], float]:
-        d, (seen, means, scatter) = data.d, self.sums_of(data, labels)
+        own, data = self.varying(data)
+        d, (seen, means, scatter) = data.d, own.sums_of(data, labels)
         known = (gammaln(self.shape + 0.5 * seen) - gammaln(self.shape)).sum()
         known -= 0.5 * np.log(2.0 * np.pi) * seen.sum()
 
         def log_marginal(hyper: Values) -> float:
-            kappa, rate = hyper["kappa"], self.rates(d, hyper["scale"])
+            kappa, rate = hyper["kappa"], own.rates(d, hyper["scale"])
             after = rate + 0.5 * (scatter + kappa * seen / (kappa + seen) * np.square(means))
             found = known + 0.5 * np.log(kappa / (kappa + seen)).sum()
             found += len(means) * self.shape * np.log(rate).sum()

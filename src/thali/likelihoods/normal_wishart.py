@@ -26,7 +26,7 @@ from thali.hyperparameters import (
 )
 from thali.likelihoods.cluster_families import Family
 from thali.likelihoods.clusters import DrawsGaps, ExpectedClusters, Groups, sums_by_label
-from thali.likelihoods.gaussian_clusters import SCALE, Column, GaussianClusters, Sums
+from thali.likelihoods.gaussian_clusters import SCALE, Checked, Column, GaussianClusters, Sums
 from thali.registry import LIKELIHOODS
 from thali.settings import hyperparameter
 
@@ -55,7 +55,7 @@ class NormalWishart(GaussianClusters, DrawsGaps, ExpectedClusters):
         inferred, and D + 2 where that is a number.
     mean, spread : "auto", or a number for each column
         Where clusters lie and what widths are measured by: means and standard deviations of the
-        columns of X.
+        columns of X. A column of spread 0, as a constant one is, has no say.
 
     Notes
     -----
@@ -100,14 +100,15 @@ class NormalWishart(GaussianClusters, DrawsGaps, ExpectedClusters):
 
     def resolve(self, data: Data) -> Self:
         resolved, given = super().resolve(data), self.degrees
+        d = int((resolved.widths(data.d) > 0.0).sum())
         if given is None and isinstance(self.scale, Hyperprior):
             given = DEGREES
         if isinstance(given, Hyperprior) and not isinstance(given, Above):
-            return resolved.replace(degrees=Above(given, data.d + 1.0))
+            return resolved.replace(degrees=Above(given, d + 1.0))
         if given is None:
-            return resolved.replace(degrees=data.d + 2.0)
+            return resolved.replace(degrees=d + 2.0)
         if not isinstance(given, Hyperprior):
-            self.degrees_for(data.d)
+            self.degrees_for(d)
         return resolved
 
     def expected(self, d: int, scale: float) -> np.ndarray:
@@ -118,18 +119,21 @@ class NormalWishart(GaussianClusters, DrawsGaps, ExpectedClusters):
         from thali.kernels.normal_wishart import NormalWishartGroups
 
         self._refuse_gaps(data)
+        own, data = self.varying(data)
         d, degrees = data.d, self.degrees_for(data.d)
-        factor = np.diag(self.expected(d, self.number("scale")))
+        factor = np.diag(own.expected(d, self.number("scale")))
         sums, L, work = np.zeros((room, d)), np.zeros((room, d, d)), np.zeros((room, d))
         prior = (self.number("kappa"), degrees, factor)
-        Y, constant = data.X - self.center(d), np.zeros(room)
+        Y, constant = data.X - own.center(d), np.zeros(room)
         return NormalWishartGroups(Y, *prior, sums, L, np.zeros(room), constant, work)
 
     def family(self, data: Data) -> Family:
-        from thali.likelihoods.gaussian_families import FullGaussian
+        from thali.likelihoods.gaussian_families import FullGaussian, of_columns
 
         self._refuse_gaps(data)
-        return FullGaussian(self, data.d)
+        columns = self.widths(data.d) > 0.0
+        own, data = self.varying(data)
+        return of_columns(FullGaussian(own, data.d), columns)
 
     def sums_of(self, data: Data, labels: np.ndarray) -> Sums:
         self._refuse_gaps(data)
@@ -173,12 +177,13 @@ class NormalWishart(GaussianClusters, DrawsGaps, ExpectedClusters):
         hyper["degrees"] = d + 1.0 + float(excess)
 
     def log_marginal_of(self, data: Data, labels: np.ndarray) -> Callable[[Values], float]:
+        own, data = self.varying(data)
         d = data.d
-        sizes, means, scatter = self.sums_of(data, labels)
+        sizes, means, scatter = own.sums_of(data, labels)
         outer = means[:, :, None] * means[:, None, :]
 
         def log_marginal(hyper: Values) -> float:
-            at = self.replace(degrees=hyper["degrees"])
+            at = own.replace(degrees=hyper["degrees"])
             degrees = at.degrees_for(d)
             half = 0.5 * (degrees - np.arange(d))
             known = (gammaln(half + 0.5 * sizes[:, None]) - gammaln(half)).sum()
@@ -198,8 +203,9 @@ class NormalWishart(GaussianClusters, DrawsGaps, ExpectedClusters):
 
     def restricted(self, columns: np.ndarray) -> Self:
         """A part of Σ is inverse Wishart too, with fewer degrees."""
-        d, kept = len(columns), int(columns.sum())
-        own = {name: tuple(self._column(name, d)[columns].tolist()) for name in ("mean", "spread")}
+        used = self.widths(len(columns)) > 0.0
+        d, kept = int(used.sum()), int((used & columns).sum())
+        own = {k: Checked(self._column(k, len(columns))[columns]) for k in ("mean", "spread")}
         return self.replace(degrees=self.degrees_for(d) - d + kept, **own)
 
     def redraw(
@@ -212,8 +218,11 @@ class NormalWishart(GaussianClusters, DrawsGaps, ExpectedClusters):
     ) -> np.ndarray:
         from thali.kernels.normal_wishart import redraw
 
-        redraw(rng, groups, slots, observed)
-        return np.where(observed, data.X, groups.Y + self.center(data.d))
+        columns = self.widths(data.d) > 0.0
+        redraw(rng, groups, slots, np.ascontiguousarray(observed[:, columns]))
+        X = np.broadcast_to(self.center(data.d), data.X.shape).copy()
+        X[:, columns] += groups.Y
+        return np.where(observed, data.X, X)
 
     def _refuse_gaps(self, data: Data) -> None:
         if data.observed is not None:

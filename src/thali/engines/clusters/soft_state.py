@@ -47,6 +47,9 @@ class Local(NamedTuple):
     pairs: np.ndarray
 
 
+NOWHERE = -1e30  # a value lower than any bound
+
+
 @dataclass
 class SoftClusters:
     """All that the next pass needs."""
@@ -117,8 +120,10 @@ class SoftClusters:
 
             def value(u: float, name: str = name, hyperprior: Hyperprior = hyperprior) -> float:
                 at = {**self.values, name: float(np.exp(u))}
-                found = self.family.log_evidence(S, at).sum()
-                return float(found + hyperprior.log_density(at[name]))
+                known = hyperprior.log_density(at[name])
+                if known == -np.inf:  # a family has no answer there, and a search needs a number
+                    return NOWHERE
+                return float(self.family.log_evidence(S, at).sum() + known)
 
             u = best_number(value, float(np.log(self.values[name])))
             if u is not None:
