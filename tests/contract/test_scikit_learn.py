@@ -31,7 +31,12 @@ def not_for_features(estimator):
 
 
 @parametrize_with_checks(
-    [thali.LatentFeatures(engine=QUICK), thali.LatentFeatures(engine=LAW)],
+    [
+        thali.LatentFeatures(engine=QUICK),
+        thali.LatentFeatures(engine=LAW),
+        thali.LatentPartition(engine=thali.CollapsedGibbs(sweeps=15, chains=1)),
+        thali.LatentPartition(likelihood="normal_gamma", engine=LAW),
+    ],
     expected_failed_checks=not_for_features,
 )
 def test_check_estimator(estimator, check):

@@ -290,15 +290,17 @@ def statistics(labels, hyper, X):
     return [len(sizes), (sizes == 1).sum(), *(seen(hyper[k]) for k in names), np.tanh(X[0, 0])]
 
 
-def joint(name, seed, steps, engine=None):
+def joint(name, seed, steps, prior="dirichlet_process"):
     rng, likelihood = np.random.default_rng(seed), LIKELIHOODS[name]
-    prior, engine = PRIORS["dirichlet_process"], engine or thali.CollapsedGibbs(moves=1)
+    prior, engine = PRIORS[prior], thali.CollapsedGibbs(moves=1)
+    likelihood = likelihood.resolve(data_of(name, False))
     model = Model(prior, likelihood)
     forward, backward = [], []
     for _ in range(steps):
-        hyper = {"alpha": prior.alpha.sample(rng)}
-        hyper |= {k: getattr(likelihood, k).sample(rng) for k in inferred(likelihood)}
-        labels = prior.at(alpha=hyper["alpha"]).sample(rng, N)
+        own = {k: getattr(prior, k).sample(rng) for k in inferred(prior)}
+        labels = (prior.at(**own) if own else prior).sample(rng, N)
+        own |= {k: getattr(likelihood, k).sample(rng) for k in inferred(likelihood)}
+        hyper = model.start(data_of(name, False)) | own
         X = simulate(rng, name, likelihood, labels, hyper)
         forward.append(statistics(labels, hyper, X))
     for _ in range(steps):
@@ -314,7 +316,13 @@ def joint(name, seed, steps, engine=None):
 
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_the_joint_law_is_kept(name, seed):
-    judge("partition_ladder", joint(name, seed, 3000))
+    judge("partition_ladder", joint(name, seed, 2500))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("prior", [name for name in PRIORS if name != "dirichlet_process"])
+def test_the_joint_law_is_kept_under_every_prior(prior, seed):
+    judge("partition_ladder", joint("categorical", seed, 2500, prior))
 
 
 # ---- mutants -------------------------------------------------------------------------------------
@@ -346,7 +354,8 @@ def test_a_gap_drawn_too_narrow_is_caught(monkeypatch, seed):
 
 
 def test_the_grid_is_counted():
-    assert TESTS["partition_ladder"] == len(CELLS) + 4 + len(LIKELIHOODS)
+    geweke = len(LIKELIHOODS) + len(PRIORS) - 1
+    assert TESTS["partition_ladder"] == len(CELLS) + 4 + geweke
     assert set(QUICK) <= set(CELLS)
     assert {cell[0] for cell in QUICK} == set(PRIORS)
     assert {cell[1] for cell in QUICK} == set(LIKELIHOODS)

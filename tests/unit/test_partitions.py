@@ -364,3 +364,87 @@ def test_potentials_are_of_so_many_rows_and_no_more():
     with pytest.raises(TypeError, match="numbers"):
         FlexiblePartition("abc")
     assert math.isclose(PRIORS["flexible"].log_prob(np.zeros(1, int)), 0.0)
+
+
+# ---- nonlinear features and the smooth form ------------------------------------------------------
+
+
+def clusters_opened(alpha, discount):
+    """What Pitman–Yor has of the number of clusters, which is no sum over them."""
+
+    def features(m):
+        return [np.log(alpha + discount * np.arange(1, int(m.sum()))).sum()]
+
+    return features
+
+
+def test_a_flexible_prior_at_the_values_of_pitman_yor_is_it():
+    alpha, d, n = 0.7, 0.4, 6
+    own = PitmanYor(alpha=alpha, discount=d)
+    sizes = np.arange(1.0, n + 1.0)
+    potentials = tuple(gammaln(sizes - d) - gammaln(1.0 - d))
+    prior = FlexiblePartition(potentials, clusters_opened(alpha, d), (1.0,))
+    for labels in all_partitions(n):
+        assert np.isclose(prior.log_prob(np.array(labels)), own.log_prob(np.array(labels)))
+    np.testing.assert_allclose(prior.expected_size_counts(n), own.expected_size_counts(n))
+    for labels in all_partitions(n - 1):
+        others = np.bincount(labels)
+        one, other = prior.tables_beside(n, others), own.tables(n)
+        logs = [np.append(t.join[others], t.open[len(others)]) for t in (one, other)]
+        law = [np.exp(each - np.logaddexp.reduce(each)) for each in logs]
+        np.testing.assert_allclose(law[0], law[1])
+
+
+def test_draws_with_features_have_the_law(rng):
+    prior = FlexiblePartition((0.3, 0.0, 1.0, 0.5), lambda m: [m.sum() ** 2], (-0.3,))
+    every = [np.array(labels) for labels in all_partitions(4)]
+    law = np.exp([prior.log_prob(labels) for labels in every])
+    assert np.isclose(law.sum(), 1.0)
+    assert np.isclose(sum(share for _, share in prior.signatures(4)), 1.0)
+    keys = {tuple(labels): i for i, labels in enumerate(every)}
+    seen = np.zeros(len(every))
+    for _ in range(250):
+        seen[keys[tuple(prior.sample(rng, 4))]] += 1
+    assert 0.5 * np.abs(seen / 250 - law).sum() < 0.15
+
+
+def test_nonlinear_wishes_are_met():
+    """Size counts of a Dirichlet process, and a larger variance of K."""
+    n = 20
+    counts = DirichletProcess(alpha=1.0).expected_size_counts(n)
+    linear = FlexiblePartition.from_expectations(counts)
+    squares = sum(p * len(sizes) ** 2 for sizes, p in linear.signatures(n))
+    wanted = squares + 0.4 * (squares - counts.sum() ** 2)
+
+    def squared(m):
+        return [m.sum() ** 2]
+
+    prior = FlexiblePartition.from_expectations(counts, features=squared, expected=[wanted])
+    found = prior.expected_size_counts(n)  # exact
+    met = sum(p * len(sizes) ** 2 for sizes, p in prior.signatures(n))
+    assert abs(met / wanted - 1.0) < 0.02
+    common = counts > 0.1
+    assert np.abs(found[common] / counts[common] - 1.0).max() < 0.02
+    with pytest.raises(ValueError, match="contradict"):
+        FlexiblePartition.from_expectations(counts, features=squared, expected=[counts.sum() ** 2])
+    with pytest.raises(ValueError, match="2 are expected"):
+        FlexiblePartition.from_expectations(counts, features=squared, expected=[1.0, 2.0])
+
+
+def test_expectations_beyond_enumeration_are_near():
+    n = 34
+    sizes = np.arange(1.0, n + 1.0)
+    prior = FlexiblePartition(tuple(gammaln(sizes)), lambda m: [m.sum() ** 2], (-0.05,))
+    exact = np.zeros(n)
+    for signature, share in prior.signatures(n):
+        exact += share * np.bincount(signature, minlength=n + 1)[1:]
+    np.testing.assert_allclose(prior.expected_size_counts(n), exact, atol=0.03)
+
+
+def test_the_smooth_form_is_the_dirichlet_process_at_its_values():
+    smooth = FlexiblePartition.smooth_form(np.log(1.7), 1.0, 0.0)
+    own = DirichletProcess(alpha=1.7)
+    for labels in all_partitions(5):
+        assert np.isclose(smooth.log_prob(np.array(labels)), own.log_prob(np.array(labels)))
+    rarer = FlexiblePartition.smooth_form(0.0, 1.0, 2.0).expected_size_counts(20)
+    assert rarer[0] / rarer.sum() < own.expected_size_counts(20)[0] / own.expected_components(20)
