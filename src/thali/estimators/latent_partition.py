@@ -61,7 +61,7 @@ class LatentPartition(ClusterMixin, LatentModel):  # type: ignore[misc]
         cluster
     elbo_, variational_params_ : the lower bound of log p(X) and the parameters of q;
         ``Variational`` only
-    expected_loss_ : the mean variation of information between ``labels_`` and a draw, in bits
+    expected_loss_ : the mean variation of information between ``labels_`` and a draw, in nats
     co_clustering_ : (N, N), the share of draws in which two rows are together
     cluster_profiles_ : a data frame with what each cluster is like, a row for each
     log_joint_ : log P(partition) + log p(X | partition) of ``labels_``, at the posterior means of

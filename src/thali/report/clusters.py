@@ -167,7 +167,7 @@ def together(model: LatentPartition, shape: Shape) -> list[Markup]:
     fewest, most = (int(edge.max()) + 1 for edge in (ball.coarsest, ball.finest))
     many = plural(fewest, "cluster") if fewest == most else f"{fewest:,} to {most:,} clusters"
     said = (
-        f"A draw differs from the point estimate by {number(model.expected_loss_, 2)} bits "
+        f"A draw differs from the point estimate by {number(model.expected_loss_, 2)} nats "
         f"(variation of information) on average; 95% of draws differ by at most "
         f"{number(ball.radius, 2)}, and these have {many}."
     )

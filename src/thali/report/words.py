@@ -61,7 +61,7 @@ def of_clusters(model: LatentModel, shape: tuple[int, int] | None) -> list[Marku
         ("Cluster", "A group of rows that are alike; every row is in one. Clusters are numbered "
          "from 0 on, as in labels_, the largest first."),
         ("Point estimate", "The sampler visits many partitions. The point estimate is the one "
-         "nearest to all of them, in variation of information, which counts in bits what one "
+         "nearest to all of them, in variation of information, which counts in nats what one "
          "partition does not tell of another: 0 means that they are the same."),
         ("Membership", "The mean share of its cluster that a row is with in the visited "
          "partitions: near 100% it is clear where the row belongs."),
