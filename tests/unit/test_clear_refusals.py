@@ -19,7 +19,7 @@ from thali.data.sparse import singular_values
 from thali.data.tables import read_table
 from thali.engines.base import missing_capabilities
 from thali.model import Model
-from thali.registry import ENGINES, LIKELIHOODS, PRIORS
+from thali.registry import ENGINES, LIKELIHOODS, PRIORS, speaking_of
 from thali.run.choices import choose_engine
 from thali.settings import (
     MOST,
@@ -30,6 +30,7 @@ from thali.settings import (
     shown,
     whole_number,
 )
+from thali.structures.features import FEATURES
 
 HUGE = 10**400  # no float is so large
 VERY_HUGE = 10**5000  # nor does Python write it out
@@ -506,7 +507,7 @@ def test_a_sound_file_is_opened(saved, tmp_path, kind):
 # ------------------------------------------------------------------------------ "auto" and the data
 
 
-@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+@pytest.mark.parametrize("likelihood", speaking_of(LIKELIHOODS, FEATURES))
 def test_auto_takes_the_first_engine_that_takes_the_data(likelihood):
     model = Model(thali.IBP(), LIKELIHOODS[likelihood]())
     plain = choose_engine("auto", model)

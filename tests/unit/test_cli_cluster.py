@@ -169,5 +169,5 @@ def test_a_mistake_gets_one_line_and_leaves_nothing(arguments, words, table, cap
 def test_warming_up_knows_clusters(capsys):
     assert run(["warm-up", "--likelihood", "normal-gamma"]) == 0
     assert "CollapsedGibbs × NormalGamma" in capsys.readouterr().out
-    assert run(["warm-up", "--likelihood", "normal-gamma", "--engine", "variational"]) == 2
+    assert run(["warm-up", "--likelihood", "normal-gamma", "--engine", "beam-search"]) == 2
     assert "nothing to compile" in capsys.readouterr().err

@@ -32,7 +32,7 @@ PRIORS = {
 
 
 def normal_gamma(X, room):
-    arrays = [np.zeros((room, X.shape[1])) for _ in range(4)]
+    arrays = [np.zeros((room, X.shape[1])) for _ in range(3)]
     gammas = gammaln(SHAPE + 0.5 * np.arange(len(X) + 2))
     return NormalGammaGroups(X, KAPPA, SHAPE, RATE, gammas, *arrays, np.zeros(room))
 
@@ -135,7 +135,7 @@ def test_statistics_are_those_of_the_rows(likelihood, X):
 def test_many_columns_neither_overflow_nor_underflow(rng):
     X = rng.normal(size=(5, 2)) * 1e3
     X = np.tile(X, (1, 400))
-    arrays = [np.zeros((1, 800)) for _ in range(4)]
+    arrays = [np.zeros((1, 800)) for _ in range(3)]
     rate = np.tile([1e-9, 1e9], 400)
     gammas = gammaln(SHAPE + 0.5 * np.arange(7))
     own = NormalGammaGroups(X, KAPPA, SHAPE, rate, gammas, *arrays, np.zeros(1))
@@ -296,3 +296,60 @@ def test_a_forgotten_proposal_ratio_is_noticed(X, rng):
         broken, "normal_gamma", PRIORS["dirichlet_process"], X[:5], rng, 10000
     )
     assert distance > 6.0
+
+
+@pytest.mark.parametrize("far", [1e4, 1e8])
+def test_rows_far_from_the_middle_lose_no_digits(far, rng):
+    """Clusters far apart, and means that vary as much more than rows."""
+    X = rng.normal(size=(12, 2)) + np.where(np.arange(12) < 6, -far, far)[:, None]
+    gammas = gammaln(SHAPE + 0.5 * np.arange(14))
+    arrays = [np.zeros((3, 2)) for _ in range(3)]
+    own = NormalGammaGroups(X, far**-2.0, SHAPE, RATE, gammas, *arrays, np.zeros(3))
+    slots = slots_of(np.arange(12) // 6, 3)
+    cluster_rows.fill(own, slots, 12)
+    found = cluster_rows.log_marginals(own, slots, 2)
+    wanted = 0.0
+    for rows in (X[:6], X[6:]):
+        mean = rows.mean(axis=0)
+        inside = np.square(rows - mean).sum(axis=0)
+        b = RATE + 0.5 * (inside + far**-2.0 * 6 / (far**-2.0 + 6) * mean**2)
+        wanted += (
+            gammaln(SHAPE + 3) - gammaln(SHAPE) + SHAPE * np.log(RATE) - (SHAPE + 3) * np.log(b)
+        ).sum()
+        wanted += np.log(far**-2.0 / (far**-2.0 + 6)) - 6 * np.log(2 * np.pi)
+    assert np.isclose(found, wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("likelihood", ["normal_gamma", "normal_wishart"])
+def test_only_clusters_without_a_chance_are_passed_over(likelihood, rng):
+    """With many rows, most clusters need no logarithm; what is left is as it would be with all."""
+    labels = np.arange(1500) % 6
+    X = rng.normal(size=(1500, 2)) + rng.normal(size=(6, 2))[labels] * 4.0
+    make, _ = LIKELIHOODS[likelihood]
+    own, slots, _ = begin(X, labels, 7, make)
+    passed = 0
+    for i in range(0, 1500, 5):
+        some, every = np.zeros(6), np.zeros(6)
+        groups.log_predictives(own, slots.active, slots.seen, 6, i, some, 40.0)
+        groups.log_predictives(own, slots.active, slots.seen, 6, i, every, np.inf)
+        gone = np.isinf(some)
+        passed += gone.sum()
+        np.testing.assert_array_equal(some[~gone], every[~gone])
+        assert (every[gone] < every.max() - 40.0).all()
+    assert passed > 100
+
+
+def test_rows_of_different_clusters_change_places_by_their_law(X, rng):
+    """Where sizes are fixed nothing else can move: three pairs of six rows."""
+    potentials = np.full(6, -np.inf)
+    potentials[1] = 0.0
+    prior = FlexiblePartition(tuple(potentials))
+    own, slots, _ = begin(X, np.arange(6) // 2, 8)
+    every, law = oracle.posterior(X, prior.log_prob, NORMAL_GAMMA)
+    found = {}
+    for _ in range(8000):
+        cluster_moves.swap_rows(rng, own, slots, 6, 3)
+        key = tuple(canonical_labels(slots.labels))
+        found[key] = found.get(key, 0) + 1
+    seen = np.array([found.get(tuple(c), 0) for c in every]) / 8000
+    assert 0.5 * np.abs(seen - law).sum() < 3.0 * noise(law, 8000)

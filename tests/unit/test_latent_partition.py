@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -17,8 +18,10 @@ from sklearn.preprocessing import StandardScaler
 
 import thali
 from thali.data import Data
+from thali.hyperparameters import Hyperprior
 from thali.model import Model
 from thali.structures.labels import canonical_labels
+from thali.structures.partition_losses import variation_of_information
 
 QUICK = thali.CollapsedGibbs(sweeps=40, chains=2)
 CENTERS = np.array([[0.0, 0.0], [8.0, 0.0], [0.0, 8.0]])
@@ -184,6 +187,17 @@ def test_rows_to_come_let_an_inconsistent_prior_predict():
         fitted(X, prior=prior, n_future=3)
 
 
+def test_rows_to_come_change_nothing_for_those_that_came():
+    """The Dirichlet process is consistent, so that the answer is the same in law."""
+    X, y = three(30)
+    plain, future = fitted(X), fitted(X, n_future=100)
+    for model in (plain, future):
+        assert adjusted_rand_score(y, model.labels_) > 0.9
+        apart = np.mean([variation_of_information(d.labels, model.labels_) for d in model.draws()])
+        assert abs(apart - model.expected_loss_) < 0.1
+    assert abs(plain.membership_.mean() - future.membership_.mean()) < 0.1
+
+
 # ---- gaps ----------------------------------------------------------------------------------------
 
 
@@ -195,6 +209,21 @@ def test_gaps_are_taken(likelihood, rng):
     whole = ~np.isnan(X).any(axis=1)
     assert adjusted_rand_score(y[whole], model.labels_[whole]) > 0.8
     assert np.isfinite(model.log_joint_)
+
+
+def test_rows_with_gaps_are_no_worse_than_none(rng):
+    """Columns that go together: an entry is known from the other, and must not be guessed."""
+
+    def drawn(n):
+        y = np.arange(n) % 2
+        first = rng.normal(size=n)
+        return np.column_stack([first, first + 0.1 * rng.normal(size=n)]) + 12.0 * y[:, None] - 6.0
+
+    X, new = drawn(60), drawn(60)
+    gaps = X.copy()
+    gaps[rng.random(60) < 0.4, 1] = np.nan
+    whole = fitted(gaps[~np.isnan(gaps[:, 1])])
+    assert fitted(gaps).score(new) > whole.score(new) - 0.3
 
 
 def test_counts_with_gaps_are_refused():
@@ -370,6 +399,32 @@ def test_unseen_values_of_a_category_are_named():
     model = fitted(X, likelihood="categorical")
     with pytest.raises(ValueError, match="X has 5 at row 0, column 0, which is not among"):
         model.predict([[5.0]])
+
+
+def test_a_hyperprior_of_another_form_will_do():
+    @dataclass(frozen=True)
+    class LogNormal(Hyperprior):
+        def center(self):
+            return 0.1
+
+        def sample(self, rng):
+            return float(np.exp(rng.normal() - 2.0))
+
+        def log_density(self, value):
+            return -0.5 * (np.log(value) + 2.0) ** 2 - np.log(value) if value > 0.0 else -np.inf
+
+    model = fitted(three(30)[0], likelihood=thali.NormalWishart(kappa=LogNormal()))
+    assert adjusted_rand_score(three(30)[1], model.labels_) > 0.9
+
+
+def test_a_prior_of_few_sizes_is_fitted():
+    """Four rows a cluster, no more and no less: rows change places."""
+    rng = np.random.default_rng(0)
+    y = np.arange(12) % 3
+    X = rng.normal(size=(12, 2)) + CENTERS[y]
+    prior = thali.FlexiblePartition.from_expectations([0, 0, 0, 3, *[0] * 8])
+    model = fitted(X, prior=prior)
+    assert adjusted_rand_score(y, model.labels_) == 1.0
 
 
 # ---- empirical Bayes -----------------------------------------------------------------------------

@@ -256,4 +256,4 @@ def test_every_hyperparameter_of_every_part_has_a_symbol():
         given = {"potentials": (0.0, 0.0)} if part is thali.FlexiblePartition else {}
         assert set(part(**given).start()) == set(hyperparameters_of(part))
     for part in LIKELIHOODS.values():
-        assert set(part().start(data)) == set(hyperparameters_of(part))
+        assert set(part().resolve(data).start(data)) == set(hyperparameters_of(part))

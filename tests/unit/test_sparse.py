@@ -14,7 +14,8 @@ from thali.data import Data, sparse
 from thali.engines.base import missing_capabilities, takes_sparse
 from thali.model import Model
 from thali.plots.reading import explained_by
-from thali.registry import ENGINES, LIKELIHOODS, PRIORS
+from thali.registry import ENGINES, LIKELIHOODS, PRIORS, speaking_of
+from thali.structures.features import FEATURES
 
 LINEAR = ("linear_gaussian", "nonnegative_linear_gaussian")
 FORMATS = (sp.csr_matrix, sp.csc_array, sp.coo_array)
@@ -214,7 +215,7 @@ def test_the_spectrum_of_a_large_matrix_comes_from_random_projections(monkeypatc
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+@pytest.mark.parametrize("likelihood", speaking_of(LIKELIHOODS, FEATURES))
 def test_the_declarations_decide_who_takes_it(engine, likelihood):
     model = Model(PRIORS["ibp"](), LIKELIHOODS[likelihood]())
     if missing_capabilities(ENGINES[engine], model):

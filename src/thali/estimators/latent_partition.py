@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from thali.data import Data, Table
 from thali.engines.base import AnyEngine
+from thali.engines.clusters.gibbs import with_future
 from thali.estimators import validation
 from thali.estimators.base import LatentModel
 from thali.likelihoods.base import Likelihood
@@ -123,19 +124,20 @@ class LatentPartition(ClusterMixin, LatentModel):  # type: ignore[misc]
         """Everything the fit says, as attributes."""
         super()._show(fit)
         estimate, picked = cluster_answer.answer(fit)
-        own = canonical_labels(estimate.latent[: fit.data.n])
-        order = np.argsort(-np.bincount(own), kind="stable")
-        rank = np.argsort(np.append(order, np.arange(len(order), estimate.latent.max() + 1)))
-        self._whole = rank[estimate.latent]  # clusters of rows to come alone are the last
-        self.labels_ = self._whole[: fit.data.n]
+        order = np.argsort(-np.bincount(estimate.latent), kind="stable")
+        self.labels_ = np.argsort(order)[estimate.latent]
         self._draws_of_estimate = [canonical_labels(draw.latent[: fit.data.n]) for draw in picked]
-        self.membership_ = estimate.probabilities[: fit.data.n]
-        self.expected_loss_ = estimate.loss
+        self.membership_, self.expected_loss_ = estimate.probabilities, estimate.loss
         self.n_clusters_ = self.n_components_ = int(self.labels_.max()) + 1
-        at = fit.model.at(fit.mean_hyper())
+        hyper, total = fit.mean_hyper(), len(picked[0].latent)
+        # rows to come, as the prior would continue the answer; their clusters are the last
+        rng = np.random.default_rng(fit.seed)
+        self._whole = with_future(rng, fit.model, hyper, self.labels_, total)
+        self._completed = cluster_answer.completed(fit, self.labels_, hyper)
+        at = fit.model.at(hyper)
         likelihood = cast(ConjugateClusters, at.likelihood)
-        log_likelihood = likelihood.log_marginal(cluster_answer.completed(fit), self.labels_)
-        self.log_joint_ = at.prior.log_prob(estimate.latent) + log_likelihood
+        log_likelihood = likelihood.log_marginal(self._completed, self.labels_)
+        self.log_joint_ = at.prior.log_prob(self._whole) + log_likelihood
         return self
 
     # draws
@@ -183,7 +185,7 @@ class LatentPartition(ClusterMixin, LatentModel):  # type: ignore[misc]
         likelihood = cast(ClusterLikelihood, fit.model.likelihood_at(fit.mean_hyper()))
         given = getattr(self, "feature_names_in_", None)
         names = [f"x{d}" for d in range(fit.data.d)] if given is None else list(given)
-        found = likelihood.profiles(cluster_answer.completed(fit), self.labels_, names)
+        found = likelihood.profiles(self._completed, self.labels_, names)
         found.index.name = "cluster"
         return found
 
@@ -198,7 +200,7 @@ class LatentPartition(ClusterMixin, LatentModel):  # type: ignore[misc]
             rows = cluster_answer.new_rows_under_q(fit, new)
         else:
             rows = cluster_answer.new_rows(
-                fit.model, fit.mean_hyper(), cluster_answer.completed(fit), self._whole, new
+                fit.model, fit.mean_hyper(), self._completed, self._whole, new
             )
         own, others = np.split(rows.in_cluster, [self.n_clusters_], axis=1)
         return NewRows(own, np.logaddexp.reduce(np.column_stack([others, rows.alone]), axis=1))

@@ -139,6 +139,17 @@ def put_all(groups, slots, slot, members, rows):
         put_in(groups, slots, slot, i, rows)
 
 
+@helper(borrows=True)
+def exchange(groups, slots, i, j, rows):
+    """Rows i and j, of different clusters, change places."""
+    a, b = slots.labels[i], slots.labels[j]
+    put_in(groups, slots, b, i, rows)
+    put_in(groups, slots, a, j, rows)
+    take_out(groups, slots, a, i, rows)
+    take_out(groups, slots, b, j, rows)
+    slots.labels[i], slots.labels[j] = b, a
+
+
 @kernel
 def split_or_merge(rng, groups, slots, k, rows, join, opening, scans, attempts):
     """Try so many splits and merges; returns K and how many were accepted.
@@ -199,3 +210,25 @@ def split_or_merge(rng, groups, slots, k, rows, join, opening, scans, attempts):
                 k = drop(groups, slots, drop(groups, slots, k, a), b)
                 accepted += 1
     return k, accepted
+
+
+@kernel
+def swap_rows(rng, groups, slots, rows, attempts):
+    """Try to let two rows of different clusters change places; returns how often that was accepted.
+
+    Sizes stay as they are, so that this is all that a prior of few sizes may leave.
+    """
+    n, accepted = len(slots.labels), 0
+    for _ in range(attempts):
+        i, j = int(rng.random() * n), int(rng.random() * n)
+        a, b = slots.labels[i], slots.labels[j]
+        if a == b:
+            continue
+        before = log_marginal(groups, a, slots.seen[a]) + log_marginal(groups, b, slots.seen[b])
+        exchange(groups, slots, i, j, rows)
+        after = log_marginal(groups, a, slots.seen[a]) + log_marginal(groups, b, slots.seen[b])
+        if np.log(1.0 - rng.random()) < after - before:
+            accepted += 1
+        else:
+            exchange(groups, slots, i, j, rows)
+    return accepted

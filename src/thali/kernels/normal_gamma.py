@@ -2,8 +2,9 @@ r"""Clusters of Gaussian columns, each with its own mean and variance, both inte
 
     x_nd | cluster ~ N(μ_d, 1/τ_d),    μ_d | τ_d ~ N(0, 1/(κ₀ τ_d)),    τ_d ~ Gamma(a₀, b₀_d)
 
-(x measured from the prior's mean). With n rows, their sum S and sum of squares Q, a column has
-κ = κ₀ + n, m = S/κ, a = a₀ + n/2, b = b₀ + ½(Q − S²/κ), and the next row is Student's t:
+(x measured from the prior's mean). With n rows a column has κ = κ₀ + n, a mean m, a = a₀ + n/2 and
+a rate b; a row that comes adds ½ κ/(κ+1) (x − m)² to b and (x − m)/(κ+1) to m, one that goes takes
+that away, so that rows far from the prior's mean lose no digits. The next row is Student's t:
 
     log p(x) = log Γ(a + ½) − log Γ(a) − ½ log(2π b (κ+1)/κ) − (a + ½) log(1 + κ(x − m)²/(2b(κ+1))).
 
@@ -22,34 +23,30 @@ HUGE = 1e150  # a product beyond which its logarithm is taken before the next fa
 
 
 class NormalGammaGroups(NamedTuple):
-    """Rows Y, the prior, and by slot: sums, sums of squares, and what the density is made of."""
+    """Rows Y, the prior, and by slot: means, rates, and what the density is made of."""
 
     Y: np.ndarray  # (n, D)
     kappa: float
     shape: float
     rate: np.ndarray  # (D,) b₀
     gammas: np.ndarray  # log Γ(a₀ + n/2), n = 0 … N + 1
-    sums: np.ndarray  # (slots, D)
-    squares: np.ndarray  # (slots, D)
-    mean: np.ndarray  # (slots, D)
+    mean: np.ndarray  # (slots, D) m
+    b: np.ndarray  # (slots, D)
     narrow: np.ndarray  # (slots, D) κ/(2b(κ+1))
     constant: np.ndarray  # (slots,) log density at the mean
 
 
 @helper(borrows=True)
 def renew(groups, k, size):
-    """What the density of the next row is made of, from the sums."""
+    """What the density of the next row is made of."""
     dimensions = groups.Y.shape[1]
     kappa = groups.kappa + size
     wide = 2.0 * (kappa + 1.0) / kappa
     total, product = 0.0, 1.0
     for d in range(dimensions):
-        mean = groups.sums[k, d] / kappa
-        spread = groups.squares[k, d] - groups.sums[k, d] * mean
-        b = groups.rate[d] + 0.5 * max(spread, 0.0)
-        groups.mean[k, d] = mean
-        groups.narrow[k, d] = 1.0 / (wide * b)
-        product *= wide * b
+        spread = wide * groups.b[k, d]
+        groups.narrow[k, d] = 1.0 / spread
+        product *= spread
         if product > HUGE or product < 1.0 / HUGE:
             total += np.log(product)
             product = 1.0
@@ -61,10 +58,11 @@ def renew(groups, k, size):
 @helper(borrows=True)
 def add(groups, k, i, size):
     """Row i enters slot k."""
+    kappa = groups.kappa + (size - 1.0)
     for d in range(groups.Y.shape[1]):
-        y = groups.Y[i, d]
-        groups.sums[k, d] += y
-        groups.squares[k, d] += y * y
+        apart = groups.Y[i, d] - groups.mean[k, d]
+        groups.b[k, d] += 0.5 * kappa / (kappa + 1.0) * apart * apart
+        groups.mean[k, d] += apart / (kappa + 1.0)
     renew(groups, k, size)
 
 
@@ -74,18 +72,21 @@ def remove(groups, k, i, size):
     if size == 0:
         clear(groups, k)
         return
+    kappa = groups.kappa + size
     for d in range(groups.Y.shape[1]):
-        y = groups.Y[i, d]
-        groups.sums[k, d] -= y
-        groups.squares[k, d] -= y * y
+        groups.mean[k, d] -= (groups.Y[i, d] - groups.mean[k, d]) / kappa
+        apart = groups.Y[i, d] - groups.mean[k, d]
+        left = groups.b[k, d] - 0.5 * kappa / (kappa + 1.0) * apart * apart
+        groups.b[k, d] = max(left, groups.rate[d])
     renew(groups, k, size)
 
 
 @helper(borrows=True)
 def clear(groups, k):
     """Slot k has no rows."""
-    groups.sums[k] = 0.0
-    groups.squares[k] = 0.0
+    for d in range(groups.Y.shape[1]):
+        groups.mean[k, d] = 0.0
+        groups.b[k, d] = groups.rate[d]
     renew(groups, k, 0)
 
 
@@ -120,9 +121,7 @@ def log_marginal(groups, k, size):
     shape = groups.shape + 0.5 * size
     total = 0.0
     for d in range(groups.Y.shape[1]):
-        spread = groups.squares[k, d] - groups.sums[k, d] * groups.sums[k, d] / kappa
-        b = groups.rate[d] + 0.5 * max(spread, 0.0)
-        total += groups.shape * np.log(groups.rate[d]) - shape * np.log(b)
+        total += groups.shape * np.log(groups.rate[d]) - shape * np.log(groups.b[k, d])
     each = groups.gammas[size] - groups.gammas[0] - 0.5 * size * LOG_2PI
     each += 0.5 * (np.log(groups.kappa) - np.log(kappa))
     return total + groups.Y.shape[1] * each

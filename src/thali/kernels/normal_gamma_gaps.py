@@ -23,51 +23,54 @@ class GappyNormalGammaGroups(NamedTuple):
     shape: float
     rate: np.ndarray  # (D,) b₀
     gammas: np.ndarray  # log Γ(a₀ + n/2), n = 0 … N + 1
-    sums: np.ndarray  # (slots, D)
-    squares: np.ndarray  # (slots, D)
+    mean: np.ndarray  # (slots, D)
+    b: np.ndarray  # (slots, D)
     seen: np.ndarray  # (slots, D) int64
-
-
-@helper(borrows=True)
-def shift(groups, k, i, by):
-    """Count row i in slot k, or out of it; a column without rows is exactly empty."""
-    for d in range(groups.Y.shape[1]):
-        if groups.observed[i, d]:
-            y = groups.Y[i, d]
-            groups.seen[k, d] += by
-            if groups.seen[k, d] == 0:
-                groups.sums[k, d] = 0.0
-                groups.squares[k, d] = 0.0
-            else:
-                groups.sums[k, d] += by * y
-                groups.squares[k, d] += by * y * y
 
 
 @helper(borrows=True)
 def add(groups, k, i, size):
     """Row i enters slot k."""
-    shift(groups, k, i, 1)
+    for d in range(groups.Y.shape[1]):
+        if groups.observed[i, d]:
+            kappa = groups.kappa + groups.seen[k, d]
+            apart = groups.Y[i, d] - groups.mean[k, d]
+            groups.b[k, d] += 0.5 * kappa / (kappa + 1.0) * apart * apart
+            groups.mean[k, d] += apart / (kappa + 1.0)
+            groups.seen[k, d] += 1
 
 
 @helper(borrows=True)
 def remove(groups, k, i, size):
-    """Row i leaves slot k."""
-    shift(groups, k, i, -1)
+    """Row i leaves slot k; a column without rows is exactly empty."""
+    for d in range(groups.Y.shape[1]):
+        if groups.observed[i, d]:
+            groups.seen[k, d] -= 1
+            if groups.seen[k, d] == 0:
+                groups.mean[k, d] = 0.0
+                groups.b[k, d] = groups.rate[d]
+            else:
+                kappa = groups.kappa + groups.seen[k, d]
+                groups.mean[k, d] -= (groups.Y[i, d] - groups.mean[k, d]) / kappa
+                apart = groups.Y[i, d] - groups.mean[k, d]
+                left = groups.b[k, d] - 0.5 * kappa / (kappa + 1.0) * apart * apart
+                groups.b[k, d] = max(left, groups.rate[d])
 
 
 @helper(borrows=True)
 def clear(groups, k):
     """Slot k has no rows."""
-    groups.sums[k] = 0.0
-    groups.squares[k] = 0.0
-    groups.seen[k] = 0
+    for d in range(groups.Y.shape[1]):
+        groups.mean[k, d] = 0.0
+        groups.b[k, d] = groups.rate[d]
+        groups.seen[k, d] = 0
 
 
 @helper(borrows=True)
 def log_predictives(groups, which, sizes, count, i, out, nothing):
     """log p(what was seen of x_i | the rows of a slot), of each slot."""
-    Y, observed, sums, squares = groups.Y, groups.observed, groups.sums, groups.squares
-    seen, gammas, rate = groups.seen, groups.gammas, groups.rate
+    Y, observed, mean, b = groups.Y, groups.observed, groups.mean, groups.b
+    seen, gammas = groups.seen, groups.gammas
     for j in range(count):
         k = which[j]
         total = 0.0
@@ -75,10 +78,8 @@ def log_predictives(groups, which, sizes, count, i, out, nothing):
             if observed[i, d]:
                 n = seen[k, d]
                 kappa = groups.kappa + n
-                mean = sums[k, d] / kappa
-                b = rate[d] + 0.5 * max(squares[k, d] - sums[k, d] * mean, 0.0)
-                wide = 2.0 * b * (kappa + 1.0) / kappa
-                apart = Y[i, d] - mean
+                wide = 2.0 * b[k, d] * (kappa + 1.0) / kappa
+                apart = Y[i, d] - mean[k, d]
                 total += gammas[n + 1] - gammas[n] - 0.5 * np.log(np.pi * wide)
                 total -= (groups.shape + 0.5 * n + 0.5) * np.log(1.0 + apart * apart / wide)
         out[j] += total
@@ -91,9 +92,8 @@ def log_marginal(groups, k, size):
     for d in range(groups.Y.shape[1]):
         n = groups.seen[k, d]
         kappa = groups.kappa + n
-        spread = groups.squares[k, d] - groups.sums[k, d] * groups.sums[k, d] / kappa
-        b = groups.rate[d] + 0.5 * max(spread, 0.0)
-        total += groups.shape * np.log(groups.rate[d]) - (groups.shape + 0.5 * n) * np.log(b)
+        total += groups.shape * np.log(groups.rate[d])
+        total -= (groups.shape + 0.5 * n) * np.log(groups.b[k, d])
         total += groups.gammas[n] - groups.gammas[0] - 0.5 * n * LOG_2PI
         total += 0.5 * (np.log(groups.kappa) - np.log(kappa))
     return total

@@ -57,7 +57,7 @@ def change(L, v, sign):
 @helper(borrows=True)
 def add(groups, k, i, size):
     """Row i enters slot k."""
-    kappa = groups.kappa + size - 1.0
+    kappa = groups.kappa + (size - 1.0)
     v, sums = groups.work[k], groups.sums[k]
     scale = np.sqrt(kappa / (kappa + 1.0))
     for d in range(len(v)):

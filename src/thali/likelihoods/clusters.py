@@ -89,7 +89,10 @@ class ConjugateClusters(ClusterLikelihood):
             prior = getattr(self, name)
 
             def log_density(value: float, name: str = name, prior: Hyperprior = prior) -> float:
-                return prior.log_density(value) + log_marginal(values | {name: value})
+                known = prior.log_density(value)
+                if known == -np.inf:  # where a likelihood may have no answer
+                    return known
+                return known + log_marginal(values | {name: value})
 
             values[name] = hyper[name] = slice_step(rng, hyper[name], log_density, 1.0)
 

@@ -85,14 +85,13 @@ class NormalGamma(GaussianClusters, IntegratesGaps, ExpectedClusters):
         d, kappa = data.d, self.number("kappa")
         rate = own.rates(d, self.number("scale"))
         Y, gammas = data.zeroed - own.center(d), log_gammas(self.shape, data.n)
-        sums, squares = np.zeros((room, d)), np.zeros((room, d))
+        mean, b = np.zeros((room, d)), np.zeros((room, d))
         if data.observed is None:
-            mean, narrow, constant = np.zeros((room, d)), np.zeros((room, d)), np.zeros(room)
             prior = (kappa, self.shape, rate, gammas)
-            return NormalGammaGroups(Y, *prior, sums, squares, mean, narrow, constant)
+            return NormalGammaGroups(Y, *prior, mean, b, np.zeros((room, d)), np.zeros(room))
         seen = np.zeros((room, d), np.int64)
         return GappyNormalGammaGroups(
-            Y, data.observed, kappa, self.shape, rate, gammas, sums, squares, seen
+            Y, data.observed, kappa, self.shape, rate, gammas, mean, b, seen
         )
 
     def family(self, data: Data) -> Family:

@@ -51,9 +51,18 @@ class LinearPartition(Settings, PredictsLabel):
         """λ_1 … λ_n."""
         raise NotImplementedError
 
+    def forbids(self, n: int) -> bool:
+        return bool(np.isneginf(self.potentials_for(n)).any())
+
     def log_sums(self, n: int) -> np.ndarray:
-        """log Z_0 … log Z_n."""
-        return sums_of(self.potentials_for(n).tobytes())
+        """log Z_0 … log Z_n; n rows that no partition of the prior has are refused."""
+        found = sums_of(self.potentials_for(n).tobytes())
+        if not found[n] > -np.inf:
+            raise ValueError(
+                f"{type(self).__name__}: no partition of {n} rows has clusters of only the sizes "
+                "whose potentials are above -inf."
+            )
+        return found
 
     def tables(self, n: int) -> PartitionTables:
         """Where no cluster may have i rows, −inf is a large number, so that i others, which are
@@ -148,11 +157,7 @@ class FlexiblePartition(LinearPartition):
             )
         object.__setattr__(self, "potentials", tuple(given.tolist()))
         self._check_features()
-        if not np.isfinite(self.log_sums(len(given))[-1]):
-            raise ValueError(
-                f"FlexiblePartition: no partition of {len(given)} rows has clusters of only the "
-                "sizes whose potentials are above -inf."
-            )
+        self.log_sums(len(given))
 
     def _check_features(self) -> None:
         """Refuse features that are no function, or that give other than a number a weight."""

@@ -49,6 +49,11 @@ class PredictsLabel(PartitionPrior):
 
     linear: bool = True  # whether the tables are the same whatever the other clusters are
 
+    def forbids(self, n: int) -> bool:
+        """Whether some sizes of clusters of n rows have no probability: single rows cannot go
+        everywhere then."""
+        return False
+
     @abstractmethod
     def tables(self, n: int) -> PartitionTables:
         """The log weights of joining and opening, for a row among n."""

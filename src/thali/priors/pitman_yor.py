@@ -32,6 +32,8 @@ from thali.registry import PRIORS
 from thali.settings import Settings, hyperparameter, hyperparameters_of, whole_number
 from thali.structures.partitions import PartitionCounts, PartitionTables
 
+LARGE = 1e5  # a mass beyond which a quotient of gammas loses digits, and a product is summed
+
 
 class Restaurant(Settings, ConsistentPartition, BreaksSticks):
     """What both have in common; the Dirichlet process has no discount."""
@@ -68,6 +70,8 @@ class Restaurant(Settings, ConsistentPartition, BreaksSticks):
         k, n, sizes = len(counts.sizes), counts.n, counts.sizes
         opened = np.log(alpha + discount * np.arange(1, k)).sum()
         rows = gammaln(alpha + n) - gammaln(alpha + 1.0)
+        if alpha > LARGE:
+            rows = np.log(alpha + np.arange(1.0, n)).sum()
         return float(opened - rows + gammaln(sizes - discount).sum() - k * gammaln(1.0 - discount))
 
     def expected_size_counts(self, n: int) -> np.ndarray:
@@ -78,8 +82,9 @@ class Restaurant(Settings, ConsistentPartition, BreaksSticks):
         alpha, d = self._numbers()
         i = np.arange(1, n + 1.0)
         choose = gammaln(n + 1.0) - gammaln(i + 1.0) - gammaln(n - i + 1.0)
-        outside = gammaln(alpha + d + n - i) - gammaln(alpha + d)
-        whole = gammaln(alpha + n) - gammaln(alpha + 1.0)
+        steps = np.cumsum(np.log(alpha + d + np.arange(n - 1.0)))
+        outside = np.append(0.0, steps)[::-1]
+        whole = np.log(alpha + np.arange(1.0, n)).sum()
         return np.asarray(np.exp(choose + gammaln(i - d) - gammaln(1.0 - d) + outside - whole))
 
     def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:

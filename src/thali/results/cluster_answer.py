@@ -16,22 +16,28 @@ from thali.likelihoods.clusters import ConjugateClusters, DrawsGaps, ExpectedClu
 from thali.model import Model
 from thali.priors.partition import PartitionPrior, PredictsLabel
 from thali.results.fit import Fit, VariationalFit
-from thali.results.point_estimate import point_estimate
 from thali.results.trace import Recorded
 from thali.settings import whole_number
 from thali.structures.base import PointEstimate
 from thali.structures.labels import canonical_labels
 from thali.structures.partition_losses import distance
+from thali.structures.partitions import PARTITIONS
 
 DRAWS = 100  # draws that densities of new rows are averaged over
+FEWER = 20  # the same where gaps must be filled for each of them,
+PASSES = 30  # by so many passes
 COMPARED = 20  # draws of q that its most probable labels are compared with
 TOGETHER = 2**13  # new rows at once
 
 
 def answer(fit: Fit) -> tuple[PointEstimate[np.ndarray], list[Recorded]]:
-    """The point estimate of all labels, and the draws beside it."""
+    """The point estimate of the rows that were fitted, and the draws beside it."""
     if not isinstance(fit, VariationalFit):
-        return point_estimate(fit)
+        most = PARTITIONS.draws_to_use(fit.data.n, int(fit.kept()["n_components"].max()))
+        picked = fit.pick(fit.representatives(most))
+        own = [canonical_labels(draw.latent[: fit.data.n]) for draw in picked]
+        log_joints = np.array([draw.scalars["log_joint"] for draw in picked])
+        return PARTITIONS.point_estimate(own, log_joints), picked
     picked = fit.pick(fit.representatives(COMPARED))
     labels = canonical_labels(fit.params["labels"])
     loss = float(np.mean([distance("vi", labels, draw.latent) for draw in picked]))
@@ -171,14 +177,32 @@ def mean_log_densities(fit: Fit, new: Data) -> np.ndarray:
     if isinstance(fit, VariationalFit):
         return new_rows_under_q(fit, new).log_density()
     found: list[np.ndarray] = []
-    for draw in fit.pick(fit.representatives(DRAWS)):
+    many = FEWER if fit.data.observed is not None else DRAWS
+    for draw in fit.pick(fit.representatives(many)):
         hyper: Any = fit.hyper_of(draw.scalars)
-        rows = new_rows(fit.model, hyper, completed(fit), draw.latent, new)
+        data = completed(fit, draw.latent, hyper)
+        rows = new_rows(fit.model, hyper, data, draw.latent, new)
         found.append(rows.log_density())
     return np.asarray(np.logaddexp.reduce(found, axis=0) - np.log(len(found)))
 
 
-def completed(fit: Fit) -> Data:
-    """The data of a fit, gaps filled where the likelihood cannot leave them out."""
-    draws = isinstance(fit.model.likelihood, DrawsGaps)
-    return fit.data.filled if draws else fit.data
+def completed(fit: Fit, labels: np.ndarray, hyper: Values) -> Data:
+    """The data of a fit; where the likelihood cannot leave gaps out, with entries drawn into them.
+
+    Given labels and hyperparameters, by a few passes that are the same at every call.
+    """
+    data, likelihood = fit.data, fit.model.likelihood_at(hyper)
+    if data.observed is None or not isinstance(likelihood, DrawsGaps):
+        return data
+    from thali.kernels.cluster_rows import Slots, fill
+
+    rng = np.random.default_rng(np.random.SeedSequence((fit.seed, data.missing)))
+    at, own = likelihood.guess(data), canonical_labels(labels[: data.n])
+    room = int(own.max()) + 1
+    for _ in range(PASSES):
+        order, none = np.arange(room), np.zeros(room, np.int64)
+        slots = Slots(own, none, none.copy(), order, order.copy())
+        groups = likelihood.groups(at, room)
+        fill(groups, slots, data.n)
+        at = Data(likelihood.redraw(rng, groups, slots, at, data.observed))
+    return at

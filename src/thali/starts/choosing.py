@@ -67,6 +67,8 @@ class Starting:
             self.model.at(self.model.start(self.data)).prior.sample(np.random.default_rng(0), 1)
         except NotImplementedError:
             names = [name for name in names if name != "prior"]
+        except ValueError:
+            pass  # a prior of so many rows, and not of one
         return names
 
     def _begin(self, names: Sequence[str], generators: list[np.random.Generator]) -> list[Start]:

@@ -54,7 +54,8 @@ class ClusterState:
 
 def begin(rng: np.random.Generator, model: Model, data: Data, start: Start) -> ClusterState:
     """The state at a start: statistics made from its labels; rows to come are put by the prior."""
-    labels = with_future(rng, model, start.hyper, start.latent, data.n + data.future)
+    labels = canonical_labels(np.asarray(start.latent))
+    labels = with_future(rng, model, start.hyper, labels, data.n + data.future)
     at = data
     if data.observed is not None and isinstance(model.likelihood, DrawsGaps):
         at = Augmented(model.likelihood.guess(data).X.copy(), source=data)
@@ -64,8 +65,7 @@ def begin(rng: np.random.Generator, model: Model, data: Data, start: Start) -> C
 def with_future(
     rng: np.random.Generator, model: Model, hyper: Values, labels: np.ndarray, total: int
 ) -> np.ndarray:
-    """The labels with those of more rows, up to so many, drawn from the prior one by one."""
-    labels = canonical_labels(np.asarray(labels))
+    """Labels 0 … K − 1 with those of more rows, up to so many, drawn from the prior one by one."""
     n = len(labels)
     if n == total:
         return labels
@@ -122,13 +122,16 @@ def step(
     keep: bool,
 ) -> Drawn:
     """Splits and mergers, one sweep, and one update of every inferred hyperparameter."""
-    from thali.kernels.cluster_moves import split_or_merge
+    from thali.kernels.cluster_moves import split_or_merge, swap_rows
     from thali.kernels.cluster_rows import in_order, log_marginals
 
     prior = cast(PredictsLabel, model.prior_at(state.hyper))
     if prior.linear:
         tables = prior.tables(len(state.slots.labels))
+        if prior.forbids(len(state.slots.labels)):
+            swap_rows(rng, state.groups, state.slots, data.n, len(state.slots.labels))
         if moves:
+            make_room(model, state, moves)
             state.n_components, _ = split_or_merge(
                 rng, state.groups, state.slots, state.n_components, data.n, *tables, SCANS, moves
             )
@@ -155,6 +158,14 @@ def step(
     log_prior = model.prior_at(hyper).log_prob_counts(counts)
     info = Info(len(counts.sizes), log_prior + log_likelihood, dict(hyper), drift)
     return Drawn(info, PARTITIONS.pack(labels) if keep else None, {})
+
+
+def make_room(model: Model, state: ClusterState, moves: int) -> None:
+    """Slots for all that so many moves can lead to: a split that there is room for must be one that
+    a merger can undo."""
+    needed = min(state.n_components + moves, len(state.slots.labels)) + 2
+    if needed > len(state.slots.sizes):
+        afresh(model, state, canonical_labels(state.slots.labels), needed)
 
 
 def sweep_rows(
