@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 from oracles import partitions as oracle
 from scipy.special import logsumexp
 from sklearn.base import clone
@@ -440,3 +441,44 @@ def test_potentials_are_learned_from_the_data(gradient):
     before, after = prior.expected_size_counts(45), learned.expected_size_counts(45)
     assert after[13:17].sum() > 1.5 * before[13:17].sum()
     assert canonical_labels(model.labels_).max() + 1 == 3
+
+
+# ---- what newcomers tried ------------------------------------------------------------------------
+
+
+def test_new_rows_are_as_strictly_looked_at_as_the_first(found):
+    X, _, model = found
+    with pytest.raises(TypeError, match="sparse"):
+        model.predict(scipy.sparse.csr_array(X))
+    counts = fitted(
+        np.array([[3.0, 0], [2, 1], [0, 4], [1, 5]]), likelihood="dirichlet_multinomial"
+    )
+    with pytest.raises(ValueError, match="1 counts missing"):
+        counts.predict([[np.nan, 1.0]])
+    for rows in ([], 3, [1.5], ["a"], [[1, 2]], [100], [-1]):
+        with pytest.raises(ValueError, match="positions from 0 to 44"):
+            model.co_clustering(rows)
+    mask = np.arange(45) < 5
+    assert model.co_clustering(mask).shape == (5, 5)
+    with pytest.raises(TypeError, match="level"):
+        model.credible_ball("a")
+    with pytest.raises(ValueError, match="at most"):
+        thali.NormalWishart(scale=1e300)
+
+
+def test_a_row_that_may_be_anywhere_is_not_sure_of_being_alone():
+    X, _ = three(45)
+    X[3] = np.nan
+    engine = thali.CollapsedGibbs(sweeps=200, chains=2)
+    model = fitted(X, likelihood="normal_gamma", engine=engine)
+    assert model.membership_[3] < 0.7
+    assert np.delete(model.membership_, 3).mean() > 0.8
+
+
+def test_answers_and_draws_are_partitions_that_the_prior_allows():
+    X, _ = three(30)
+    prior = thali.FlexiblePartition(tuple(np.where(np.arange(1, 31) == 10, 0.0, -np.inf)))
+    model = fitted(X, prior=prior, engine=thali.CollapsedGibbs(sweeps=30, chains=2, init="kmeans"))
+    assert np.bincount(model.labels_).tolist() == [10, 10, 10]
+    assert np.isfinite(model.log_joint_)
+    assert np.isfinite(model.history_["log_joint"]).all()

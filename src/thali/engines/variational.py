@@ -58,7 +58,8 @@ FORMS = ("joint", "factorized")
 MOST_ANNEAL = 10**7  # iterations under falling noise
 ERROR = 0.01  # the chance that rows have features beyond the truncation, where it is "auto"
 AMOUNTS = ("first", "second", "cost")  # what rows with amounts keep of them
-FOR_FEATURES = ("anneal", "stick_bound", "features")  # settings that mean nothing for partitions
+# settings that mean nothing for partitions
+FOR_FEATURES = ("anneal", "stick_bound", "features", "forgetting", "delay")
 
 
 @ENGINES.register("variational")

@@ -24,7 +24,7 @@ from thali.registry import ESTIMATORS
 from thali.results import cluster_answer
 from thali.results.cluster_answer import ClusterDraw, NewRows
 from thali.results.fit import Fit, VariationalFit
-from thali.settings import whole_number
+from thali.settings import positive_number, shown, whole_number
 from thali.structures.labels import canonical_labels
 from thali.structures.partition_estimate import CredibleBall, credible_ball
 from thali.structures.partitions import PARTITIONS
@@ -168,13 +168,26 @@ class LatentPartition(ClusterMixin, LatentModel):  # type: ignore[misc]
         return self.co_clustering(np.arange(n))
 
     def co_clustering(self, rows: np.ndarray) -> np.ndarray:
-        """The share of draws in which two of these rows are together."""
+        """The share of draws in which two of these rows are together.
+
+        ``rows`` are positions, or a truth value for every row.
+        """
         check_is_fitted(self)
-        return cluster_answer.co_clustering(self.fit_, np.asarray(rows))
+        n, which = self.fit_.data.n, np.asarray(rows)
+        if which.dtype == bool and which.shape == (n,):
+            which = np.flatnonzero(which)
+        whole = which.ndim == 1 and which.dtype.kind in "iu" and len(which) > 0
+        if not whole or which.min() < 0 or which.max() >= n:
+            raise ValueError(
+                f"co_clustering: rows must be positions from 0 to {n - 1}, or a truth value for "
+                f"each of the {n} rows, not {shown(rows)}."
+            )
+        return cluster_answer.co_clustering(self.fit_, which)
 
     def credible_ball(self, level: float = 0.95) -> CredibleBall:
         """The partitions around ``labels_`` that hold this share of the posterior."""
         check_is_fitted(self)
+        level = positive_number("credible_ball", "level", level)
         return credible_ball(self._draws_of_estimate, self.labels_, level)
 
     @cached_property
@@ -191,11 +204,15 @@ class LatentPartition(ClusterMixin, LatentModel):  # type: ignore[misc]
 
     # new data
 
-    def _new_rows(self, X: Table) -> NewRows:
+    def _checked(self, X: Table) -> Data:
+        """New rows, if they are such as the model knows."""
         check_is_fitted(self)
-        fit = self.fit_
-        new = Data.checked(validation.validated(self, X, reset=False))
-        fit.model.likelihood.check_data(new)
+        new = Data.checked(validation.centered(self, X))
+        self.fit_.model.likelihood.check_data(new)
+        return new
+
+    def _new_rows(self, X: Table) -> NewRows:
+        new, fit = self._checked(X), self.fit_
         if isinstance(fit, VariationalFit):
             rows = cluster_answer.new_rows_under_q(fit, new)
         else:
@@ -234,9 +251,7 @@ class LatentPartition(ClusterMixin, LatentModel):  # type: ignore[misc]
 
     def score_samples(self, X: Table) -> np.ndarray:
         """The log predictive density of each row of X, averaged over draws."""
-        check_is_fitted(self)
-        new = Data.checked(validation.validated(self, X, reset=False))
-        self.fit_.model.likelihood.check_data(new)
+        new = self._checked(X)
         return cluster_answer.mean_log_densities(self.fit_, new)
 
     # pictures

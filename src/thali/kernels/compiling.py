@@ -6,7 +6,8 @@ optimized, and made into machine code, where it becomes part of one (``kernels/l
 Called from Python all the same, as tests do, it is compiled a second time, as a kernel.
 
 A helper that ``borrows`` makes no array and returns none. It is compiled without the counting of
-references, which in short loops over named tuples of arrays takes longer than the loops.
+references, which in short loops over named tuples of arrays takes longer than the loops, and put
+into what calls it, as handing over a tuple of arrays does too.
 """
 
 from collections.abc import Callable
@@ -22,7 +23,7 @@ Function = Callable[..., Any]
 EVERY: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
 KEPT: dict[str, Any] = {"cache": True}  # a kernel with all that it calls, so helpers need not be
 WITHIN: dict[str, Any] = {"no_cpython_wrapper": True, **LINKED_ONLY}
-BORROWS: Any = {"_nrt": False}
+BORROWS: Any = {"_nrt": False, "forceinline": True}
 
 
 def kernel(function: Function | None = None, **options: Any) -> Any:

@@ -60,6 +60,12 @@ class DirichletMultinomial(Settings, ExpectedClusters):
         return self.replace(**numbers)
 
     def check_data(self, data: Data) -> None:
+        if data.observed is not None:
+            i, j = (int(at[0]) for at in data.where_missing)
+            raise ValueError(
+                f"X has {data.missing} counts missing (NaN), the first at row {i}, column {j}, "
+                "which DirichletMultinomial cannot deal with; drop those rows or columns."
+            )
         wrong = (data.zeroed < 0.0) | (data.zeroed != np.rint(data.zeroed)) | (data.zeroed > 1e15)
         if wrong.any():
             i, j = np.argwhere(wrong)[0]

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from thali.kernels.cluster_scales import Law, Nearness, Widths
 
 AUTO = "auto"
+LARGEST = 1e9  # of kappa and of scale, in units of the data's spread: more can only be a mistake
 # Of variances, so that a width of zero, to which rows that are equal pull, has no density at all.
 SCALE = InverseGamma(1.0, 0.03)
 Column = str | float | Sequence[float]  # a number for each column, the same for all, or "auto"
@@ -82,7 +83,7 @@ class GaussianClusters(Settings, ConjugateClusters):
         """Refuse what is neither a number nor a hyperprior, and columns that are no numbers."""
         owner = type(self).__name__
         for name in ("kappa", "scale"):
-            check_hyperparameter(owner, name, getattr(self, name))
+            check_hyperparameter(owner, name, getattr(self, name), most=LARGEST)
         for name in ("mean", "spread"):
             given = getattr(self, name)
             if (isinstance(given, str) and given == AUTO) or type(given) is Checked:

@@ -37,7 +37,13 @@ def answer(fit: Fit) -> tuple[PointEstimate[np.ndarray], list[Recorded]]:
         picked = fit.pick(fit.representatives(most))
         own = [canonical_labels(draw.latent[: fit.data.n]) for draw in picked]
         log_joints = np.array([draw.scalars["log_joint"] for draw in picked])
-        return PARTITIONS.point_estimate(own, log_joints), picked
+        estimate = PARTITIONS.point_estimate(own, log_joints)
+        prior = cast(PredictsLabel, fit.model.prior_at(fit.mean_hyper()))
+        if prior.forbids(len(picked[0].latent)):  # an estimate that the prior allows: a draw
+            losses = [np.mean([distance("vi", one, other) for other in own]) for one in own]
+            best = int(np.argmin(losses))
+            estimate = PointEstimate(own[best], estimate.probabilities, float(losses[best]))
+        return estimate, picked
     picked = fit.pick(fit.representatives(COMPARED))
     labels = canonical_labels(fit.params["labels"])
     loss = float(np.mean([distance("vi", labels, draw.latent) for draw in picked]))

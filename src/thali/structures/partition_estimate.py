@@ -29,7 +29,8 @@ def point_estimate(
 ) -> PointEstimate[np.ndarray]:
     """The partition of least expected loss that was found.
 
-    ``probabilities`` tells of each row how much of its cluster it is with, on average over draws.
+    ``probabilities`` tells of each row how much of the rest of its cluster it is with, on average
+    over draws; of a cluster of one row, how often it is alone.
 
     >>> a, b = np.array([0, 0, 1, 1]), np.array([0, 0, 1, 2])
     >>> point_estimate([a, a, b]).latent.tolist()
@@ -117,7 +118,10 @@ class _Search:
         shared = self.shared(len(sizes))
         overlaps(self.draws, labels, shared)
         together(self.draws, labels, sizes, shared, out)
-        return out
+        alone = np.zeros(len(labels))  # of a cluster of one row, how often it is alone
+        for draw in self.draws.T:
+            alone += np.bincount(draw)[draw] == 1
+        return np.asarray(np.where(sizes[labels] > 1, out, alone / self.draws.shape[1]))
 
 
 class CredibleBall(NamedTuple):

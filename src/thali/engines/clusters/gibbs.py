@@ -56,6 +56,9 @@ def begin(rng: np.random.Generator, model: Model, data: Data, start: Start) -> C
     """The state at a start: statistics made from its labels; rows to come are put by the prior."""
     labels = canonical_labels(np.asarray(start.latent))
     labels = with_future(rng, model, start.hyper, labels, data.n + data.future)
+    prior = cast(PredictsLabel, model.prior_at(start.hyper))
+    if prior.forbids(len(labels)) and prior.log_prob(labels) == -np.inf:
+        labels = prior.sample(rng, len(labels))  # where a chain cannot be, it cannot begin
     at = data
     if data.observed is not None and isinstance(model.likelihood, DrawsGaps):
         at = Augmented(model.likelihood.guess(data).X.copy(), source=data)
