@@ -79,7 +79,6 @@ QUICK = [
     ("nonlinear", "normal_gamma", False, 0),
     ("smooth", "beta_bernoulli_items", False, 3),
     ("flexible", "normal_wishart", False, 0),
-    ("dirichlet_process", "normal_gamma", True, 0),
 ]
 
 
@@ -313,7 +312,13 @@ def joint(name, seed, steps, prior="dirichlet_process"):
     return {str(j): p_value_of_difference(one[:, j], other[:, j]) for j in range(one.shape[1])}
 
 
-@pytest.mark.parametrize("name", LIKELIHOODS)
+QUICK_JOINT = ("normal_wishart", "categorical")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [n if n in QUICK_JOINT else pytest.param(n, marks=pytest.mark.slow) for n in LIKELIHOODS],
+)
 def test_the_joint_law_is_kept(name, seed):
     judge("partition_ladder", joint(name, seed, 2000))
 

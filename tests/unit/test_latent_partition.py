@@ -191,12 +191,13 @@ def test_rows_to_come_let_an_inconsistent_prior_predict():
 def test_rows_to_come_change_nothing_for_those_that_came():
     """The Dirichlet process is consistent, so that the answer is the same in law."""
     X, y = three(30)
-    plain, future = fitted(X), fitted(X, n_future=100)
+    engine = thali.CollapsedGibbs(sweeps=150, chains=2)
+    plain, future = fitted(X, engine=engine), fitted(X, engine=engine, n_future=100)
     for model in (plain, future):
         assert adjusted_rand_score(y, model.labels_) > 0.9
         apart = np.mean([variation_of_information(d.labels, model.labels_) for d in model.draws()])
         assert abs(apart - model.expected_loss_) < 0.1
-    assert abs(plain.membership_.mean() - future.membership_.mean()) < 0.1
+    assert abs(plain.membership_.mean() - future.membership_.mean()) < 0.2
 
 
 # ---- gaps ----------------------------------------------------------------------------------------
@@ -482,3 +483,14 @@ def test_answers_and_draws_are_partitions_that_the_prior_allows():
     assert np.bincount(model.labels_).tolist() == [10, 10, 10]
     assert np.isfinite(model.log_joint_)
     assert np.isfinite(model.history_["log_joint"]).all()
+
+
+def test_an_answer_of_rows_alone_is_called_so():
+    X = np.random.default_rng(2).normal(size=(30, 60))
+    with pytest.warns(RuntimeWarning, match="most rows are alone"):
+        assert fitted(X, engine=thali.CollapsedGibbs(sweeps=60, chains=2)).n_clusters_ > 15
+
+
+def test_noise_of_few_columns_is_one_cluster():
+    X = np.random.default_rng(2).normal(size=(40, 2))
+    assert fitted(X, engine=thali.CollapsedGibbs(sweeps=200, chains=2)).n_clusters_ <= 3

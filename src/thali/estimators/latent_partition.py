@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Self, cast
@@ -32,7 +33,21 @@ from thali.structures.partitions import PARTITIONS
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+FEW = 20  # rows below which an answer of many clusters is no cause for a word
 MOST_PAIRS = 10_000  # rows up to which the matrix of all pairs is made
+
+
+def warn_of_rows_alone(labels: np.ndarray) -> None:
+    """Say so where the answer is that rows have nothing in common."""
+    n, k = len(labels), int(labels.max()) + 1
+    if n >= FEW and k > n / 2:
+        warnings.warn(
+            f"{k} clusters were found in {n} rows: most rows are alone, and nothing that groups of "
+            "them share. There may be no clusters in these data, or too many columns for so few "
+            "rows; use fewer columns, likelihood='normal_gamma', or a fixed alpha and kappa.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
 
 @ESTIMATORS.register("LatentPartition")
@@ -118,7 +133,9 @@ class LatentPartition(ClusterMixin, LatentModel):  # type: ignore[misc]
         changed. ``checkpoint``, ``resume`` and ``time_budget`` are as for ``LatentFeatures``.
         """
         self._future = whole_number("fit", "n_future", n_future, 0, 10**7)
-        return super().fit(X, y, checkpoint=checkpoint, resume=resume, time_budget=time_budget)
+        super().fit(X, y, checkpoint=checkpoint, resume=resume, time_budget=time_budget)
+        warn_of_rows_alone(self.labels_)
+        return self
 
     def _show(self, fit: Fit) -> Self:
         """Everything the fit says, as attributes."""

@@ -19,6 +19,7 @@ from thali.data import Data
 from thali.data.missing import observed_means
 from thali.hyperparameters import (
     Above,
+    Gamma,
     Hyperprior,
     InverseGamma,
     Value,
@@ -36,6 +37,10 @@ AUTO = "auto"
 LARGEST = 1e9  # of kappa and of scale, in units of the data's spread: more can only be a mistake
 # Of variances, so that a width of zero, to which rows that are equal pull, has no density at all.
 SCALE = InverseGamma(1.0, 0.03)
+# Wide: where there is one cluster its mean is that of the data, and only a large kappa says so;
+# otherwise every row is a cluster of its own, whose means explain all there is.
+KAPPA = Gamma(0.25, 0.025)
+FIRST_KAPPA = 0.1  # where an inferred one begins
 Column = str | float | Sequence[float]  # a number for each column, the same for all, or "auto"
 
 
@@ -130,6 +135,11 @@ class GaussianClusters(Settings, ConjugateClusters):
                     f"{data.d} columns."
                 )
         return resolved
+
+    def start(self, data: Data) -> dict[str, Value]:
+        """As others have it, but for kappa: the center of a wide hyperprior is far from most."""
+        first = {"kappa": FIRST_KAPPA} if isinstance(self.kappa, Hyperprior) else {}
+        return super().start(data) | first
 
     def center(self, d: int) -> np.ndarray:
         """The mean around which clusters lie, (d,)."""

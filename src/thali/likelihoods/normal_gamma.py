@@ -17,10 +17,10 @@ import numpy as np
 from scipy.special import gammaln
 
 from thali.data import Data
-from thali.hyperparameters import Gamma, Hyperprior, Values
+from thali.hyperparameters import Hyperprior, Values
 from thali.likelihoods.cluster_families import Family
 from thali.likelihoods.clusters import ExpectedClusters, Groups, IntegratesGaps, sums_by_label
-from thali.likelihoods.gaussian_clusters import SCALE, Column, GaussianClusters, Sums
+from thali.likelihoods.gaussian_clusters import KAPPA, SCALE, Column, GaussianClusters, Sums
 from thali.registry import LIKELIHOODS
 from thali.settings import check_settings, hyperparameter, setting
 
@@ -35,7 +35,7 @@ class NormalGamma(GaussianClusters, IntegratesGaps, ExpectedClusters):
 
     Parameters
     ----------
-    kappa : float or hyperprior, default Gamma(1, 10)
+    kappa : float or hyperprior, default Gamma(0.25, 0.025)
         How near to each other the clusters' means are: a mean varies 1/κ times as much as rows
         within the cluster do.
     scale : float or hyperprior, default InverseGamma(1, 0.03)
@@ -60,7 +60,7 @@ class NormalGamma(GaussianClusters, IntegratesGaps, ExpectedClusters):
     """
 
     kappa: float | Hyperprior = hyperparameter(
-        Gamma(1.0, 10.0), symbol="κ", words="how near to each other clusters are"
+        KAPPA, symbol="κ", words="how near to each other clusters are"
     )
     scale: float | Hyperprior = hyperparameter(SCALE, symbol="s", words="how wide clusters are")
     shape: float = setting(2.0, help="How alike the widths of clusters are")

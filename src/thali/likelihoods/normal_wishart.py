@@ -18,7 +18,6 @@ from scipy.special import gammaln
 from thali.data import Data
 from thali.hyperparameters import (
     Above,
-    Gamma,
     Hyperprior,
     InverseGamma,
     Values,
@@ -26,7 +25,14 @@ from thali.hyperparameters import (
 )
 from thali.likelihoods.cluster_families import Family
 from thali.likelihoods.clusters import DrawsGaps, ExpectedClusters, Groups, sums_by_label
-from thali.likelihoods.gaussian_clusters import SCALE, Checked, Column, GaussianClusters, Sums
+from thali.likelihoods.gaussian_clusters import (
+    KAPPA,
+    SCALE,
+    Checked,
+    Column,
+    GaussianClusters,
+    Sums,
+)
 from thali.registry import LIKELIHOODS
 from thali.settings import hyperparameter
 
@@ -44,7 +50,7 @@ class NormalWishart(GaussianClusters, DrawsGaps, ExpectedClusters):
 
     Parameters
     ----------
-    kappa : float or hyperprior, default Gamma(1, 10)
+    kappa : float or hyperprior, default Gamma(0.25, 0.025)
         How near to each other the clusters' means are: a mean varies 1/κ times as much as rows
         within the cluster do.
     scale : float or hyperprior, default InverseGamma(1, 0.03)
@@ -72,7 +78,7 @@ class NormalWishart(GaussianClusters, DrawsGaps, ExpectedClusters):
     """
 
     kappa: float | Hyperprior = hyperparameter(
-        Gamma(1.0, 10.0), symbol="κ", words="how near to each other clusters are"
+        KAPPA, symbol="κ", words="how near to each other clusters are"
     )
     scale: float | Hyperprior = hyperparameter(SCALE, symbol="s", words="how wide clusters are")
     degrees: float | Hyperprior | None = hyperparameter(
