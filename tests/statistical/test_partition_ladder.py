@@ -312,13 +312,15 @@ def joint(name, seed, steps, prior="dirichlet_process"):
     return {str(j): p_value_of_difference(one[:, j], other[:, j]) for j in range(one.shape[1])}
 
 
-QUICK_JOINT = ("normal_wishart", "categorical")
+JOINT = [
+    name
+    if name in ("normal_wishart", "categorical")
+    else pytest.param(name, marks=pytest.mark.slow)
+    for name in LIKELIHOODS
+]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [n if n in QUICK_JOINT else pytest.param(n, marks=pytest.mark.slow) for n in LIKELIHOODS],
-)
+@pytest.mark.parametrize("name", JOINT)
 def test_the_joint_law_is_kept(name, seed):
     judge("partition_ladder", joint(name, seed, 2000))
 
@@ -345,6 +347,7 @@ def test_a_forgotten_jacobian_is_caught(monkeypatch, seed):
     assert alarms(found)
 
 
+@pytest.mark.slow
 def test_a_gap_drawn_too_narrow_is_caught(monkeypatch, seed):
     from statistical.mutants import mutate
 
