@@ -215,7 +215,7 @@ def check(prior, likelihood, gaps, moves, seed, steps):
 
 @pytest.mark.parametrize("cell", [c for c in CELLS if c in QUICK], ids=str)
 def test_the_law_is_that_of_all_partitions(cell, seed):
-    judge("partition_ladder", check(*cell, seed, 3000))
+    judge("partition_ladder", check(*cell, seed, 2000))
 
 
 @pytest.mark.slow
@@ -237,7 +237,7 @@ def test_rows_to_come_have_the_law_of_the_prior(prior, seed):
     start = Start("given", np.zeros(1, np.int64), model.start(data))
     engine = thali.CollapsedGibbs(moves=0 if prior == "nonlinear" else 2)
     state = engine.begin(rng, model, data, start)
-    k = [engine.several(rng, model, data, state, 1)[0].info.n_components for _ in range(4000)]
+    k = [engine.several(rng, model, data, state, 1)[0].info.n_components for _ in range(2500)]
     logs, _ = prior_law(prior)
     law, every_k = np.exp(logs - logsumexp(logs)), np.array([c.max() + 1 for c in EVERY])
     p_of_k = np.array([law[every_k == j].sum() for j in range(1, N + 1)])

@@ -349,7 +349,8 @@ def test_log_joints_are_those_of_the_draws(X, likelihood, passes):
 def test_clusters_find_room(rng):
     X = 100.0 * rng.normal(size=(50, 2))
     prior = thali.DirichletProcess(alpha=200.0)
-    model = fit(X, thali.ParticleFilter(n_particles=30), prior, thali.NormalGamma(scale=0.01))
+    with pytest.warns(RuntimeWarning, match="most rows are alone"):
+        model = fit(X, thali.ParticleFilter(n_particles=30), prior, thali.NormalGamma(scale=0.01))
     assert model.fit_.means()["n_components"] > 25
     check_log_joints(model)
 

@@ -106,6 +106,7 @@ EXTREMES: dict[str, Callable[[], thali.LatentPartition]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:.*most rows are alone")
 @pytest.mark.parametrize("case", EXTREMES)
 def test_every_picture_and_the_report_cope_with(case: str, tmp_path: Path) -> None:
     model = EXTREMES[case]()
