@@ -57,6 +57,14 @@ class Hyperprior(Settings, ABC):
     def log_density(self, value: float) -> float:
         """Log density of the parameter at ``value``."""
 
+    def log_density_of_log(self, value: float) -> float:
+        """Log density of the parameter's logarithm; of p/(1−p)'s for a probability, and of a real
+        parameter itself: on these scales it may be anywhere."""
+        if self.real:
+            return self.log_density(value)
+        odds = log1p(-value) if self.probability else 0.0
+        return self.log_density(value) + log(value) + odds
+
     def powers(self) -> tuple[float, float, float] | None:
         """p, a and b where the log density is  p log v − a/v² − b v + const: compiled code can then
         sample the parameter itself. None where it is not of that form."""
@@ -237,6 +245,9 @@ class Above(Hyperprior):
 
     def log_density(self, value: float) -> float:
         return self.excess.log_density(value - self.bound)
+
+    def log_density_of_log(self, value: float) -> float:
+        return self.excess.log_density_of_log(value - self.bound)
 
 
 class Scope(MutableMapping[str, Value]):

@@ -216,7 +216,7 @@ BROKEN = {
         ("remove(groups, slot, i, slots.seen[slot])", "pass")
     ],
     "eq. 6 as printed, which weighs staying by the size with the row in": [
-        ("    slot = slots.labels[i]\n", "    slot = before = slots.labels[i]\n"),
+        ("    rows = len(alone)\n    slot =", "    rows = len(alone)\n    slot = before ="),
         ("    logs[k] = opening[k] +", PRINTED),
     ],
 }
@@ -228,6 +228,28 @@ def test_broken_sweeps_have_another_law(what, X, rng):
     prior = PRIORS["dirichlet_process"]
     _, seen, law = law_of_sweeps(broken, "normal_gamma", prior, X[:5], rng, 6000)
     assert 0.5 * np.abs(seen - law).sum() > 3.0 * noise(law, 6000)
+
+
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+def test_how_unsure_labels_are_given_all_others(likelihood, X):
+    make, predictive = LIKELIHOODS[likelihood]
+    X, prior, expected = TABLES.get(likelihood, np.asarray)(X)[:5], PRIORS["pitman_yor"], 0.0
+    labels = np.array([0, 1, 0, 2, 1])
+    for i in range(5):
+        logs = {}
+        for k in range(4):
+            moved = labels.copy()
+            moved[i] = k
+            c = canonical_labels(moved)
+            logs[tuple(c)] = prior.log_prob(c) + oracle.log_likelihood(X, c, predictive)
+        law = softmax(list(logs.values()))
+        expected -= (law * np.log(law)).sum()
+    own, slots, alone = begin(X, labels, 6, make)
+    sizes = slots.sizes.copy()
+    found = cluster_rows.uncertainty(own, slots, 3, alone, *prior.tables(5))
+    assert found == pytest.approx(expected, rel=1e-8)
+    assert (slots.sizes == sizes).all()
+    assert (slots.labels == labels).all()
 
 
 def test_a_sweep_says_where_there_is_no_slot_left(X, rng):

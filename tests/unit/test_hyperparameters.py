@@ -6,9 +6,20 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.integrate import quad
+from scipy.special import expit
 
 import thali
-from thali.hyperparameters import Hyperprior, metropolis_step, slice_step
+from thali.hyperparameters import (
+    Above,
+    Beta,
+    Gamma,
+    Hyperprior,
+    InverseGamma,
+    Normal,
+    metropolis_step,
+    slice_step,
+)
 
 
 def chain(step, rng, log_density, width, n):
@@ -154,3 +165,19 @@ def test_a_filter_says_which_hyperpriors_of_scales_it_knows():
     model = thali.LatentFeatures(likelihood=likelihood, engine=thali.ParticleFilter(5))
     with pytest.raises(ValueError, match="infers scales under Gamma or InverseGamma, not Flat"):
         model.fit(np.eye(4))
+
+
+@pytest.mark.parametrize(
+    ("hyperprior", "value_of", "most"),
+    [
+        (Gamma(1.5, 0.7), np.exp, 20.0),
+        (InverseGamma(2.0, 0.5), np.exp, 20.0),
+        (Beta(1.2, 2.5), expit, 30.0),
+        (Normal(0.3, 2.0), float, 30.0),
+        (Above(Gamma(2.0, 1.0), 3.0), lambda x: 3.0 + np.exp(x), 20.0),
+    ],
+    ids=str,
+)
+def test_densities_of_logarithms_integrate_to_one(hyperprior, value_of, most):
+    density = lambda x: np.exp(hyperprior.log_density_of_log(float(value_of(x))))  # noqa: E731
+    assert quad(density, -most, most, limit=500)[0] == pytest.approx(1.0, rel=1e-6)

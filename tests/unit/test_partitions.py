@@ -13,7 +13,7 @@ from thali.priors.flexible_partition import FlexiblePartition, integer_partition
 from thali.priors.pitman_yor import DirichletProcess, PitmanYor
 from thali.priors.wished_sizes import nearest_feasible
 from thali.structures.labels import all_partitions, canonical_labels
-from thali.structures.partition_estimate import credible_ball, point_estimate
+from thali.structures.partition_estimate import credible_ball, point_estimate, usual_number
 from thali.structures.partition_losses import LOSSES, binder, distance, variation_of_information
 from thali.structures.partitions import PARTITIONS
 
@@ -448,3 +448,15 @@ def test_the_smooth_form_is_the_dirichlet_process_at_its_values():
         assert np.isclose(smooth.log_prob(np.array(labels)), own.log_prob(np.array(labels)))
     rarer = FlexiblePartition.smooth_form(0.0, 1.0, 2.0).expected_size_counts(20)
     assert rarer[0] / rarer.sum() < own.expected_size_counts(20)[0] / own.expected_components(20)
+
+
+def test_an_estimate_has_no_more_clusters_than_draws_have():
+    """Draws of a prior under which rows are seldom together: alone they are all as near."""
+    rng, prior = np.random.default_rng(0), DirichletProcess(alpha=4.0)
+    draws = [canonical_labels(prior.sample(rng, 40)) for _ in range(100)]
+    most = usual_number(draws)
+    assert np.mean([draw.max() + 1 > most for draw in draws]) <= 0.05
+    assert point_estimate(draws).latent.max() + 1 > most
+    assert point_estimate(draws, most=most).latent.max() + 1 <= most
+    few = [draw[:6] for draw in draws]
+    assert point_estimate(few, most=2).latent.max() + 1 <= 2

@@ -265,13 +265,13 @@ def test_nothing_is_shown_otherwise(X, capfd):
 def test_sweeps_left_open_suit_the_size_of_data_and_features(X):
     """A chain gets at most so much work, and never fewer than a hundred sweeps."""
     small, large = thali.data.matrix.Data(X), thali.data.matrix.Data(np.zeros((4000, 1000)))
-    engine = thali.CollapsedGibbs()
-    assert engine.planned(small, 4).sweeps == 1000
-    assert engine.planned(large, 10).sweeps == 1000
-    assert 100 < engine.planned(large, 60).sweeps < 1000
-    assert engine.planned(large, 500).sweeps == 100
-    assert thali.CollapsedGibbs(sweeps=7).planned(large, 500).sweeps == 7
-    late = thali.CollapsedGibbs(burn_in=2000).planned(large, 500)
+    engine, binary = thali.CollapsedGibbs(), Model(thali.IBP(), thali.LinearGaussian())
+    assert engine.planned(binary, small, 4).sweeps == 1000
+    assert engine.planned(binary, large, 10).sweeps == 1000
+    assert 100 < engine.planned(binary, large, 60).sweeps < 1000
+    assert engine.planned(binary, large, 500).sweeps == 100
+    assert thali.CollapsedGibbs(sweeps=7).planned(binary, large, 500).sweeps == 7
+    late = thali.CollapsedGibbs(burn_in=2000).planned(binary, large, 500)
     assert late.sweeps > late.burned == 2000
     with pytest.raises(ValueError, match="give sweeps to fix it"):
         engine.kept  # noqa: B018
@@ -288,9 +288,10 @@ def test_a_run_with_sweeps_left_open_plans_them_from_the_features_it_finds(X, mo
         return model(sweeps=None, chains=2, init=init).fit(X)
 
     monkeypatch.setattr(chain_settings, "WORK", 4e6)
+    monkeypatch.setattr(chain_settings, "LITTLE_WORK", 0.0)  # whether starts agree or not
     fitted = fit()
     most = fitted.history_["n_components"][:, run_module.LOOK - 1].max()
-    planned = fitted.engine.planned(fitted.fit_.data, int(most)).sweeps
+    planned = fitted.engine.planned(fitted.fit_.model, fitted.fit_.data, int(most)).sweeps
     assert 100 < planned < 1000
     assert fitted.history_["n_components"].shape == (2, planned)
     assert fitted.burn_in_ == planned // 2
@@ -304,6 +305,7 @@ def test_a_run_with_sweeps_left_open_resumes_to_the_same_draws(X, tmp_path, monk
     from thali.engines import chain_settings
 
     monkeypatch.setattr(chain_settings, "WORK", 4e6)
+    monkeypatch.setattr(chain_settings, "LITTLE_WORK", 0.0)  # whether starts agree or not
     path = tmp_path / "c.thali"
     whole = model(sweeps=None, chains=2, init="empty").fit(X)
     for stop_at in (60, 170):  # steps of both chains together

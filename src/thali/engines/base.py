@@ -153,9 +153,9 @@ class Engine(Protocol[StateT]):
         """Steps not kept at the beginning."""
         return 0
 
-    def planned(self, data: Data, n_components: int, disagreed: bool = False) -> Self:
-        """This engine with a number of steps; those that leave it open choose it here, by the data,
-        by how many components there are, and by whether starts came to different ends."""
+    def planned(self, model: Model, data: Data, n_components: int, disagreed: bool = False) -> Self:
+        """This engine with a number of steps; those that leave it open choose it here, by the model
+        and the data, how many components there are, and whether starts came to different ends."""
         return self
 
     def plans(self) -> bool:
@@ -188,9 +188,11 @@ class Engine(Protocol[StateT]):
         """Where steps under falling noise lead from a start that knows nothing of the data."""
         return anneal(rng, self, model, data, start, stopped)
 
-    def racing_sweeps(self, data: Data, n_components: int, disagreed: bool = False) -> int:
+    def racing_sweeps(
+        self, model: Model, data: Data, n_components: int, disagreed: bool = False
+    ) -> int:
         """How many steps a race of starts may think that a chain makes."""
-        return self.planned(data, n_components, disagreed).steps(data)
+        return self.planned(model, data, n_components, disagreed).steps(data)
 
     @property
     def searches(self) -> bool:

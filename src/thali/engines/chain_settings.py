@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from thali.data import Data
+from thali.model import Model
 from thali.settings import Settings, check_settings, setting
 from thali.starts import check_init
 
@@ -41,16 +42,15 @@ class ChainSettings(Settings):
             )
         object.__setattr__(self, "init", check_init(type(self), self.init))
 
-    def planned(self, data: Data, n_components: int, disagreed: bool = False) -> Self:
-        """This engine with a number of sweeps: as given, or as many as suit data and features.
+    def planned(self, model: Model, data: Data, n_components: int, disagreed: bool = False) -> Self:
+        """This engine with a number of sweeps: as given, or as many as suit the data.
 
         Where starts ``disagreed``, small data get more of them: there are several modes.
         """
         if self.sweeps is not None:
             return self
         k = max(1, n_components)
-        width = min(data.n, data.d) if data.observed is None else data.d
-        sweep = data.n * (k * width + 8 * k * k) + 2 * k * k * data.missing
+        sweep = model.likelihood.work(data, k)
         sweeps = int(min(MOST, max(FEWEST, WORK / sweep)))
         if disagreed:
             sweeps = max(sweeps, int(min(MOST_OF_ALL, LITTLE_WORK / sweep)))

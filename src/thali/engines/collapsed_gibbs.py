@@ -379,6 +379,20 @@ class CollapsedGibbs(ChainSettings, Sampler[State | ClusterState]):
             )
         return scalars, packed
 
+    def level(
+        self,
+        rng: np.random.Generator,
+        model: Model,
+        data: Data,
+        state: State | ClusterState,
+        info: Info,
+    ) -> float:
+        return (
+            clusters.level(model, state, info)
+            if isinstance(state, ClusterState)
+            else info.log_joint
+        )
+
     def to_arrays(
         self, state: State | ClusterState
     ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

@@ -41,6 +41,14 @@ def close(slots, k, slot):
 
 
 @helper(borrows=True)
+def bring_forward(slots, slot):
+    """The slot changes places with the first one: its weight is the one others are held to."""
+    first, at = slots.active[0], slots.place[slot]
+    slots.active[0], slots.active[at] = slot, first
+    slots.place[slot], slots.place[first] = 0, at
+
+
+@helper(borrows=True)
 def take_out(groups, slots, slot, i, rows):
     """Row i is not in a slot any more."""
     slots.sizes[slot] -= 1
@@ -116,6 +124,8 @@ def visit(rng, groups, slots, k, alone, join, opening, i, logs):
     take_out(groups, slots, slot, i, rows)
     if slots.sizes[slot] == 0:
         k = close(slots, k, slot)
+    else:
+        bring_forward(slots, slot)
     weigh(groups, slots, slots.active, k, i, rows, join, logs, NOTHING)
     logs[k] = opening[k] + (alone[i] if i < rows else 0.0)
     at = draw(rng, logs, k + 1)
@@ -138,6 +148,34 @@ def sweep(rng, groups, slots, k, alone, join, opening, first):
             return k, i
         k = visit(rng, groups, slots, k, alone, join, opening, i, logs)
     return k, n
+
+
+@kernel
+def uncertainty(groups, slots, k, alone, join, opening):
+    """Σ over rows of the entropy of where a row goes, all others being where they are.
+
+    Rows go back where they were; a row that is alone is weighed beside the K − 1 others.
+    """
+    rows, total = len(alone), 0.0
+    logs, others = np.empty(k + 1), np.empty(k, np.int64)
+    for i in range(len(slots.labels)):
+        slot = slots.labels[i]
+        take_out(groups, slots, slot, i, rows)
+        count = 0
+        for j in range(k):
+            others[count] = slots.active[j]
+            count += slots.sizes[slots.active[j]] > 0
+        weigh(groups, slots, others, count, i, rows, join, logs, NOTHING)
+        logs[count] = opening[count] + (alone[i] if i < rows else 0.0)
+        put_in(groups, slots, slot, i, rows)
+        top, mass, mean = np.max(logs[: count + 1]), 0.0, 0.0
+        for j in range(count + 1):
+            if logs[j] > top - NOTHING:
+                weight = np.exp(logs[j] - top)
+                mass += weight
+                mean += weight * (logs[j] - top)
+        total += np.log(mass) - mean / mass
+    return total
 
 
 @kernel

@@ -62,6 +62,10 @@ class Likelihood(ABC):
     def start(self, data: Data) -> dict[str, Value]:
         """A number for every hyperparameter: the fixed one, or a guess from the data."""
 
+    def work(self, data: Data, n_components: int) -> float:
+        """About how many multiply-adds a sweep of a sampler over all rows takes."""
+        return float(data.n * n_components * data.d)
+
     def guess(self, data: Data) -> Data:
         """Complete data for starts to look at, a first guess in place of what is missing."""
         return data.filled
@@ -98,6 +102,10 @@ class FeatureLikelihood(Likelihood):
         "Each feature is a pattern that some of the rows have, most frequent first.",
         "A row of the data X is made by the features A that it has (Z says which: 1 or 0).",
     )
+
+    def work(self, data: Data, n_components: int) -> float:
+        k, width = n_components, min(data.n, data.d) if data.observed is None else data.d
+        return data.n * (k * width + 8.0 * k * k) + 2.0 * k * k * data.missing
 
 
 class Collapsed(FeatureLikelihood):

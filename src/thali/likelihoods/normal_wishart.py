@@ -117,6 +117,11 @@ class NormalWishart(GaussianClusters, DrawsGaps, ExpectedClusters):
             self.degrees_for(d)
         return resolved
 
+    def work(self, data: Data, n_components: int) -> float:
+        """With what updates of L take, and of hyperparameters by eigenvalues of each scatter."""
+        k, squares = n_components, float(data.d) ** 2
+        return data.n * (0.5 * k + 4.0) * squares + 20.0 * k * squares * data.d
+
     def expected(self, d: int, scale: float) -> np.ndarray:
         """The square roots of the diagonal of Ψ₀, (d,)."""
         return np.asarray(np.sqrt(self.degrees_for(d) - d - 1.0) * scale * self.widths(d))

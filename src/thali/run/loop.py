@@ -86,7 +86,7 @@ class _Loop:
     ) -> None:
         self.seed, self.model, self.data = seed, model, data
         self.given = engine
-        self.engine = engine.planned(data, 0)
+        self.engine = engine.planned(model, data, 0)
         self.checkpoint = None if checkpoint is None else Path(checkpoint)
         self.fingerprint = {} if checkpoint is None else fingerprint(seed, model, engine, data)
         self.time_budget = np.inf if time_budget is None else time_budget
@@ -211,7 +211,7 @@ class _Loop:
             self._drive(bar, LOOK)
             if all(len(chain.trace.scalars) >= LOOK for chain in self.chains):
                 k = max(int(chain.trace.scalars[LOOK - 1][0]) for chain in self.chains)
-                self.engine = self.given.planned(self.data, k, self.disagreed)
+                self.engine = self.given.planned(self.model, self.data, k, self.disagreed)
         self._drive(bar, self.engine.steps(self.data))
 
     def _drive(self, bar: Progress, until: int) -> None:

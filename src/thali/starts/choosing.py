@@ -39,7 +39,7 @@ class Starting:
     side_by_side: Callable[[Sequence[Callable[[], Any]], str], list[Any]]
 
     def __post_init__(self) -> None:
-        self.engine = self.given.planned(self.data, 0)
+        self.engine = self.given.planned(self.model, self.data, 0)
         self.disagreed = False  # whether a race went on for longer than is usual
         self.filled = self.model.likelihood.guess(self.data)  # starts look at complete data
 
@@ -134,13 +134,13 @@ class Starting:
 
     def _short(self) -> int:
         """Sweeps of each entrant in a heat."""
-        return max(5, min(60, self.given.racing_sweeps(self.data, 0) // 5))
+        return max(5, min(60, self.given.racing_sweeps(self.model, self.data, 0) // 5))
 
     def _rounds(self, searches: list[Search], spent: float, disagreed: bool) -> int:
         """Rounds that each search may make: the race as a whole is no longer than the chains."""
         k = max(self.model.structure.n_components(search.at.start.latent) for search in searches)
         a_round = ROUND * (1.0 + 1.0 / PLAIN)
-        sweeps = self.given.racing_sweeps(self.data, k, disagreed)
+        sweeps = self.given.racing_sweeps(self.model, self.data, k, disagreed)
         return int((sweeps - spent) / a_round)
 
     def _heat(
@@ -170,7 +170,12 @@ class Starting:
             left = sweeps - len(logs)
             for drawn in self.engine.several(rng, self.model, self.data, state, left, keep=False):
                 hyper = drawn.info.hyper
-                logs.append(self.engine.level(rng, self.model, self.data, state, drawn.info))
+                late = 2 * len(logs) >= sweeps - 1  # what comes before is not looked at
+                logs.append(
+                    self.engine.level(rng, self.model, self.data, state, drawn.info)
+                    if late
+                    else drawn.info.log_joint
+                )
         later = logs[len(logs) // 2 :] or [-np.inf]
         spread = float(np.std(later)) if len(later) > 1 else 0.0
         return Finish(Start(start.name, state.latent, hyper), float(np.mean(later)), spread)

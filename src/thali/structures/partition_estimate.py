@@ -5,7 +5,13 @@ r"""A point estimate of a partition from draws: the least expected loss; and how
 Up to ``FEW`` rows all partitions are looked at. Beyond, as in salso (Dahl, Johnson, Müller 2022):
 rows are put one after the other, in a random order, where each costs least given those before; then
 each is taken out and put back while that helps; from several orders, and from the best draws, the
-lowest is kept. The credible ball (Wade and Ghahramani 2018) is what holds most draws around it.
+lowest is kept.
+
+Where rows are hardly ever together, all of them alone may be as near to the draws as all of them
+together, though no draw has nearly as many clusters; so an estimate may be held to at most as many
+as most draws have (``usual_number``).
+
+The credible ball (Wade and Ghahramani 2018) is what holds most draws around it.
 """
 
 from collections.abc import Sequence
@@ -24,10 +30,19 @@ SWEEPS = 50
 EXTRA = 4  # clusters that an estimate may have beyond the most of a draw
 
 
+def usual_number(draws: Sequence[np.ndarray]) -> int:
+    """A number of clusters that at most one draw in twenty exceeds.
+
+    >>> usual_number([np.array([0, 0, 1]), np.array([0, 1, 1])])
+    2
+    """
+    return int(np.quantile([int(draw.max()) + 1 for draw in draws], 0.95, method="higher"))
+
+
 def point_estimate(
-    draws: Sequence[np.ndarray], loss: str = "vi", seed: int = 0
+    draws: Sequence[np.ndarray], loss: str = "vi", seed: int = 0, most: int | None = None
 ) -> PointEstimate[np.ndarray]:
-    """The partition of least expected loss that was found.
+    """The partition of least expected loss that was found, of at most so many clusters.
 
     ``probabilities`` tells of each row how much of the rest of its cluster it is with, on average
     over draws; of a cluster of one row, how often it is alone.
@@ -37,10 +52,14 @@ def point_estimate(
     [0, 0, 1, 1]
     """
     own = sum(weights(loss, len(draws[0]))[np.bincount(draw)].sum() for draw in draws) / len(draws)
-    search = _Search(np.ascontiguousarray(np.stack(draws, axis=1), np.int32), loss)
+    search = _Search(np.ascontiguousarray(np.stack(draws, axis=1), np.int32), loss, most)
     rng = np.random.default_rng(seed)
     found = (
-        [search.value(np.array(labels)) for labels in all_partitions(len(draws[0]))]
+        [
+            search.value(np.array(labels))
+            for labels in all_partitions(len(draws[0]))
+            if max(labels) < search.most
+        ]
         if len(draws[0]) <= FEW
         else search.beginnings(rng, draws)
     )
@@ -52,12 +71,12 @@ def point_estimate(
 class _Search:
     """Draws as the kernels read them; a value here lacks what all estimates have in common."""
 
-    def __init__(self, draws: np.ndarray, loss: str) -> None:
+    def __init__(self, draws: np.ndarray, loss: str, most: int | None) -> None:
         self.draws = draws  # (n, S)
         self.f = weights(loss, len(draws))
         self.step = np.append(np.diff(self.f), np.inf)
         self.clusters = int(draws.max()) + 1
-        self.most = min(len(draws), self.clusters + EXTRA)
+        self.most = min(len(draws), self.clusters + EXTRA if most is None else most)
 
     def shared(self, k: int) -> np.ndarray:
         return np.zeros((k, self.draws.shape[1], self.clusters), np.int32)
@@ -75,6 +94,7 @@ class _Search:
             shared, order = self.shared(self.most), rng.permutation(n)
             used = allocate(self.draws, order, self.step, self.most, labels, sizes, shared)
             found.append(self.sweetened(rng, labels, sizes, shared, used))
+        draws = [draw for draw in draws if draw.max() < self.most]
         some = np.unique(np.linspace(0, len(draws) - 1, min(len(draws), 20)).round().astype(int))
         ranked = sorted(some, key=lambda i: self.value(draws[i])[0])
         for i in ranked[:BEGINNINGS]:

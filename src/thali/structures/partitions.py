@@ -11,7 +11,7 @@ import numpy as np
 
 from thali.structures.base import PointEstimate, Structure
 from thali.structures.labels import canonical_labels
-from thali.structures.partition_estimate import point_estimate
+from thali.structures.partition_estimate import point_estimate, usual_number
 from thali.structures.partition_losses import binder
 
 
@@ -93,8 +93,9 @@ class Partitions(Structure[np.ndarray]):
     def point_estimate(
         self, draws: Sequence[np.ndarray], log_joints: np.ndarray
     ) -> PointEstimate[np.ndarray]:
-        """The partition of least expected variation of information."""
-        return point_estimate(draws)
+        """The partition of least expected variation of information, of as many clusters as draws
+        have."""
+        return point_estimate(draws, most=usual_number(draws))
 
     # a search among values
 

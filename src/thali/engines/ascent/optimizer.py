@@ -85,7 +85,9 @@ class Optimizer(Settings, BoundOptimizer[StateT]):
     def steps(self, data: Data) -> int:
         return self.max_iter
 
-    def racing_sweeps(self, data: Data, n_components: int, disagreed: bool = False) -> int:
+    def racing_sweeps(
+        self, model: Model, data: Data, n_components: int, disagreed: bool = False
+    ) -> int:
         work = data.n * data.d * max(n_components, 10)
         return int(min(RACING, self.max_iter, max(10.0, 1e10 / work)))
 

@@ -163,6 +163,27 @@ def step(
     return Drawn(info, PARTITIONS.pack(labels) if keep else None, {})
 
 
+def level(model: Model, state: ClusterState, info: Info) -> float:
+    """About the log of how much of the posterior is where a chain is.
+
+    The log joint of one partition says nothing of how many there are like it: where clusters
+    hardly differ there are very many, and all rows being alone is one. So to the log joint and the
+    hyperparameters' own density (of their logarithms) the entropy of each row's label given all
+    others is added, the sum of which is at most that of the partition.
+    """
+    from thali.kernels.cluster_rows import uncertainty
+
+    found = info.log_joint
+    for name, hyperprior in model.hyperpriors.items():
+        found += hyperprior.log_density_of_log(info.hyper[name])
+    prior = cast(PredictsLabel, model.prior_at(state.hyper))
+    if prior.linear:
+        tables = prior.tables(len(state.slots.labels))
+        k = state.n_components
+        found += uncertainty(state.groups, state.slots, k, state.alone, *tables)
+    return float(found)
+
+
 def make_room(model: Model, state: ClusterState, moves: int) -> None:
     """Slots for all that so many moves can lead to: a split that there is room for must be one that
     a merger can undo."""
