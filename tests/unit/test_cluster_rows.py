@@ -34,7 +34,7 @@ PRIORS = {
 def normal_gamma(X, room):
     arrays = [np.zeros((room, X.shape[1])) for _ in range(3)]
     gammas = gammaln(SHAPE + 0.5 * np.arange(len(X) + 2))
-    return NormalGammaGroups(X, KAPPA, SHAPE, RATE, gammas, *arrays, np.zeros(room))
+    return NormalGammaGroups(X, KAPPA, SHAPE, RATE, gammas, *arrays, *np.zeros((2, room)))
 
 
 def normal_wishart(X, room):
@@ -138,7 +138,7 @@ def test_many_columns_neither_overflow_nor_underflow(rng):
     arrays = [np.zeros((1, 800)) for _ in range(3)]
     rate = np.tile([1e-9, 1e9], 400)
     gammas = gammaln(SHAPE + 0.5 * np.arange(7))
-    own = NormalGammaGroups(X, KAPPA, SHAPE, rate, gammas, *arrays, np.zeros(1))
+    own = NormalGammaGroups(X, KAPPA, SHAPE, rate, gammas, *arrays, *np.zeros((2, 1)))
     cluster_rows.fill(own, slots_of(np.zeros(5), 1), 5)
     predictive = partial(oracle.normal_gamma_predictive, kappa=KAPPA, shape=SHAPE, rate=rate)
     assert np.isclose(
@@ -326,7 +326,7 @@ def test_rows_far_from_the_middle_lose_no_digits(far, rng):
     X = rng.normal(size=(12, 2)) + np.where(np.arange(12) < 6, -far, far)[:, None]
     gammas = gammaln(SHAPE + 0.5 * np.arange(14))
     arrays = [np.zeros((3, 2)) for _ in range(3)]
-    own = NormalGammaGroups(X, far**-2.0, SHAPE, RATE, gammas, *arrays, np.zeros(3))
+    own = NormalGammaGroups(X, far**-2.0, SHAPE, RATE, gammas, *arrays, *np.zeros((2, 3)))
     slots = slots_of(np.arange(12) // 6, 3)
     cluster_rows.fill(own, slots, 12)
     found = cluster_rows.log_marginals(own, slots, 2)

@@ -489,7 +489,9 @@ def test_an_answer_of_rows_alone_is_called_so():
     X, prior = np.random.default_rng(2).normal(size=(30, 2)), thali.DirichletProcess(alpha=200.0)
     likelihood = thali.NormalGamma(kappa=1e-6, scale=0.001)
     with pytest.warns(RuntimeWarning, match="most rows are alone"):
-        fitted(X, prior, likelihood, engine=thali.CollapsedGibbs(sweeps=60, chains=2))
+        fitted(
+            X, prior=prior, likelihood=likelihood, engine=thali.CollapsedGibbs(sweeps=60, chains=2)
+        )
 
 
 @pytest.mark.parametrize("columns", [2, 20])

@@ -41,14 +41,6 @@ def close(slots, k, slot):
 
 
 @helper(borrows=True)
-def bring_forward(slots, slot):
-    """The slot changes places with the first one: its weight is the one others are held to."""
-    first, at = slots.active[0], slots.place[slot]
-    slots.active[0], slots.active[at] = slot, first
-    slots.place[slot], slots.place[first] = 0, at
-
-
-@helper(borrows=True)
 def take_out(groups, slots, slot, i, rows):
     """Row i is not in a slot any more."""
     slots.sizes[slot] -= 1
@@ -124,8 +116,6 @@ def visit(rng, groups, slots, k, alone, join, opening, i, logs):
     take_out(groups, slots, slot, i, rows)
     if slots.sizes[slot] == 0:
         k = close(slots, k, slot)
-    else:
-        bring_forward(slots, slot)
     weigh(groups, slots, slots.active, k, i, rows, join, logs, NOTHING)
     logs[k] = opening[k] + (alone[i] if i < rows else 0.0)
     at = draw(rng, logs, k + 1)

@@ -34,6 +34,7 @@ class NormalGammaGroups(NamedTuple):
     b: np.ndarray  # (slots, D)
     narrow: np.ndarray  # (slots, D) κ/(2b(κ+1))
     constant: np.ndarray  # (slots,) log density at the mean
+    products: np.ndarray  # (slots,) to work in
 
 
 @helper(borrows=True)
@@ -94,18 +95,27 @@ def clear(groups, k):
 def log_predictives(groups, which, sizes, count, i, out, nothing):
     """log p(x_i | the rows of a slot), of each slot."""
     Y, mean, narrow, constant = groups.Y, groups.mean, groups.narrow, groups.constant
-    top = -np.inf
+    dimensions, products, top = Y.shape[1], groups.products, -np.inf
+    for j in range(count):
+        k = which[j]
+        product = 1.0
+        for d in range(dimensions):
+            apart = Y[i, d] - mean[k, d]
+            product *= 1.0 + narrow[k, d] * apart * apart
+        products[j] = product
     for j in range(count):
         k = which[j]
         power = groups.shape + 0.5 * sizes[k] + 0.5
         most = out[j] + constant[k]
-        total, product = 0.0, 1.0
-        for d in range(Y.shape[1]):
-            apart = Y[i, d] - mean[k, d]
-            product *= 1.0 + narrow[k, d] * apart * apart
-            if product > HUGE:
-                total += np.log(product)
-                product = 1.0
+        total, product = 0.0, products[j]
+        if product > HUGE:
+            product = 1.0
+            for d in range(dimensions):
+                apart = Y[i, d] - mean[k, d]
+                product *= 1.0 + narrow[k, d] * apart * apart
+                if product > HUGE:
+                    total += np.log(product)
+                    product = 1.0
         # log P ≥ 1 − 1/P: where that is enough, no logarithm is needed
         if power * (product - 1.0) > (most - top + nothing) * product:
             out[j] = -np.inf

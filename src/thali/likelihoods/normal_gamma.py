@@ -88,7 +88,7 @@ class NormalGamma(GaussianClusters, IntegratesGaps, ExpectedClusters):
         mean, b = np.zeros((room, d)), np.zeros((room, d))
         if data.observed is None:
             prior = (kappa, self.shape, rate, gammas)
-            return NormalGammaGroups(Y, *prior, mean, b, np.zeros((room, d)), np.zeros(room))
+            return NormalGammaGroups(Y, *prior, mean, b, np.zeros((room, d)), *np.zeros((2, room)))
         seen = np.zeros((room, d), np.int64)
         return GappyNormalGammaGroups(
             Y, data.observed, kappa, self.shape, rate, gammas, mean, b, seen
