@@ -16,7 +16,7 @@ import numpy as np
 from thali.kernels.compiling import helper, kernel
 from thali.kernels.groups import add, clear, log_marginal, log_predictives, remove
 
-NOTHING = 40.0  # a log weight so far below another adds nothing to it in double precision
+NOTHING = 37.0  # a log weight so far below another adds nothing to it in double precision
 
 
 class Slots(NamedTuple):
@@ -67,22 +67,33 @@ def weigh(groups, slots, which, count, i, rows, join, out, nothing):
         log_predictives(groups, which, slots.seen, count, i, out, nothing)
 
 
-@helper(borrows=True)
-def draw(rng, logs, count):
-    """A place by its log weight; ``logs`` is overwritten."""
+@helper(borrows=True, fastmath={"nnan", "nsz", "reassoc"})
+def largest(logs, count):
+    """Of the first so many: several at once, as none of them is NaN."""
     top = logs[0]
     for j in range(1, count):
         top = max(top, logs[j])
+    return top
+
+
+@helper(borrows=True)
+def draw(rng, logs, count, places):
+    """A place by its log weight; ``logs`` and ``places``, to work in, are overwritten."""
+    top = largest(logs, count)
+    some = 0
+    for j in range(count):  # those with a chance, brought together without a branch
+        log = logs[j]
+        places[some], logs[some] = j, log
+        some += log > top - NOTHING
     total = 0.0
-    for j in range(count):
-        if logs[j] > top - NOTHING:
-            total += np.exp(logs[j] - top)
+    for j in range(some):
+        total += np.exp(logs[j] - top)
         logs[j] = total
     u = total * rng.random()
     j = 0
-    while j < count - 1 and logs[j] <= u:
+    while j < some - 1 and logs[j] <= u:
         j += 1
-    return j
+    return places[j]
 
 
 @kernel
@@ -109,7 +120,7 @@ def fill(groups, slots, rows):
 
 
 @helper(borrows=True)
-def visit(rng, groups, slots, k, alone, join, opening, i, logs):
+def visit(rng, groups, slots, k, alone, join, opening, i, logs, places):
     """Take row i out and draw where it goes; returns K. There must be a slot left."""
     rows = len(alone)
     slot = slots.labels[i]
@@ -118,7 +129,7 @@ def visit(rng, groups, slots, k, alone, join, opening, i, logs):
         k = close(slots, k, slot)
     weigh(groups, slots, slots.active, k, i, rows, join, logs, NOTHING)
     logs[k] = opening[k] + (alone[i] if i < rows else 0.0)
-    at = draw(rng, logs, k + 1)
+    at = draw(rng, logs, k + 1, places)
     slot = slots.active[at]
     slots.labels[i] = slot
     put_in(groups, slots, slot, i, rows)
@@ -132,11 +143,11 @@ def sweep(rng, groups, slots, k, alone, join, opening, first):
     ``join`` and ``opening`` are the prior's tables.
     """
     n, room = len(slots.labels), len(slots.sizes)
-    logs = np.empty(room + 1)
+    logs, places = np.empty(room + 1), np.empty(room + 1, np.int64)
     for i in range(first, n):
         if k == room:
             return k, i
-        k = visit(rng, groups, slots, k, alone, join, opening, i, logs)
+        k = visit(rng, groups, slots, k, alone, join, opening, i, logs, places)
     return k, n
 
 
@@ -171,7 +182,9 @@ def uncertainty(groups, slots, k, alone, join, opening):
 @kernel
 def visit_one(rng, groups, slots, k, alone, join, opening, i):
     """One row alone, where the tables depend on the other clusters; returns K."""
-    return visit(rng, groups, slots, k, alone, join, opening, i, np.empty(len(slots.sizes) + 1))
+    room = len(slots.sizes)
+    logs, places = np.empty(room + 1), np.empty(room + 1, np.int64)
+    return visit(rng, groups, slots, k, alone, join, opening, i, logs, places)
 
 
 @kernel
@@ -205,7 +218,7 @@ def log_rows(groups, slots, k, first, out):
 def prior_sweeps(rng, labels, join, opening, sweeps):
     """The sizes of clusters, (n,), after sweeps of the prior that begin at canonical labels."""
     n = len(labels)
-    at, logs = labels.copy(), np.empty(n + 1)
+    at, logs, places = labels.copy(), np.empty(n + 1), np.empty(n + 1, np.int64)
     sizes, active, place = np.zeros(n, np.int64), np.arange(n), np.arange(n)
     k = 0
     for i in range(n):
@@ -221,7 +234,7 @@ def prior_sweeps(rng, labels, join, opening, sweeps):
             for j in range(k):
                 logs[j] = join[sizes[active[j]]]
             logs[k] = opening[k]
-            drawn = draw(rng, logs, k + 1)
+            drawn = draw(rng, logs, k + 1, places)
             at[i] = active[drawn]
             sizes[at[i]] += 1
             k += drawn == k
