@@ -7,7 +7,8 @@ Called from Python all the same, as tests do, it is compiled a second time, as a
 
 A helper that ``borrows`` makes no array and returns none. It is compiled without the counting of
 references, which in short loops over named tuples of arrays takes longer than the loops, and put
-into what calls it, as handing over a tuple of arrays does too.
+into what calls it, as handing over a tuple of arrays does too. What it divides by is not zero: a
+test of that would keep loops from becoming vector instructions.
 """
 
 from collections.abc import Callable
@@ -23,7 +24,7 @@ Function = Callable[..., Any]
 EVERY: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
 KEPT: dict[str, Any] = {"cache": True}  # a kernel with all that it calls, so helpers need not be
 WITHIN: dict[str, Any] = {"no_cpython_wrapper": True, **LINKED_ONLY}
-BORROWS: Any = {"_nrt": False, "forceinline": True}
+BORROWS: Any = {"_nrt": False, "forceinline": True, "error_model": "numpy"}
 
 
 def kernel(function: Function | None = None, **options: Any) -> Any:

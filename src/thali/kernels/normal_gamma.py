@@ -17,6 +17,7 @@ import numpy as np
 
 from thali.kernels.compiling import helper
 from thali.kernels.groups import groups_of
+from thali.kernels.logarithms import quick_log
 
 LOG_2PI = np.log(2.0 * np.pi)
 HUGE = 1e150  # a product beyond which its logarithm is taken before the next factor
@@ -91,7 +92,7 @@ def clear(groups, k):
     renew(groups, k, 0)
 
 
-@helper(borrows=True)
+@helper(borrows=True, fastmath={"contract", "nnan", "nsz"})
 def log_predictives(groups, which, sizes, count, i, out, nothing):
     """log p(x_i | the rows of a slot), of each slot."""
     Y, mean, narrow, constant = groups.Y, groups.mean, groups.narrow, groups.constant
@@ -103,25 +104,26 @@ def log_predictives(groups, which, sizes, count, i, out, nothing):
             apart = Y[i, d] - mean[k, d]
             product *= 1.0 + narrow[k, d] * apart * apart
         products[j] = product
-    for j in range(count):
-        k = which[j]
-        power = groups.shape + 0.5 * sizes[k] + 0.5
-        most = out[j] + constant[k]
-        total, product = 0.0, products[j]
-        if product > HUGE:
-            product = 1.0
+        top = max(top, product)
+    if top > HUGE:
+        for j in range(count):
+            k = which[j]
+            total, product = 0.0, 1.0
             for d in range(dimensions):
                 apart = Y[i, d] - mean[k, d]
                 product *= 1.0 + narrow[k, d] * apart * apart
                 if product > HUGE:
                     total += np.log(product)
                     product = 1.0
-        # log P ≥ 1 − 1/P: where that is enough, no logarithm is needed
-        if power * (product - 1.0) > (most - top + nothing) * product:
-            out[j] = -np.inf
-            continue
-        out[j] = most - power * (total + np.log(product))
-        top = max(top, out[j])
+            power = groups.shape + 0.5 * sizes[k] + 0.5
+            out[j] += constant[k] - power * (total + np.log(product))
+        return
+    for j in range(count):
+        products[j] = quick_log(products[j])
+    for j in range(count):
+        k = which[j]
+        power = groups.shape + 0.5 * sizes[k] + 0.5
+        out[j] += constant[k] - power * products[j]
 
 
 @helper(borrows=True)
