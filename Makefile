@@ -69,6 +69,8 @@ bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/variational.py
 	$(BIN)/python benchmarks/maximization_expectation.py
 	$(BIN)/python benchmarks/beam_search.py
+	$(BIN)/python benchmarks/clusters.py
+	$(BIN)/python benchmarks/variational_partition.py --quick
 	$(BIN)/python benchmarks/cluster_quality.py
 	$(BIN)/python benchmarks/flexible_partitions.py
 

@@ -222,7 +222,8 @@ def test_a_run_can_start_from_a_model_or_a_table(fitted, plates):
 
 def test_what_is_not_given_is_left_to_the_library(plates, monkeypatch):
     assert chain_settings.MOST == 1000
-    monkeypatch.setattr(chain_settings, "MOST", 130)
+    for most in ("MOST", "MOST_OF_ALL"):  # whether starts agree or not
+        monkeypatch.setattr(chain_settings, most, 130)
     assert run(["fit", str(plates), "--quiet", "--out", "out"]) == 0
     model = thali.load("out/model.thali")
     assert model.engine_ == thali.CollapsedGibbs(sweeps=130)

@@ -171,3 +171,13 @@ def test_warming_up_knows_clusters(capsys):
     assert "CollapsedGibbs × NormalGamma" in capsys.readouterr().out
     assert run(["warm-up", "--likelihood", "normal-gamma", "--engine", "beam-search"]) == 2
     assert "nothing to compile" in capsys.readouterr().err
+
+
+def test_settings_of_features_are_not_offered():
+    from thali.cli.parts import CLUSTER, FIT, part_options
+
+    flags = {option.name for option in part_options(CLUSTER, ())}
+    every = {option.name for option in part_options(FIT, ())}
+    idle = {"sigma_step", "anneal", "stick_bound", "features", "forgetting", "delay"}
+    assert not flags & idle
+    assert idle <= every

@@ -64,7 +64,7 @@ def _clusters_found(model: LatentModel, at_most: int = 12) -> str:
     """The sizes of clusters, and how clear it is who belongs to them, in a line."""
     sizes = np.bincount(model.labels_)
     listed = ", ".join(f"{size:,}" for size in sizes[:at_most])
-    more = f" and {len(sizes) - at_most:,} smaller ones" if len(sizes) > at_most else ""
+    more = f" and fewer in {len(sizes) - at_most:,} more" if len(sizes) > at_most else ""
     sure = f"a row is with {model.membership_.mean():.0%} of its cluster on average"
     return f"Rows in each: {listed}{more}; {sure}."
 

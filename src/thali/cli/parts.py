@@ -34,6 +34,7 @@ from thali.run.choices import AUTO, choose_engine, rank
 from thali.settings import Setting, check_setting, hyperparameters_of, settings_of
 from thali.starts import start_names
 from thali.structures.base import AnyStructure
+from thali.structures.features import FEATURES
 from thali.structures.partitions import PARTITIONS
 
 FAMILIES: dict[str, Registry[Any]] = {"prior": PRIORS, "likelihood": LIKELIHOODS, "engine": ENGINES}
@@ -122,7 +123,10 @@ def part_options(offer: Offer, taken: Container[str]) -> list[PartOption]:
     found: dict[str, PartOption] = {}
     for family in FAMILIES:
         for owner, cls in sorted(offer.family(family).items(), key=lambda named: rank(named[1])):
+            idle = () if offer.takes(FEATURES) else getattr(cls, "for_features", ())
             for field, said in _fields(cls).items():
+                if field in idle:
+                    continue
                 clash = field in taken or (field in found and found[field].family != family)
                 name = f"{family}_{field}" if clash else field
                 option = found.setdefault(name, PartOption(name, family, field, {}))

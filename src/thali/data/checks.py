@@ -161,7 +161,7 @@ def check_table(X: object) -> None:
     if isinstance(X, str | os.PathLike):
         raise TypeError(
             f"X is a path ({X!s}), not a table; read it first with "
-            "thali.data.tables.read_table(path).values, or use the command `thali fit`."
+            "thali.data.tables.read_table(path).values, or use the command line, `thali --help`."
         )
     refuse_same_names(X)
     if isinstance(X, list | tuple):

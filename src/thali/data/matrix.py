@@ -109,7 +109,7 @@ class Data:
             i, j = np.argwhere(wrong)[0]
             raise ValueError(
                 f"X has {self.X[i, j]:g} at row {i}, column {j}, where this likelihood needs 0 or "
-                "1; code the data as 0 and 1 (and leave center=False), or use another likelihood."
+                "1; code the data as 0 and 1 (not centered), or use another likelihood."
             )
         return np.asarray(self.X == 1.0, np.uint8)
 

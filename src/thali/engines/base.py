@@ -26,7 +26,7 @@ from thali.likelihoods.base import TakesMissing, TakesSparse
 from thali.likelihoods.clusters import DrawsGaps
 from thali.model import Model
 from thali.priors.base import weighs_rows
-from thali.settings import Label, hyperparameters_of
+from thali.settings import Label, hyperparameters_of, settings_of
 from thali.starts import Start, anneal
 from thali.starts.base import RACE
 
@@ -89,6 +89,7 @@ class Engine(Protocol[StateT]):
     auto_rank: ClassVar[int | None] = None
     races: ClassVar[bool] = True  # whether starts can be raced by short runs of it
     weighs_rows: ClassVar[bool] = False  # whether it heeds a prior's row potentials
+    for_features: ClassVar[tuple[str, ...]] = ()  # settings that mean nothing for partitions
 
     if TYPE_CHECKING:  # ``Settings`` has these; a property would be taken for a field's default
 
@@ -110,6 +111,14 @@ class Engine(Protocol[StateT]):
     def settings_need(self) -> dict[str, tuple[type, ...]]:
         """What some settings need of the prior besides, by setting."""
         return {}
+
+    def refuse_what_features_need(self) -> None:
+        """Say so where a setting was given that means nothing for a partition."""
+        for name in self.for_features:
+            if getattr(self, name) != settings_of(type(self))[name].default:
+                raise ValueError(
+                    f"{type(self).__name__}: {name} is for features; a partition has no use for it."
+                )
 
     @abstractmethod
     def steps(self, data: Data) -> int:

@@ -41,7 +41,7 @@ from thali.model import Model
 from thali.priors.base import PredictsRow
 from thali.priors.partition import PredictsLabel
 from thali.registry import ENGINES
-from thali.settings import setting, settings_of
+from thali.settings import setting
 from thali.starts import Start, blind_names
 from thali.structures.features import FeatureTables, counts_from_gram, potentials, with_row_sums
 from thali.structures.partitions import PARTITIONS
@@ -131,6 +131,7 @@ class CollapsedGibbs(ChainSettings, Sampler[State | ClusterState]):
 
     needs_prior: ClassVar[Needs] = ((PredictsRow, PredictsLabel),)
     weighs_rows: ClassVar[bool] = True
+    for_features: ClassVar[tuple[str, ...]] = ("sigma_step", "anneal")
     needs_likelihood: ClassVar[Needs] = (
         (Collapsed, ConjugateClusters),
         (GaussianRows, ConjugateClusters),
@@ -151,7 +152,7 @@ class CollapsedGibbs(ChainSettings, Sampler[State | ClusterState]):
     ) -> State | ClusterState:
         """The state at ``start``, arrays made afresh from its value."""
         if model.structure == PARTITIONS:
-            self._refuse_what_features_need()
+            self.refuse_what_features_need()
             return clusters.begin(rng, model, data, start)
         return self._begin(rng, model, data, start)
 
@@ -164,16 +165,8 @@ class CollapsedGibbs(ChainSettings, Sampler[State | ClusterState]):
         stopped: Callable[[], bool],
     ) -> Start:
         if model.structure == PARTITIONS:
-            self._refuse_what_features_need()
+            self.refuse_what_features_need()
         return super().annealed(rng, model, data, start, stopped)
-
-    def _refuse_what_features_need(self) -> None:
-        """Settings that mean nothing for partitions."""
-        for name in ("sigma_step", "anneal"):
-            if getattr(self, name) != settings_of(type(self))[name].default:
-                raise ValueError(
-                    f"CollapsedGibbs: {name} is for features; a partition has no use for it."
-                )
 
     def _begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:
         from thali.kernels.maintained_rows import rows_of

@@ -47,7 +47,7 @@ from thali.model import Model
 from thali.priors.base import Truncates
 from thali.priors.partition import BreaksSticks
 from thali.registry import ENGINES
-from thali.settings import setting, settings_of
+from thali.settings import setting
 from thali.starts import Start, melting_scale
 from thali.starts.base import RACE
 from thali.structures.partitions import PARTITIONS
@@ -58,8 +58,6 @@ FORMS = ("joint", "factorized")
 MOST_ANNEAL = 10**7  # iterations under falling noise
 ERROR = 0.01  # the chance that rows have features beyond the truncation, where it is "auto"
 AMOUNTS = ("first", "second", "cost")  # what rows with amounts keep of them
-# settings that mean nothing for partitions
-FOR_FEATURES = ("anneal", "stick_bound", "features", "forgetting", "delay")
 
 
 @ENGINES.register("variational")
@@ -133,6 +131,9 @@ class Variational(Optimizer[Any], AbsorbsRows):
     forgetting: float = setting(0.7, help="How fast a stream forgets earlier pieces")
     delay: float = setting(1.0, help="How little the first pieces of a stream count")
 
+    for_features: ClassVar[tuple[str, ...]] = (
+        *("anneal", "stick_bound", "features", "forgetting", "delay"),
+    )
     needs_prior: ClassVar[Needs] = ((Truncates, BreaksSticks),)
     needs_likelihood: ClassVar[Needs] = ((Expected, ExpectedClusters),)
     draws_gaps: ClassVar[bool] = False
@@ -155,11 +156,7 @@ class Variational(Optimizer[Any], AbsorbsRows):
     ) -> State | SoftClusters:
         """q that belongs to the start's value."""
         if model.structure == PARTITIONS:
-            for name in FOR_FEATURES:
-                if getattr(self, name) != settings_of(type(self))[name].default:
-                    raise ValueError(
-                        f"Variational: {name} is for features; a partition has no use for it."
-                    )
+            self.refuse_what_features_need()
             return clusters.begin(model, data, start, self.truncation, self._threads(), self.dtype)
         return self._begin(rng, model, data, start)
 

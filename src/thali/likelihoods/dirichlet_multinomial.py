@@ -71,7 +71,7 @@ class DirichletMultinomial(Settings, ExpectedClusters):
             i, j = np.argwhere(wrong)[0]
             raise ValueError(
                 f"X has {data.X[i, j]:g} at row {i}, column {j}, where DirichletMultinomial needs "
-                "counts 0, 1, 2, …; leave center=False, or use another likelihood."
+                "counts 0, 1, 2, …; use another likelihood for numbers of another kind."
             )
 
     def resolve(self, data: Data) -> Self:

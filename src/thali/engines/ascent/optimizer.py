@@ -44,7 +44,7 @@ class Optimizer(Settings, BoundOptimizer[StateT]):
     """The loop's questions, a step, and draws of the q that is found."""
 
     truncation: int | str = setting(
-        "auto", help="Most features there can be", choices=("auto",), minimum=1
+        "auto", help="Most features or clusters there can be", choices=("auto",), minimum=1
     )
     n_init: int = setting(
         2,
