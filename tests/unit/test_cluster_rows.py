@@ -311,6 +311,39 @@ def test_splits_and_merges_leave_the_law_as_it_is(likelihood, name, sweeps_too, 
     assert accepted > 500
 
 
+@pytest.mark.parametrize(
+    ("likelihood", "name"), list(zip(LIKELIHOODS, [*PRIORS, "dirichlet_process"], strict=True))
+)
+def test_eight_rows_have_the_law_of_all_4140_partitions(likelihood, name, rng):
+    """How many clusters, of which sizes, and which rows are together; with moves."""
+    make, predictive = LIKELIHOODS[likelihood]
+    X = rng.normal(size=(8, 2)) + 2.5 * (np.arange(8) % 3)[:, None]
+    X, prior, count = TABLES.get(likelihood, np.asarray)(X), PRIORS[name], 12000
+    if name == "flexible":
+        prior = FlexiblePartition((0.5, -0.4, 1.2, 0.3, 2.0, 2.5, 3.0, 4.0))
+    every = np.array(list(all_partitions(8)))
+    logs = [prior.log_prob(c) + oracle.log_likelihood(X, c, predictive) for c in every]
+    i, j = np.triu_indices(8, 1)
+
+    def seen(labels):
+        sizes = np.array([np.bincount(c, minlength=8) for c in labels])
+        counts = (sizes[:, :, None] == np.arange(1, 9)).sum(axis=1)
+        clusters = (sizes > 0).sum(axis=1)[:, None] == np.arange(1, 9)
+        return np.hstack([clusters, counts, labels[:, i] == labels[:, j]]).astype(float)
+
+    own, slots, alone = begin(X, np.zeros(8), 12, make)
+    tables, k, draws = prior.tables(8), 1, []
+    for _ in range(count):
+        k, _ = cluster_moves.split_or_merge(rng, own, slots, k, 8, *tables, 1, 2)
+        k, _ = cluster_rows.sweep(rng, own, slots, k, alone, *tables, 0)
+        draws.append(canonical_labels(slots.labels))
+    law, of_all, found = softmax(logs), seen(every), seen(np.array(draws))
+    expected = law @ of_all
+    spread = np.sqrt(law @ np.square(of_all - expected))
+    # draws are correlated; that of a mean is then about twice as far off
+    assert (np.abs(found.mean(axis=0) - expected) < 8.0 * spread / np.sqrt(count) + 1e-3).all()
+
+
 def test_a_forgotten_proposal_ratio_is_noticed(X, rng):
     forgotten = [("together - log_q", "together"), ("gain += log_proposal", "log_q = log_proposal")]
     broken = mutate("thali.kernels.cluster_moves", forgotten)
