@@ -176,7 +176,7 @@ def test_a_filter_says_which_hyperpriors_of_scales_it_knows():
         (Normal(0.3, 2.0), float, 30.0),
         (Above(Gamma(2.0, 1.0), 3.0), lambda x: 3.0 + np.exp(x), 20.0),
     ],
-    ids=str,
+    ids=["gamma", "inverse gamma", "beta", "normal", "above"],
 )
 def test_densities_of_logarithms_integrate_to_one(hyperprior, value_of, most):
     density = lambda x: np.exp(hyperprior.log_density_of_log(float(value_of(x))))  # noqa: E731
