@@ -70,13 +70,13 @@ CELLS = [
     (prior, likelihood, gaps, moves)
     for prior, likelihood, gaps in itertools.product(PRIORS, LIKELIHOODS, (False, True))
     if not gaps or likelihood in GAP
-    for moves in ((0,) if prior == "nonlinear" else (0, 3))
+    for moves in (0, 3)
 ]
 QUICK = [
     ("dirichlet_process", "normal_gamma", False, 3),
     ("pitman_yor", "categorical", True, 3),
     ("flexible", "dirichlet_multinomial", False, 3),
-    ("nonlinear", "normal_gamma", False, 0),
+    ("nonlinear", "normal_gamma", False, 3),
     ("smooth", "beta_bernoulli_items", False, 3),
     ("flexible", "normal_wishart", False, 0),
 ]
@@ -235,7 +235,7 @@ def test_rows_to_come_have_the_law_of_the_prior(prior, seed):
     model = Model(PRIORS[prior], thali.NormalGamma(0.1, 1.0, mean=0.0, spread=1.0))
     rng = np.random.default_rng(seed)
     start = Start("given", np.zeros(1, np.int64), model.start(data))
-    engine = thali.CollapsedGibbs(moves=0 if prior == "nonlinear" else 2)
+    engine = thali.CollapsedGibbs(moves=2)
     state = engine.begin(rng, model, data, start)
     k = [engine.several(rng, model, data, state, 1)[0].info.n_components for _ in range(2500)]
     logs, _ = prior_law(prior)
@@ -358,6 +358,18 @@ def test_a_gap_drawn_too_narrow_is_caught(monkeypatch, seed):
     monkeypatch.setattr(normal_wishart, "redraw", broken.redraw)
     found = check("dirichlet_process", "normal_wishart", True, 0, seed, 6000)
     assert alarms(found)
+
+
+def test_moves_that_forget_what_lies_beyond_the_linear_part_are_caught(monkeypatch, seed):
+    from statistical.mutants import mutate
+
+    from thali.engines.clusters import gibbs
+
+    change = [("if np.log(1.0 - rng.random()) >= gain:", "if gain == np.inf:")]
+    broken = mutate("thali.engines.clusters.gibbs", change)
+    monkeypatch.setattr(gibbs, "split_and_merge_near", broken.split_and_merge_near)
+    monkeypatch.setitem(PRIORS, "bent", thali.FlexiblePartition(TABLE, bent, (-1.0, 2.0)))
+    assert alarms(check("bent", "normal_gamma", False, 20, seed, 1500))
 
 
 def test_the_grid_is_counted():

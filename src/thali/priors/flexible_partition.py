@@ -200,6 +200,9 @@ class FlexiblePartition(LinearPartition):
             )
         return super().tables(n)
 
+    def linear_part(self) -> PredictsLabel:
+        return self if self.linear else FlexiblePartition(self.potentials)
+
     def tables_beside(self, n: int, sizes: np.ndarray) -> PartitionTables:
         """Log probabilities, up to a constant, of all that one row more can lead to."""
         if self.linear:

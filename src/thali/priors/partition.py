@@ -58,6 +58,10 @@ class PredictsLabel(PartitionPrior):
     def tables(self, n: int) -> PartitionTables:
         """The log weights of joining and opening, for a row among n."""
 
+    def linear_part(self) -> "PredictsLabel":
+        """Itself where it is linear, else one near to it that is: what moves are proposed by."""
+        return self
+
     def tables_beside(self, n: int, sizes: np.ndarray) -> PartitionTables:
         """The same for a row beside clusters of these sizes, which may have a say in it."""
         return self.tables(n)

@@ -125,7 +125,7 @@ def step(
     keep: bool,
 ) -> Drawn:
     """Splits and mergers, one sweep, and one update of every inferred hyperparameter."""
-    from thali.kernels.cluster_moves import split_or_merge, swap_rows
+    from thali.kernels.cluster_moves import swap_rows
     from thali.kernels.cluster_rows import in_order, log_marginals
 
     prior = cast(PredictsLabel, model.prior_at(state.hyper))
@@ -133,13 +133,10 @@ def step(
         tables = prior.tables(len(state.slots.labels))
         if prior.forbids(len(state.slots.labels)):
             swap_rows(rng, state.groups, state.slots, data.n, len(state.slots.labels))
-        if moves:
-            make_room(model, state, moves)
-            state.n_components, _ = split_or_merge(
-                rng, state.groups, state.slots, state.n_components, data.n, *tables, SCANS, moves
-            )
+        split_and_merge(rng, model, state, tables, moves)
         sweep_rows(rng, model, state, tables)
     else:
+        split_and_merge_near(rng, model, state, prior, moves)
         sweep_one_by_one(rng, model, state, prior)
     if isinstance(state.data, Augmented):
         fill_gaps(rng, model, state)
@@ -161,6 +158,51 @@ def step(
     log_prior = model.prior_at(hyper).log_prob_counts(counts)
     info = Info(len(counts.sizes), log_prior + log_likelihood, dict(hyper), drift)
     return Drawn(info, PARTITIONS.pack(labels) if keep else None, {})
+
+
+def split_and_merge(
+    rng: np.random.Generator,
+    model: Model,
+    state: ClusterState,
+    tables: PartitionTables,
+    moves: int,
+) -> int:
+    """So many attempts at a split or a merger; returns how many were accepted."""
+    from thali.kernels.cluster_moves import split_or_merge
+
+    if moves == 0:
+        return 0
+    make_room(model, state, moves)
+    state.n_components, accepted = split_or_merge(
+        *(rng, state.groups, state.slots, state.n_components, state.data.n),
+        *(*tables, SCANS, moves),
+    )
+    return int(accepted)
+
+
+def split_and_merge_near(
+    rng: np.random.Generator, model: Model, state: ClusterState, prior: PredictsLabel, moves: int
+) -> None:
+    """The same where what a cluster is worth depends on the others.
+
+    An attempt under the linear part of the prior leaves the posterior under that part as it is, and
+    in balance; it is the proposal, accepted by what the whole prior gives beyond that part (Liu
+    2001, section 5.5.1).
+    """
+    near = prior.linear_part()
+    tables = near.tables(len(state.slots.labels))
+
+    def beyond(labels: np.ndarray) -> float:
+        counts = PARTITIONS.counts(labels)
+        return prior.log_prob_counts(counts) - near.log_prob_counts(counts)
+
+    for _ in range(moves):
+        before = canonical_labels(state.slots.labels)
+        if split_and_merge(rng, model, state, tables, 1):
+            gain = beyond(canonical_labels(state.slots.labels)) - beyond(before)
+            if np.log(1.0 - rng.random()) >= gain:
+                state.n_components = int(before.max()) + 1
+                afresh(model, state, before, room_for(state.n_components))
 
 
 def level(model: Model, state: ClusterState, info: Info) -> float:
@@ -211,7 +253,7 @@ def sweep_rows(
 def sweep_one_by_one(
     rng: np.random.Generator, model: Model, state: ClusterState, prior: PredictsLabel
 ) -> None:
-    """One pass over all labels where every row asks the prior anew: no splits and no mergers."""
+    """One pass over all labels where every row asks the prior anew."""
     from thali.kernels.cluster_rows import visit_one
 
     n = len(state.slots.labels)
