@@ -451,8 +451,8 @@ def test_the_smooth_form_is_the_dirichlet_process_at_its_values():
 
 
 def test_an_estimate_has_no_more_clusters_than_draws_have():
-    """Draws of a prior under which rows are seldom together: alone they are all as near."""
-    rng, prior = np.random.default_rng(0), DirichletProcess(alpha=4.0)
+    """Draws of a prior under which rows are seldom together: alone they are all nearer."""
+    rng, prior = np.random.default_rng(0), DirichletProcess(alpha=10.0)
     draws = [canonical_labels(prior.sample(rng, 40)) for _ in range(100)]
     most = usual_number(draws)
     assert np.mean([draw.max() + 1 > most for draw in draws]) <= 0.05
