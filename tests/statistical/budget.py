@@ -46,6 +46,7 @@ TESTS = {  # family -> how many tests judge p-values in it; each family asserts 
     "variational_draws": 7,
     "row_solvers": 1,
     "row_potentials": 27,
+    "flexible_ibp": 16,
     "partition_ladder": 103,
 }
 SHARE = BUDGET / SAFETY / sum(TESTS.values())

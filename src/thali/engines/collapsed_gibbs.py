@@ -186,10 +186,13 @@ class CollapsedGibbs(ChainSettings, Sampler[State | ClusterState]):
             clusters.rehearse(part, model, missing)
             return
         rng = np.random.default_rng(0)
-        X = np.ones((2, 2))
+        n = cast(PredictsRow, model.prior).rows_described or 2
+        X = np.ones((n, 2))
         X[0, 0] = np.nan if missing else 0.0
         data = Data.of(X)
-        state = self._begin(rng, model, data, Start(part, np.eye(2, dtype=bool), model.start(data)))
+        state = self._begin(
+            rng, model, data, Start(part, np.eye(n, 2, dtype=bool), model.start(data))
+        )
         scales = scales_of(model.likelihood_values(state.hyper), data)
         tables = cast(PredictsRow, model.prior_at(state.hyper)).tables(data.n)
         if part == "moves":

@@ -3,10 +3,13 @@ prior)."""
 
 from thali.priors.base import PredictsRow, Sequential, Truncates
 from thali.priors.beta_bernoulli import BetaBernoulli
+from thali.priors.flexible_ibp import FlexibleIBP
 from thali.priors.flexible_partition import FlexiblePartition
 from thali.priors.ibp import IBP
+from thali.priors.learned_ibp import LearnedIBP
 from thali.priors.learned_partition import LearnedPartition
 from thali.priors.pitman_yor import DirichletProcess, PitmanYor
+from thali.priors.smooth_ibp import SmoothIBP
 from thali.priors.smooth_partition import SmoothPartition
 from thali.priors.two_parameter_ibp import TwoParameterIBP
 from thali.registry import import_family
@@ -14,5 +17,5 @@ from thali.registry import import_family
 import_family(__name__, __path__)
 
 __all__ = ["IBP", "BetaBernoulli", "DirichletProcess", "FlexiblePartition", "PitmanYor"]
-__all__ += ["LearnedPartition", "SmoothPartition"]
+__all__ += ["FlexibleIBP", "LearnedIBP", "LearnedPartition", "SmoothIBP", "SmoothPartition"]
 __all__ += ["PredictsRow", "Sequential", "Truncates", "TwoParameterIBP"]

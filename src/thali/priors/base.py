@@ -64,6 +64,13 @@ class FeaturePrior(Prior):
 class PredictsRow(FeaturePrior):
     """Gives the distribution of one row given all others, as tables (Gibbs samplers need it)."""
 
+    consistent: ClassVar[bool] = True  # whether the first rows of a larger draw are a smaller draw
+
+    @property
+    def rows_described(self) -> int | None:
+        """Of how many rows alone it tells; None where of any number."""
+        return None
+
     @abstractmethod
     def tables(self, n: int) -> FeatureTables:
         """Log odds by count, the weight of new features and θ, for a row among n."""
@@ -132,7 +139,7 @@ def weighs_rows(prior: Prior) -> bool:
     """
     if not isinstance(prior, PredictsRow):
         return False
-    theta = prior.at(**prior.start()).tables(2).row_potentials
+    theta = prior.at(**prior.start()).tables(prior.rows_described or 2).row_potentials
     if theta is None:
         return False
     table = isinstance(theta, np.ndarray) and theta.ndim == 1 and theta.dtype == float

@@ -77,13 +77,16 @@ def _predicted(fit: Fit, given: Recorded, hyper: Values, new: Data, densities: b
 
 def tables_of_new(model: Model, n: int) -> FeatureTables:
     """The prior's tables of a new row beside n others, or a sentence if it has none."""
-    tables = cast(PredictsRow, model.prior).tables(n + 1)
-    if tables.row_potentials is not None:
+    prior = cast(PredictsRow, model.prior)
+    tables = prior.tables(n + prior.consistent)
+    if not prior.consistent or tables.row_potentials is not None:
+        rows = tables.row_potentials is not None
+        what = "the number of features of each row" if rows else "how many of n rows have a feature"
         raise ValueError(
-            f"New rows cannot be predicted under {type(model.prior).__name__}: it gives weight to "
-            "the number of features of each row, and such a distribution of n rows is not that of "
-            "the first n of n + 1. Fit to the old rows and the new ones together; entries of the "
-            "new ones may be missing (NaN)."
+            f"New rows cannot be predicted under {type(prior).__name__}: it gives weight to "
+            f"{what}, and such a distribution of n rows is not that of the first n of n + 1. Fit "
+            "to the old rows and the new ones together; entries of the new ones may be missing "
+            "(NaN)."
         )
     return tables
 

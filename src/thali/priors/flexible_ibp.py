@@ -1,0 +1,317 @@
+r"""Flexible priors over binary matrices (Welling and others 2012): a potential for each column sum.
+
+    log P([Z]) = Σ_k λ_{m_k} + Σ_n θ_{F_n} − Σ_h log K_h! − log 𝒵
+
+m_k rows have feature k, and row n has F_n features. With θ = 0 nothing is approximate: the numbers
+of features that i rows have are independent,
+
+    m_i ~ Poisson(C(N, i) e^{λ_i}),        log 𝒵 = Σ_i C(N, i) e^{λ_i},
+
+so that a draw is one of each and of who has them, and λ_i = log c_i − log C(N, i) is the prior with
+E[m_i] = c_i. The Indian buffet process has C(N, i) e^{λ_i} = α/i. With θ the normalizer also has
+the factor E[∏_n e^{θ_{F_n}}] under these Poissons, which is not known, and can be estimated.
+
+These priors are not consistent: the first rows of a larger draw are no draw of a smaller one, so
+that N, the number of rows, belongs to them.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from scipy.special import gammaln
+
+from thali.hyperparameters import Value, Values
+from thali.machine import refuse_beyond_memory
+from thali.priors.base import PredictsRow
+from thali.priors.buffet import log_orders
+from thali.priors.partition_sums import log_choose
+from thali.registry import PRIORS
+from thali.settings import Settings, setting, whole_number
+from thali.structures.features import FeatureCounts, FeatureTables, left_order
+
+NEVER = -1e6  # a potential that stands for −inf
+TRIES = 100_000  # draws of the columns, of which one is accepted where rows have a say
+TABULATED = 200  # row potentials that are kept of a function
+FAR = (10**3, 10**4, 10**5, 10**6)  # features of a row at which a function of them is looked at
+
+
+class Normalizer(NamedTuple):
+    """An estimate of log E[∏ e^{θ_{F_n}}], and its standard error."""
+
+    estimate: float
+    error: float
+
+
+class ColumnPotentials(Settings, PredictsRow):
+    """Potentials of column sums, whatever form they are given in, and of row sums."""
+
+    consistent = False
+    row_potentials: Any = None
+
+    def potentials_for(self, n: int) -> np.ndarray:
+        """λ_1 … λ_n."""
+        raise NotImplementedError
+
+    def expected_counts(self, n: int) -> np.ndarray:
+        """C(n, i) e^{λ_i}, i = 1 … n: E[m_i] where rows have no say."""
+        return np.asarray(np.exp(self.potentials_for(n) + log_choose(n, np.arange(1, n + 1))))
+
+    def tables(self, n: int) -> FeatureTables:
+        own = np.maximum(self.potentials_for(n), NEVER)
+        log_odds = np.append(-np.inf, np.diff(own))
+        theta = None if self.row_potentials is None else np.array(self.row_potentials)
+        return FeatureTables(log_odds, float(own[0]), -1, theta)
+
+    def log_prob_counts(self, counts: FeatureCounts) -> float:
+        """With row potentials, up to the constant of which ``log_normalizer`` is an estimate."""
+        own = self.potentials_for(counts.n)
+        sums = np.asarray(counts.column_sums, np.int64)
+        found = own[sums - 1].sum() - log_orders(counts)
+        found -= self.expected_counts(counts.n).sum()
+        return float(found + self._of_rows(counts.row_sums))
+
+    def log_prob(self, latent: Any) -> float:
+        counts = self.structure.counts(latent)
+        if self.row_potentials is not None:
+            rows = np.asarray(latent).sum(axis=1, dtype=np.int64)
+            counts = counts._replace(row_sums=rows)
+        return self.log_prob_counts(counts)
+
+    def _of_rows(self, sums: np.ndarray) -> float:
+        """Σ_n θ_{F_n}."""
+        if self.row_potentials is None:
+            return 0.0
+        theta = np.asarray(self.row_potentials)
+        return float(theta[np.minimum(sums, len(theta) - 1)].sum())
+
+    def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
+        """Exact: with row potentials, the first draw of the columns that they accept."""
+        n = whole_number(f"{type(self).__name__}.sample", "n", n, 1)
+        if self.row_potentials is None:
+            return left_order(self._columns(rng, n))
+        most = n * float(np.max(self.row_potentials))
+        for _ in range(TRIES):
+            Z = self._columns(rng, n)
+            if np.log(1.0 - rng.random()) < self._of_rows(Z.sum(axis=1)) - most:
+                return left_order(Z)
+        raise NotImplementedError(
+            f"{type(self).__name__}.sample: of {TRIES:,} draws of the columns the row potentials "
+            "accept none; sample by a chain."
+        )
+
+    def _columns(self, rng: np.random.Generator, n: int) -> np.ndarray:
+        """Columns as they come, without a say of the rows."""
+        expected = self.expected_counts(n)
+        owner = type(self).__name__
+        if not np.isfinite(expected).all():
+            raise ValueError(f"{owner}.sample: its potentials expect features without end.")
+        refuse_beyond_memory(f"A draw of {owner}", n, int(expected.sum()), 1)
+        sums = np.repeat(np.arange(1, n + 1), rng.poisson(expected))
+        order = np.argsort(rng.random((len(sums), n)), axis=1)
+        return np.ascontiguousarray((order < sums[:, None]).T)
+
+    def log_normalizer(self, n: int, draws: int = 2000, seed: int = 0) -> Normalizer:
+        """An estimate of what ``log_prob`` of n rows lacks, by draws of the columns.
+
+        It is 0, and exact, where rows have no say.
+        """
+        if self.row_potentials is None:
+            return Normalizer(0.0, 0.0)
+        rng = np.random.default_rng(seed)
+        logs = np.array([self._of_rows(self._columns(rng, n).sum(axis=1)) for _ in range(draws)])
+        weights = np.exp(logs - logs.max())
+        error = float(weights.std(ddof=1) / weights.mean() / np.sqrt(draws))
+        return Normalizer(float(logs.max() + np.log(weights.mean())), error)
+
+
+@PRIORS.register("flexible_ibp")
+@dataclass(frozen=True)
+class FlexibleIBP(ColumnPotentials):
+    """A prior over features with a potential for how many rows have one.
+
+    Parameters
+    ----------
+    column_potentials : sequence of N numbers
+        λ_1 … λ_N for N rows: the larger λ_i, the more features that i rows have. −inf means none.
+    row_potentials : sequence of numbers or function, optional
+        θ_0, θ_1, …: the larger θ_j, the more rows have j features; the last one is that of all
+        larger numbers. A function of j is asked for the first 200, and refused where it grows so
+        fast that the prior has no normalizer.
+
+    Notes
+    -----
+    Potentials belong to N rows; ``from_expectations`` finds them from what is wished for. With row
+    potentials the normalizer is not known: log joints lack it, and ``log_normalizer`` estimates it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> prior = FlexibleIBP.from_expectations(m=[2.0, 1.0], n_rows=2)  # the IBP, α = 2
+    >>> np.exp(prior.column_potentials).round(6).tolist()
+    [1.0, 1.0]
+    >>> from thali import IBP
+    >>> Z = np.array([[1, 0], [1, 1]])
+    >>> bool(np.isclose(prior.log_prob(Z), IBP(alpha=2.0).log_prob(Z)))
+    True
+    """
+
+    column_potentials: tuple[float, ...] = setting(
+        (), help="a number λ_i for features that i rows have, in a file"
+    )
+    row_potentials: tuple[float, ...] | None = setting(
+        None, help="a number θ_j for rows that have j features, from 0 on, in a file"
+    )
+
+    def __post_init__(self) -> None:
+        own = _numbers("column_potentials", self.column_potentials)
+        if not len(own) or np.isnan(own).any() or (own == np.inf).any():
+            raise ValueError(
+                "FlexibleIBP: column_potentials must be one number λ_i for each i = 1, …, N, how "
+                "many rows have a feature, finite or -inf (no such feature)."
+            )
+        with np.errstate(over="ignore"):
+            expected = np.exp(own + log_choose(len(own), np.arange(1, len(own) + 1)))
+        if not np.isfinite(expected.sum()):
+            raise ValueError(
+                "FlexibleIBP: column_potentials expect features without end; λ_i = log c_i − "
+                "log C(N, i) expects c_i that i of N rows have (from_expectations)."
+            )
+        object.__setattr__(self, "column_potentials", tuple(own.tolist()))
+        object.__setattr__(self, "_own", own)
+        if self.row_potentials is not None:
+            object.__setattr__(self, "row_potentials", self._checked(self.row_potentials))
+
+    def _checked(self, given: Any) -> tuple[float, ...]:
+        """The table of row potentials, or a sentence."""
+        if callable(given):
+            refuse_growth(given, len(self.column_potentials))
+            given = [given(j) for j in range(TABULATED)]
+        theta = _numbers("row_potentials", given)
+        if not len(theta) or not np.isfinite(theta).all():
+            raise ValueError(
+                "FlexibleIBP: row_potentials must be finite numbers θ_0, θ_1, …, for rows of 0, "
+                "1, … features; -1e6 stands for a number of features that no row has."
+            )
+        return tuple(theta.tolist())
+
+    def potentials_for(self, n: int) -> np.ndarray:
+        own: np.ndarray = self.__dict__["_own"]
+        if n != len(own):
+            raise ValueError(
+                f"FlexibleIBP has potentials for {len(own)} rows, and there are {n}: the prior is "
+                "not consistent, so that those of another number of rows are others."
+            )
+        return own
+
+    @property
+    def rows_described(self) -> int:
+        return len(self.column_potentials)
+
+    def at(self, **numbers: Value) -> Self:
+        return self
+
+    def start(self) -> dict[str, Value]:
+        return {}
+
+    def resample(self, rng: np.random.Generator, hyper: Values, counts: FeatureCounts) -> None:
+        """Potentials are numbers: nothing is inferred."""
+
+    @classmethod
+    def from_expectations(cls, m: Sequence[float], n_rows: int, row_potentials: Any = None) -> Self:
+        """The prior of n_rows rows with E[m_i] = m[i − 1] features that i of them have.
+
+        ``m`` may be shorter than ``n_rows``: no feature is then in more rows. With
+        ``row_potentials``, which have a say in that, λ is found by importance weights of draws of
+        the columns; the expectations are then met within the noise of these draws.
+
+        >>> FlexibleIBP.from_expectations(m=[0.0, 3.0], n_rows=3).expected_counts(3).tolist()
+        [0.0, 3.0, 0.0]
+        """
+        n = whole_number("FlexibleIBP.from_expectations", "n_rows", n_rows, 1)
+        wished = _numbers("m", m)
+        if len(wished) > n or not np.isfinite(wished).all() or (wished < 0.0).any():
+            raise ValueError(
+                "FlexibleIBP.from_expectations: m must be expected numbers of features that 1, 2, "
+                f"… rows have: at most n_rows={n} of them, finite and not negative."
+            )
+        wished = np.append(wished, np.zeros(n - len(wished)))
+        with np.errstate(divide="ignore"):
+            own = np.log(wished) - log_choose(n, np.arange(1, n + 1))
+        found = cls(tuple(own.tolist()), row_potentials)
+        return (
+            found
+            if row_potentials is None
+            else found.replace(column_potentials=_met(found, wished))
+        )
+
+    @classmethod
+    def smooth_form(cls, alpha: Any, power: Any = 1.0, shift: Any = 0.0) -> ColumnPotentials:
+        """Expected numbers α (i + shift)^−power, numbers or hyperpriors: a ``SmoothIBP``."""
+        from thali.priors.smooth_ibp import SmoothIBP
+
+        return SmoothIBP(alpha, power, shift)
+
+
+def _numbers(name: str, given: Any) -> np.ndarray:
+    """A row of numbers, or a sentence."""
+    try:
+        found = np.asarray(given, float)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"FlexibleIBP: {name} must be numbers, not {given!r}.") from error
+    if found.ndim != 1:
+        raise ValueError(f"FlexibleIBP: {name} must be one row of numbers, not {given!r}.")
+    return found
+
+
+def refuse_growth(theta: Callable[[int], float], n: int) -> None:
+    """Refuse row potentials under which j features of all n rows have ever more weight.
+
+    These have e^{nθ_j − log j!}, to a power of j: it must fall faster than any.
+    """
+    levels = [n * float(theta(j)) - float(gammaln(j + 1.0)) for j in FAR]
+    slopes = np.diff(levels) / np.diff(FAR)
+    if not (np.isfinite(levels).all() and slopes[-1] < slopes[0] and slopes[-1] < 0.0):
+        raise ValueError(
+            f"FlexibleIBP: these row potentials grow so fast (θ_{FAR[0]} = {theta(FAR[0]):.3g}, "
+            f"θ_{FAR[1]} = {theta(FAR[1]):.3g}) that the prior has no normalizer: {n} rows with "
+            "ever more features have ever more weight. Use ones that grow more slowly than "
+            "log j! / N, or a table."
+        )
+
+
+ROUNDS, DRAWS = 60, 4000  # of finding potentials beside row potentials
+LEAST = 50.0  # draws that weighted ones must be worth
+
+
+def _met(prior: FlexibleIBP, wished: np.ndarray, seed: int = 0) -> tuple[float, ...]:
+    """Potentials with which weighted draws of the columns have the wished counts.
+
+    E[m_i] under the whole prior is C(N, i) e^{λ_i} times a ratio that the draws tell: λ_i gives way
+    by its logarithm, until nothing changes.
+    """
+    n = len(wished)
+    theta, aim = prior.row_potentials, wished > 0.0
+    rng = np.random.default_rng(seed)
+    for made in range(ROUNDS):
+        sums, logs = [], []
+        for _ in range(DRAWS):
+            Z = prior._columns(rng, n)
+            sums.append(np.bincount(Z.sum(axis=0), minlength=n + 1)[1:])
+            logs.append(prior._of_rows(Z.sum(axis=1)))
+        weights = np.exp(np.array(logs) - np.max(logs))
+        shares = weights / weights.sum()
+        if 1.0 / np.square(shares).sum() < LEAST:
+            raise ValueError(
+                "FlexibleIBP.from_expectations: the row potentials are so far from what the "
+                "columns make of these rows that few draws count; use weaker ones."
+            )
+        total = shares @ np.array(sums)
+        step = np.zeros(n)
+        with np.errstate(divide="ignore"):
+            step[aim] = np.clip(np.log(wished[aim] / np.maximum(total[aim], 1e-9)), -1.0, 1.0)
+        own = np.array(prior.column_potentials)
+        own[aim] += step[aim] / (1.0 + made / 10.0)
+        prior = FlexibleIBP(tuple(own.tolist()), theta)
+    return prior.column_potentials

@@ -1,0 +1,148 @@
+"""Samplers under flexible priors of features, against full enumeration of left-ordered classes.
+
+Every likelihood and engine of ``test_row_potentials``, with potentials of column sums that no
+buffet process has, with and without potentials of row sums.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import pytest
+from oracles import features as oracles
+from row_weighted import THETA, RowWeighted
+from scipy import stats
+from scipy.special import gammaln
+from statistical.budget import TESTS, alarms, judge
+from statistical.test_row_potentials import CASES as OTHERS
+from statistical.test_row_potentials import p_values, walk
+
+import thali
+from thali.hyperparameters import Gamma, Normal
+from thali.structures.features import feature_counts
+
+POTENTIALS = {2: (-0.3, 0.4), 3: (-0.6, -1.4, 0.5)}
+CASES = [(name, rows) for name in OTHERS if "finite" not in name for rows in (False, True)]
+
+
+@dataclass(frozen=True)
+class Told(RowWeighted):
+    """The prior as the oracles see it."""
+
+    potentials: tuple[float, ...] = ()
+
+    def log_classes(self, counts, n):
+        h = oracles.histories(n)
+        logs = counts @ np.array(self.potentials)[h.sum(axis=1).astype(int) - 1]
+        logs = logs - gammaln(counts + 1.0).sum(axis=-1)
+        theta = np.array(self.theta)
+        sums = np.minimum((counts @ h).astype(int), len(theta) - 1)
+        return logs + theta[sums].sum(axis=1), np.zeros(len(counts))
+
+
+@cache
+def exact(name, rows):
+    _, _, oracle, X, _, cap = OTHERS[name]
+    told = Told(theta=THETA if rows else (0.0,), potentials=POTENTIALS[len(X)])
+    return oracle(told, X, cap)
+
+
+def prior_of(name, rows):
+    return thali.FlexibleIBP(POTENTIALS[len(OTHERS[name][3])], THETA if rows else None)
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        pytest.param(*case, marks=() if case[1] or case[0] == "collapsed" else pytest.mark.slow)
+        for case in CASES
+    ],
+)
+def test_samplers_agree_with_enumeration(name, rows, seed):
+    chain = walk(name, seed, 2000, prior=prior_of(name, rows))
+    judge("flexible_ibp", p_values(exact(name, rows), *chain))
+
+
+@pytest.mark.parametrize("name", ["collapsed", "columns", "linear", "noisy or"])
+def test_the_buffet_process_in_its_place_is_caught(name, seed):
+    chain = walk(name, seed, 2000, prior=thali.IBP(alpha=float(np.exp(-0.6)) * 3.0))
+    assert alarms(p_values(exact(name, False), *chain))
+
+
+def test_the_grid_is_counted():
+    assert TESTS["flexible_ibp"] == len(CASES)
+
+
+# ---- hyperparameters ------------------------------------------------------------------------
+
+PRIORS = {
+    "smooth": thali.SmoothIBP(Gamma(2.0, 1.0), Normal(1.0, 0.7), Gamma(2.0, 2.0)),
+    "learned": thali.LearnedIBP(Gamma(2.0, 1.0), strength=1.5),
+}
+
+
+def told(name, hyper, n):
+    if name == "smooth":
+        return [hyper["alpha"], hyper["power"], hyper["shift"]]
+    return [hyper["alpha"], *hyper["expected"]]
+
+
+@pytest.mark.parametrize("name", PRIORS)
+def test_hyperparameters_given_a_draw_have_the_law_that_it_was_drawn_with(name, seed):
+    """Numbers from their prior, a matrix given these, and numbers given the matrix: these have the
+    prior's law again."""
+    rng, prior, n = np.random.default_rng(seed), PRIORS[name], 4
+    before, after = [], []
+    for _ in range(3000):
+        hyper = {"alpha": prior.alpha.sample(rng)}
+        if name == "smooth":
+            hyper |= {"power": prior.power.sample(rng), "shift": prior.shift.sample(rng)}
+        else:
+            hyper["expected"] = prior.draw_expected(rng, hyper["alpha"], np.zeros(n), 0.0)
+        before.append(told(name, hyper, n))
+        Z = thali.priors.flexible_ibp.ColumnPotentials.sample(prior.at(**hyper), rng, n)
+        for _ in range(2):
+            prior.resample(rng, hyper, feature_counts(Z))
+        after.append(told(name, hyper, n))
+    found = [stats.ks_2samp(a, b).pvalue for a, b in zip(*map(np.transpose, (before, after)))]  # noqa: B905
+    assert min(found) > 1e-4 / len(found)
+
+
+def test_numbers_drawn_given_counts_are_conjugate(rng):
+    prior, m = thali.LearnedIBP(alpha=2.0, strength=1.5), np.array([3.0, 0.0, 1.0])
+    drawn = np.array([prior.draw_expected(rng, 2.0, m) for _ in range(20_000)])
+    rate = 1.5 * np.arange(1.0, 4.0) / 2.0 + 1.0
+    for i in range(3):
+        law = stats.gamma(1.5 + m[i], scale=1.0 / rate[i])
+        assert stats.kstest(drawn[:, i], law.cdf).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("rows", [False, True])
+def test_draws_have_the_law_of_all_classes(rows, rng):
+    """And without a say of the rows, numbers of columns are independent Poissons."""
+    prior = thali.FlexibleIBP(POTENTIALS[2], (0.0, 0.7, -0.9) if rows else None)
+    counts = oracles.classes(2, 9)
+    logs = Told(theta=(0.0, 0.7, -0.9) if rows else (0.0,), potentials=POTENTIALS[2])
+    law = np.exp(logs.log_classes(counts, 2)[0])
+    law /= law.sum()
+    found = {}
+    for _ in range(8_000):
+        key = oracles.class_of(prior.sample(rng, 2))
+        found[key] = found.get(key, 0) + 1
+    seen = np.array([found.get(tuple(c), 0) for c in counts.tolist()])
+    often = 8_000 * law > 10
+    assert stats.chisquare(
+        np.append(seen[often], 8_000 - seen[often].sum()),
+        np.append(8_000 * law[often], 8_000 * (1.0 - law[often].sum())),
+    ).pvalue > 1e-4  # fmt: skip
+    if rows:
+        estimate, error = prior.log_normalizer(2, draws=8_000)
+        plain = thali.FlexibleIBP(POTENTIALS[2])
+        at = np.array([[1, 0], [1, 1]])
+        lacking = prior.log_prob(at) - np.log(
+            law[counts.tolist().index(list(oracles.class_of(at)))]
+        )
+        assert abs(estimate - lacking) < 5.0 * error
+        assert plain.log_normalizer(2) == (0.0, 0.0)
