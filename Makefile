@@ -73,6 +73,7 @@ bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/variational_partition.py --quick
 	$(BIN)/python benchmarks/cluster_quality.py
 	$(BIN)/python benchmarks/flexible_partitions.py
+	$(BIN)/python benchmarks/flexible_features.py
 
 docs: $(VENV)/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

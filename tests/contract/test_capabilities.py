@@ -35,12 +35,16 @@ OF_PARTITIONS = list(
         ENGINES, speaking_of(PRIORS, PARTITIONS), speaking_of(LIKELIHOODS, PARTITIONS)
     )
 )
-OTHERWISE = {"flexible_partition": thali.FlexiblePartition(tuple(gammaln(np.arange(1.0, 13.0))))}
+OTHERWISE = {  # priors that describe so many rows
+    "flexible_partition": thali.FlexiblePartition(tuple(gammaln(np.arange(1.0, 13.0)))),
+    "flexible_ibp": thali.FlexibleIBP.from_expectations(m=[1.0, 1.0, 1.0, 1.0], n_rows=12),
+}
 
 
 @pytest.mark.parametrize(("engine", "prior", "likelihood"), GRID)
 def test_every_allowed_combination_runs_and_reports_its_log_joint(engine, prior, likelihood):
-    model = Model(PRIORS[prior](), LIKELIHOODS[likelihood]())
+    own = OTHERWISE.get(prior) or PRIORS[prior]()
+    model = Model(own, LIKELIHOODS[likelihood]())
     if missing_capabilities(ENGINES[engine], model):
         with pytest.raises(ValueError, match="cannot run"):
             check_engine(ENGINES[engine](), model)
@@ -49,7 +53,7 @@ def test_every_allowed_combination_runs_and_reports_its_log_joint(engine, prior,
     if likelihood == "noisy_or":
         X = (X > 0.5).astype(float)
     fitted = thali.LatentFeatures(
-        prior,
+        own,
         likelihood,
         ENGINES[engine](**SMALL.get(engine, {"sweeps": 6, "chains": 2})),
         random_state=0,

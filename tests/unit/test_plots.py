@@ -253,7 +253,8 @@ def test_every_hyperparameter_of_every_part_has_a_symbol():
 
     data = Data.of([[0.0, 1.0], [1.0, 0.0]])
     for part in PRIORS.values():
-        given = {"potentials": (0.0, 0.0)} if part is thali.FlexiblePartition else {}
+        table = {thali.FlexiblePartition: "potentials", thali.FlexibleIBP: "column_potentials"}
+        given = {table[part]: (0.0, 0.0)} if part in table else {}
         assert set(part(**given).start()) == set(hyperparameters_of(part))
     for part in LIKELIHOODS.values():
         assert set(part().resolve(data).start(data)) == set(hyperparameters_of(part))
