@@ -8,6 +8,7 @@ from thali.priors.flexible_ibp import ColumnPotentials
 from thali.structures.features import potentials
 
 N = 5
+ALL_ONE = thali.FlexibleIBP.from_expectations([0.3], 8).replace(row_potentials=(-1e6, 0.0))
 Z = np.array([[1, 1, 0, 0], [1, 0, 1, 0], [1, 1, 1, 0], [0, 1, 0, 1], [1, 1, 0, 0]])
 
 
@@ -75,13 +76,59 @@ def test_wishes_beside_row_potentials_are_met_within_the_noise_of_draws(rng):
         (lambda: thali.SmoothIBP(power=thali.Gamma(1, 1)), "thali.Normal"),
         (lambda: thali.SmoothIBP(power="steep"), "must be a number"),
         (lambda: thali.SmoothIBP().log_prob(Z), "alpha"),
+        (lambda: thali.FlexibleIBP((0.0, 0.0), lambda j: "a"), "must give a number for each"),
+        (lambda: thali.FlexibleIBP((0.0,), lambda j: -np.inf if j else 0.0), "finite numbers θ_0"),
+        (
+            lambda: thali.FlexibleIBP.from_expectations([0.0, 3.0], 3).tables(3),
+            "features of 1 rows",
+        ),
+        (lambda: thali.FlexibleIBP((0.0, 0.0)).log_normalizer(7), "for 2 rows"),
+        (lambda: ALL_ONE.log_normalizer(8), "few of 2,000 draws count"),
         (lambda: thali.LearnedIBP(alpha=-1.0), "alpha"),
+        (lambda: thali.LearnedIBP(expected="abc"), "must be N numbers"),
+        (lambda: thali.LearnedIBP(expected=[-1.0, 2.0]), "one positive number"),
+        (lambda: thali.LearnedIBP().log_prob(Z), "alpha"),
         (lambda: thali.LearnedIBP(expected=np.ones(3)).log_prob(Z), "learned of 3 rows"),
     ],
 )
 def test_what_is_refused(make, said):
     with pytest.raises((TypeError, ValueError), match=said):
         make()
+
+
+def test_features_of_too_many_rows_lose_them(rng):
+    """A chain that begins where the prior has no weight finds its way to where it has."""
+    A, Z = 5.0 * rng.normal(size=(2, 6)), rng.random((30, 2)) < 0.5
+    X = Z @ A + 0.3 * rng.normal(size=(30, 6))
+    prior = thali.FlexibleIBP.from_expectations(np.full(4, 0.5), 30)
+    model = thali.LatentFeatures(
+        prior=prior, engine=thali.CollapsedGibbs(sweeps=60, chains=2), random_state=0
+    ).fit(X)
+    assert np.isfinite(model.log_joint_)
+    assert model.Z_.sum(axis=0).max(initial=0) <= 4
+
+
+def test_wide_hyperpriors_stay_within_bounds(rng):
+    prior = thali.SmoothIBP(2.0, thali.Normal(0.0, 500.0), thali.Gamma(2.0, 0.01))
+    hyper = {"alpha": 2.0, "power": 1.0, "shift": 1.0}
+    for _ in range(200):
+        prior.resample(rng, hyper, thali.structures.features.feature_counts(Z[:1]))
+    assert abs(hyper["power"]) < 1000.0
+    assert -1.0 < hyper["shift"] < 1000.0
+
+
+def test_rare_wishes_beside_idle_row_potentials_are_exact():
+    prior = thali.FlexibleIBP.from_expectations([1.0, 1e-5], 2, row_potentials=(0.0, 0.0))
+    np.testing.assert_allclose(prior.expected_counts(2), [1.0, 1e-5], rtol=1e-9)
+
+
+def test_row_potentials_in_proportion_have_a_normalizer():
+    assert thali.FlexibleIBP((-9.0,) * 20, lambda j: 0.7 * j).row_potentials[2] == 1.4
+
+
+def test_learned_numbers_that_are_given_are_drawn_with(rng):
+    prior = thali.LearnedIBP(2.0, np.array([0.01, 50.0, 0.01]))
+    assert np.mean([prior.sample(rng, 3).shape[1] for _ in range(50)]) > 40.0
 
 
 def test_slow_row_potentials_may_be_a_function():

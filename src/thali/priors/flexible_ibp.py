@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from scipy.special import gammaln
 
 from thali.hyperparameters import Value, Values
 from thali.machine import refuse_beyond_memory
@@ -31,10 +30,11 @@ from thali.registry import PRIORS
 from thali.settings import Settings, setting, whole_number
 from thali.structures.features import FeatureCounts, FeatureTables, left_order
 
-NEVER = -1e6  # a potential that stands for −inf
+NEVER, FURTHER = -1e6, -1e3  # a potential that stands for −inf, and what each row more adds to it
 TRIES = 100_000  # draws of the columns, of which one is accepted where rows have a say
 TABULATED = 200  # row potentials that are kept of a function
-FAR = (10**3, 10**4, 10**5, 10**6)  # features of a row at which a function of them is looked at
+FAR = tuple(10**power for power in (3, 6, 9, 12, 15))  # features at which growth is looked at
+LEAST = 50.0  # draws that weighted ones must be worth
 
 
 class Normalizer(NamedTuple):
@@ -59,7 +59,18 @@ class ColumnPotentials(Settings, PredictsRow):
         return np.asarray(np.exp(self.potentials_for(n) + log_choose(n, np.arange(1, n + 1))))
 
     def tables(self, n: int) -> FeatureTables:
-        own = np.maximum(self.potentials_for(n), NEVER)
+        """Where no feature is in more rows than some number, those that a chain begins with lose
+        their rows; numbers left out in between no chain could cross, and are refused."""
+        own = self.potentials_for(n)
+        allowed = np.flatnonzero(own > -np.inf)
+        if not len(allowed) or allowed[-1] + 1 > len(allowed):
+            raise ValueError(
+                f"{type(self).__name__}: rows come to a feature one by one, so that features of "
+                f"{1 + int(np.argmax(own == -np.inf))} rows cannot be left out where features of "
+                "more rows are not; expect few of them (0.001, say) instead of none."
+            )
+        beyond = np.arange(n) - allowed[-1]
+        own = np.where(beyond > 0, NEVER + FURTHER * beyond, own)
         log_odds = np.append(-np.inf, np.diff(own))
         theta = None if self.row_potentials is None else np.array(self.row_potentials)
         return FeatureTables(log_odds, float(own[0]), -1, theta)
@@ -117,11 +128,19 @@ class ColumnPotentials(Settings, PredictsRow):
 
         It is 0, and exact, where rows have no say.
         """
+        owner = f"{type(self).__name__}.log_normalizer"
+        n, draws = whole_number(owner, "n", n, 1), whole_number(owner, "draws", draws, 2)
+        self.potentials_for(n)
         if self.row_potentials is None:
             return Normalizer(0.0, 0.0)
         rng = np.random.default_rng(seed)
         logs = np.array([self._of_rows(self._columns(rng, n).sum(axis=1)) for _ in range(draws)])
         weights = np.exp(logs - logs.max())
+        if weights.sum() ** 2 / np.square(weights).sum() < LEAST:
+            raise ValueError(
+                f"{owner}: the row potentials are so far from what the columns make of rows that "
+                f"few of {draws:,} draws count; use more of them, or weaker potentials."
+            )
         error = float(weights.std(ddof=1) / weights.mean() / np.sqrt(draws))
         return Normalizer(float(logs.max() + np.log(weights.mean())), error)
 
@@ -185,15 +204,23 @@ class FlexibleIBP(ColumnPotentials):
 
     def _checked(self, given: Any) -> tuple[float, ...]:
         """The table of row potentials, or a sentence."""
-        if callable(given):
-            refuse_growth(given, len(self.column_potentials))
-            given = [given(j) for j in range(TABULATED)]
+        function = given if callable(given) else None
+        if function is not None:
+            try:
+                given = [float(function(j)) for j in range(TABULATED)]
+            except (TypeError, ValueError, ArithmeticError, LookupError) as error:
+                raise TypeError(
+                    "FlexibleIBP: row_potentials, as a function of j, must give a number for each "
+                    f"j = 0, …, {TABULATED - 1}; it says: {error}."
+                ) from error
         theta = _numbers("row_potentials", given)
         if not len(theta) or not np.isfinite(theta).all():
             raise ValueError(
                 "FlexibleIBP: row_potentials must be finite numbers θ_0, θ_1, …, for rows of 0, "
                 "1, … features; -1e6 stands for a number of features that no row has."
             )
+        if function is not None:
+            refuse_growth(function, len(self.column_potentials))
         return tuple(theta.tolist())
 
     def potentials_for(self, n: int) -> np.ndarray:
@@ -268,50 +295,57 @@ def _numbers(name: str, given: Any) -> np.ndarray:
 def refuse_growth(theta: Callable[[int], float], n: int) -> None:
     """Refuse row potentials under which j features of all n rows have ever more weight.
 
-    These have e^{nθ_j − log j!}, to a power of j: it must fall faster than any.
+    These have e^{nθ_j}/j!, up to a power of j: nθ_j must not come to exceed j log j. A multiple of
+    j does not, whatever it is: it only changes λ.
     """
-    levels = [n * float(theta(j)) - float(gammaln(j + 1.0)) for j in FAR]
-    slopes = np.diff(levels) / np.diff(FAR)
-    if not (np.isfinite(levels).all() and slopes[-1] < slopes[0] and slopes[-1] < 0.0):
+    shares = []
+    for j in FAR:
+        try:
+            shares.append(n * float(theta(j)) / (j * float(np.log(j))))
+        except ArithmeticError:
+            shares.append(np.inf)
+    if not shares[-1] < 1.0 and not shares[-1] < shares[-2]:
         raise ValueError(
-            f"FlexibleIBP: these row potentials grow so fast (θ_{FAR[0]} = {theta(FAR[0]):.3g}, "
-            f"θ_{FAR[1]} = {theta(FAR[1]):.3g}) that the prior has no normalizer: {n} rows with "
-            "ever more features have ever more weight. Use ones that grow more slowly than "
-            "log j! / N, or a table."
+            f"FlexibleIBP: these row potentials grow so fast that the prior has no normalizer: {n} "
+            "rows with ever more features have ever more weight. Use ones that grow more slowly "
+            "than log j! / N, or a table."
         )
 
 
-ROUNDS, DRAWS = 60, 4000  # of finding potentials beside row potentials
-LEAST = 50.0  # draws that weighted ones must be worth
+ROUNDS, DRAWS, LATE = 40, 500, 20  # of finding potentials beside row potentials; rounds averaged
 
 
 def _met(prior: FlexibleIBP, wished: np.ndarray, seed: int = 0) -> tuple[float, ...]:
     """Potentials with which weighted draws of the columns have the wished counts.
 
-    E[m_i] under the whole prior is C(N, i) e^{λ_i} times a ratio that the draws tell: λ_i gives way
-    by its logarithm, until nothing changes.
+    E[m_i] = C(N, i) e^{λ_i} E[w(Z and a column more)]/E[w(Z)], with w(Z) = ∏ e^{θ_{F_n}} and a
+    column of i rows at random, so that λ_i gives way by the logarithm of that ratio, until nothing
+    changes. One order of the rows, drawn at random, has a column of each sum.
     """
-    n = len(wished)
-    theta, aim = prior.row_potentials, wished > 0.0
-    rng = np.random.default_rng(seed)
+    n, aim = len(wished), wished > 0.0
+    theta = np.asarray(prior.row_potentials)
+    gains = np.append(np.diff(theta), 0.0)
+    rng, late = np.random.default_rng(seed), []
+    plain = np.array(prior.column_potentials)
     for made in range(ROUNDS):
-        sums, logs = [], []
-        for _ in range(DRAWS):
-            Z = prior._columns(rng, n)
-            sums.append(np.bincount(Z.sum(axis=0), minlength=n + 1)[1:])
-            logs.append(prior._of_rows(Z.sum(axis=1)))
-        weights = np.exp(np.array(logs) - np.max(logs))
-        shares = weights / weights.sum()
-        if 1.0 / np.square(shares).sum() < LEAST:
+        logs, more = np.zeros(DRAWS), np.zeros((DRAWS, n))
+        for s in range(DRAWS):
+            sums = np.minimum(prior._columns(rng, n).sum(axis=1), len(theta) - 1)
+            logs[s] = theta[sums].sum()
+            more[s] = np.cumsum(gains[rng.permutation(sums)])
+        weights = np.exp(logs - logs.max())
+        if weights.sum() ** 2 / np.square(weights).sum() < LEAST:
             raise ValueError(
                 "FlexibleIBP.from_expectations: the row potentials are so far from what the "
                 "columns make of these rows that few draws count; use weaker ones."
             )
-        total = shares @ np.array(sums)
-        step = np.zeros(n)
-        with np.errstate(divide="ignore"):
-            step[aim] = np.clip(np.log(wished[aim] / np.maximum(total[aim], 1e-9)), -1.0, 1.0)
+        top = more.max(axis=0)
+        ratio = top + np.log(weights @ np.exp(more - top) / weights.sum())
         own = np.array(prior.column_potentials)
-        own[aim] += step[aim] / (1.0 + made / 10.0)
-        prior = FlexibleIBP(tuple(own.tolist()), theta)
-    return prior.column_potentials
+        step = np.clip((plain - ratio - own)[aim], -1.0, 1.0)
+        own[aim] += step if made < ROUNDS - LATE else 0.5 * step
+        prior = prior.replace(column_potentials=tuple(own.tolist()))
+        if made >= ROUNDS - LATE:
+            late.append(own[aim])
+    own[aim] = np.mean(late, axis=0)
+    return tuple(own.tolist())

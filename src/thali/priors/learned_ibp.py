@@ -19,6 +19,7 @@ from thali.hyperparameters import (
     Hyperprior,
     Value,
     Values,
+    as_number,
     check_hyperparameter,
     slice_step,
 )
@@ -26,8 +27,10 @@ from thali.priors.buffet import LARGEST_MASS
 from thali.priors.flexible_ibp import ColumnPotentials
 from thali.priors.partition_sums import log_choose
 from thali.registry import PRIORS
-from thali.settings import check_settings, hyperparameter, setting
+from thali.settings import check_settings, hyperparameter, setting, whole_number
 from thali.structures.features import FeatureCounts
+
+NOTHING = (float("nan"),)  # of expected numbers that are not learned yet
 
 
 @PRIORS.register("learned_ibp")
@@ -39,13 +42,14 @@ class LearnedIBP(ColumnPotentials):
     ----------
     alpha : float or hyperprior, default Gamma(1, 1)
         The mass of the Indian buffet process around which the expected numbers of features lie.
+    expected : array of N numbers, optional
+        Where the expected numbers of features that 1, …, N rows have begin. They are inferred.
     strength : float, default 1.0
-        How near to it they are held.
+        How near to the buffet process's they are held.
 
     Notes
     -----
-    ``expected`` are the numbers of features that 1, …, N rows are expected to have; they are drawn
-    given the features, N of them a sweep.
+    The expected numbers are drawn given the features, N of them a sweep.
 
     Examples
     --------
@@ -62,14 +66,27 @@ class LearnedIBP(ColumnPotentials):
     def __post_init__(self) -> None:
         check_hyperparameter("LearnedIBP", "alpha", self.alpha, most=LARGEST_MASS)
         check_settings(self)
+        try:
+            own = np.asarray(NOTHING if self.expected is None else self.expected, float)
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                f"LearnedIBP: expected must be N numbers, not {self.expected!r}."
+            ) from error
+        good = own.ndim == 1 and np.isfinite(own).all() and (own > 0.0).all() and len(own)
+        if not good and not (own.shape == (1,) and np.isnan(own[0])):
+            raise ValueError(
+                "LearnedIBP: expected must be one positive number for each of N rows: how many "
+                "features 1, …, N of them are expected to have."
+            )
+        object.__setattr__(self, "_own", own)
 
     def expected_counts(self, n: int) -> np.ndarray:
-        own = np.atleast_1d(np.asarray(np.nan if self.expected is None else self.expected, float))
-        if len(own) == n and np.isfinite(own).all():
-            return own
-        if len(own) == 1:  # nothing is learned yet
-            alpha = self.alpha.center() if isinstance(self.alpha, Hyperprior) else self.alpha
+        own: np.ndarray = self.__dict__["_own"]
+        if np.isnan(own[0]):  # nothing is learned yet
+            alpha = as_number("LearnedIBP", "alpha", self.alpha)
             return np.asarray(alpha / np.arange(1.0, n + 1.0))
+        if len(own) == n:
+            return own
         raise ValueError(
             f"LearnedIBP has learned of {len(own)} rows, and there are {n}: the prior is not "
             "consistent, so that the numbers of another number of rows are others."
@@ -84,10 +101,12 @@ class LearnedIBP(ColumnPotentials):
     def start(self) -> dict[str, Value]:
         """How many numbers there are, the first sweep tells."""
         alpha = self.alpha.center() if isinstance(self.alpha, Hyperprior) else float(self.alpha)
-        given = np.full(1, np.nan) if self.expected is None else np.asarray(self.expected, float)
-        return {"alpha": alpha, "expected": given}
+        return {"alpha": alpha, "expected": self.__dict__["_own"]}
 
     def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
+        n = whole_number("LearnedIBP.sample", "n", n, 1)
+        if not np.isnan(self.__dict__["_own"][0]):
+            return super().sample(rng, n)
         alpha = self.alpha.sample(rng) if isinstance(self.alpha, Hyperprior) else self.alpha
         drawn = self.draw_expected(rng, alpha, np.zeros(n), 0.0)
         return super(LearnedIBP, self.at(alpha=alpha, expected=drawn)).sample(rng, n)

@@ -24,9 +24,10 @@ from thali.hyperparameters import (
     check_hyperparameter,
     draw_numbers,
     first_numbers,
+    slice_step,
     slice_step_of_real,
 )
-from thali.priors.buffet import LARGEST_MASS, resample_by_slice, resample_mass
+from thali.priors.buffet import LARGEST_MASS, resample_mass
 from thali.priors.flexible_ibp import ColumnPotentials
 from thali.priors.partition_sums import log_choose
 from thali.registry import PRIORS
@@ -91,7 +92,8 @@ class SmoothIBP(ColumnPotentials):
 
     def expected_counts(self, n: int) -> np.ndarray:
         alpha = as_number("SmoothIBP", "alpha", self.alpha)
-        return np.asarray(alpha * np.exp(self._logs(n)))
+        with np.errstate(over="ignore"):
+            return np.asarray(alpha * np.exp(self._logs(n)))
 
     def _logs(self, n: int) -> np.ndarray:
         """log E[m_i] where α = 1."""
@@ -129,11 +131,22 @@ class SmoothIBP(ColumnPotentials):
         if isinstance(hyperprior, Hyperprior):
 
             def log_density(value: float) -> float:
+                if not abs(value) < MOST:
+                    return -np.inf
                 at = self.at(alpha=hyper["alpha"], power=value, shift=hyper["shift"])
                 return hyperprior.log_density(value) + at.log_prob_counts(counts)
 
             hyper["power"] = slice_step_of_real(rng, hyper["power"], log_density, width=1.0)
-        resample_by_slice(rng, self, "shift", hyper, counts)
+        law = self.shift
+        if isinstance(law, Hyperprior):
+
+            def log_density_of_shift(value: float) -> float:
+                if not value < MOST:
+                    return -np.inf
+                at = self.at(alpha=hyper["alpha"], power=hyper["power"], shift=value)
+                return law.log_density(value) + at.log_prob_counts(counts)
+
+            hyper["shift"] = slice_step(rng, hyper["shift"], log_density_of_shift, width=1.0)
 
     def mass_law(self, n: int, hyper: Values) -> MassLaw | None:
         if any(isinstance(value, Hyperprior) for value in (self.power, self.shift)):
