@@ -153,7 +153,8 @@ class FlexibleIBP(ColumnPotentials):
     Parameters
     ----------
     column_potentials : sequence of N numbers
-        λ_1 … λ_N for N rows: the larger λ_i, the more features that i rows have. −inf means none.
+        λ_1 … λ_N for N rows: the larger λ_i, the more features that i rows have. −inf means none;
+        samplers, to which rows come one by one, take it only from some i on.
     row_potentials : sequence of numbers or function, optional
         θ_0, θ_1, …: the larger θ_j, the more rows have j features; the last one is that of all
         larger numbers. A function of j is asked for the first 200, and refused where it grows so
