@@ -254,7 +254,8 @@ class FlexibleIBP(ColumnPotentials):
         ``row_potentials``, which have a say in that, λ is found by importance weights of draws of
         the columns; the expectations are then met within the noise of these draws.
 
-        >>> FlexibleIBP.from_expectations(m=[0.0, 3.0], n_rows=3).expected_counts(3).round(6).tolist()
+        >>> prior = FlexibleIBP.from_expectations(m=[0.0, 3.0], n_rows=3)
+        >>> prior.expected_counts(3).round(6).tolist()
         [0.0, 3.0, 0.0]
         """
         n = whole_number("FlexibleIBP.from_expectations", "n_rows", n_rows, 1)
