@@ -273,7 +273,9 @@ def test_enumeration_catches_a_broken_kernel(what, monkeypatch, seed):
     monkeypatch.setattr(thali.kernels, "cluster_particles", broken, raising=False)
     try:
         found = p_values(name, seed)
-    except ValueError:  # statistics of nothing may leave no particle any weight
+    except ValueError as error:  # statistics of nothing may leave no particle any weight
+        if "none of them has any weight" not in str(error):
+            raise
         return
     assert alarms(found)
 
