@@ -8,9 +8,10 @@ import pytest
 from scipy.special import gammaln, logsumexp
 
 from thali.hyperparameters import Beta, Gamma
-from thali.priors import wished_sizes
-from thali.priors.flexible_partition import FlexiblePartition, integer_partitions
+from thali.priors import nonlinear_wishes, wished_sizes
+from thali.priors.flexible_partition import FlexiblePartition
 from thali.priors.pitman_yor import DirichletProcess, PitmanYor
+from thali.priors.size_sets import all_size_sets
 from thali.priors.wished_sizes import nearest_feasible
 from thali.structures.labels import all_partitions, canonical_labels
 from thali.structures.partition_estimate import credible_ball, point_estimate, usual_number
@@ -228,7 +229,7 @@ def test_signatures_are_sums_over_their_partitions():
     prior, n = PRIORS["flexible"], 6
     found = dict(prior.signatures(n))
     assert np.isclose(sum(found.values()), 1.0)
-    assert len(found) == len(list(integer_partitions(n))) == 11
+    assert len(found) == 11
     p = probabilities(prior, n)
     for sizes in ((6,), (3, 2, 1), (2, 2, 2)):
         own = [tuple(sorted(np.bincount(c), reverse=True)) == sizes for c in everything(n)]
@@ -408,37 +409,137 @@ def test_draws_with_features_have_the_law(rng):
     assert 0.5 * np.abs(seen / 250 - law).sum() < 0.15
 
 
-def test_nonlinear_wishes_are_met():
-    """Size counts of a Dirichlet process, and a larger variance of K."""
-    n = 20
+def integer_partitions(n, most=None):
+    """Every way to write n as a sum, largest first."""
+    if n == 0:
+        yield ()
+        return
+    for first in range(min(n, n if most is None else most), 0, -1):
+        for rest in integer_partitions(n - first, first):
+            yield (first, *rest)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 8, 17])
+def test_all_sets_of_sizes_are_there(n):
+    sets = all_size_sets(n)
+    wanted = [np.bincount(sizes, minlength=n + 1)[1:].tolist() for sizes in integer_partitions(n)]
+    assert sets.counts.toarray().tolist() == wanted
+    partitions = np.exp(sets.log_partitions)
+    if n <= 8:
+        assert np.isclose(partitions.sum(), len(everything(n)))
+
+
+def expectations_by_number(potentials, weight):
+    """E[K²], E[m] and log 𝒵 where φ = K²: by sums over partitions of n rows in k clusters, another way."""
+    n = len(potentials)
+    log_z = np.full((n + 1, n + 1), -np.inf)
+    log_z[0, 0] = 0.0
+    for rows in range(1, n + 1):
+        i = np.arange(1, rows + 1)
+        ways = gammaln(rows) - gammaln(i) - gammaln(rows - i + 1.0) + potentials[:rows]
+        log_z[rows, 1:] = logsumexp(ways[:, None] + log_z[rows - i, :-1], axis=0)
+    squares = np.arange(n + 1.0) ** 2
+    logs = log_z[n] + weight * squares
+    total = logsumexp(logs)
+    i = np.arange(1, n + 1)
+    ways = gammaln(n + 1.0) - gammaln(i + 1.0) - gammaln(n - i + 1.0) + potentials
+    counts = logsumexp(ways[:, None] + log_z[n - i, :-1] + weight * squares[1:], axis=1) - total
+    return float(np.exp(logs - total) @ squares), np.exp(counts), float(total)
+
+
+def squared_number(m):
+    return [m.sum() ** 2]
+
+
+def wish_of_variance(n, times):
+    """Size counts of a Dirichlet process, and a variance of K so many times its own."""
+    p = 1.0 / np.arange(1, n + 1)
     counts = DirichletProcess(alpha=1.0).expected_size_counts(n)
-    linear = FlexiblePartition.from_expectations(counts)
-    squares = sum(p * len(sizes) ** 2 for sizes, p in linear.signatures(n))
-    wanted = squares + 0.4 * (squares - counts.sum() ** 2)
+    return counts, counts.sum() ** 2 + times * float(p @ (1.0 - p))
 
-    def squared(m):
-        return [m.sum() ** 2]
 
-    prior = FlexiblePartition.from_expectations(counts, features=squared, expected=[wanted])
-    found = prior.expected_size_counts(n)  # exact
-    met = sum(p * len(sizes) ** 2 for sizes, p in prior.signatures(n))
-    assert abs(met / wanted - 1.0) < 0.02
+@pytest.mark.parametrize(("n", "times"), [(20, 1.4), (60, 0.8), (60, 1.4)])
+def test_nonlinear_wishes_are_met(n, times):
+    counts, wanted = wish_of_variance(n, times)
+    prior = FlexiblePartition.from_expectations(counts, features=squared_number, expected=[wanted])
+    square, found, _ = expectations_by_number(np.array(prior.potentials), prior.weights[0])
+    assert abs(square / wanted - 1.0) < 1e-6
+    np.testing.assert_allclose(found, counts, rtol=1e-6)
+    np.testing.assert_allclose(prior.expected_size_counts(n), counts, rtol=1e-6)
+
+
+@pytest.mark.parametrize("times", [0.5, 2.0])
+def test_nonlinear_wishes_are_near_for_more_rows(times, monkeypatch):
+    """Weighted draws beyond all sets of sizes; few of them tell how much they may miss. A larger
+    variance needs partitions with almost as many clusters as rows, of which the size counts alone
+    give no draws."""
+    counts, wanted = wish_of_variance(90, times)
+    prior = FlexiblePartition.from_expectations(counts, features=squared_number, expected=[wanted])
+    square, found, _ = expectations_by_number(np.array(prior.potentials), prior.weights[0])
+    assert abs(square / wanted - 1.0) < 0.02
     common = counts > 0.1
     assert np.abs(found[common] / counts[common] - 1.0).max() < 0.02
+    monkeypatch.setattr(nonlinear_wishes, "DRAWS", 5000)
+    with pytest.warns(UserWarning, match="met within about"):
+        FlexiblePartition.from_expectations(counts, features=squared_number, expected=[wanted])
+
+
+def test_nonlinear_wishes_that_contradict_themselves_are_refused():
+    counts, _ = wish_of_variance(20, 1.0)
     with pytest.raises(ValueError, match="contradict"):
-        FlexiblePartition.from_expectations(counts, features=squared, expected=[counts.sum() ** 2])
+        FlexiblePartition.from_expectations(
+            counts, features=squared_number, expected=[counts.sum() ** 2]
+        )
+    with pytest.raises(ValueError, match="contradict"):  # the largest cluster cannot be as large
+        FlexiblePartition.from_expectations(
+            counts, features=lambda m: [np.flatnonzero(m)[-1] + 1.0], expected=[14.0]
+        )
     with pytest.raises(ValueError, match="2 are expected"):
-        FlexiblePartition.from_expectations(counts, features=squared, expected=[1.0, 2.0])
+        FlexiblePartition.from_expectations(counts, features=squared_number, expected=[1.0, 2.0])
+    with pytest.raises(ValueError, match="give both"):
+        FlexiblePartition.from_expectations(counts, expected=[1.0])
+    with pytest.raises(TypeError, match="function"):
+        FlexiblePartition.from_expectations(counts, features=3.0, expected=[1.0])
 
 
-def test_expectations_beyond_enumeration_are_near():
-    n = 34
+@pytest.mark.parametrize("penalty", [{"pull": 0.05}, {"smooth": 0.01}])
+def test_penalties_are_those_of_eq_4(penalty):
+    """Their slope and that of what is wished for cancel out, with features and without."""
+    counts, wanted = wish_of_variance(12, 0.7)
+    for features in ({}, {"features": squared_number, "expected": [wanted]}):
+        prior = FlexiblePartition.from_expectations(counts, alpha=1.5, **penalty, **features)
+
+        def value(potentials, like=prior):
+            tried = FlexiblePartition(tuple(potentials), like.features, like.weights)
+            away = potentials - np.log(1.5) - gammaln(np.arange(1.0, 13.0))
+            one = np.array([*[0] * 11, 1.0])  # a partition's probability gives the normalizer
+            normalizer = potentials[-1] + tried.extra(one) - tried.log_prob(np.zeros(12, int))
+            cost = penalty.get("pull", 0.0) * away @ away
+            cost += penalty.get("smooth", 0.0) * np.square(np.diff(potentials)).sum()
+            return counts @ potentials - normalizer - cost
+
+        best = np.array(prior.potentials)
+        for i in range(12):
+            step = 1e-3 * np.eye(12)[i]
+            slope = (value(best + step) - value(best - step)) / 2e-3
+            assert abs(slope) < 1e-5
+        if features:
+            square, _, _ = expectations_by_number(best, prior.weights[0])
+            assert np.isclose(square, wanted)
+
+
+def test_expectations_and_draws_beyond_all_sets_are_near(rng):
+    n = 64
     sizes = np.arange(1.0, n + 1.0)
-    prior = FlexiblePartition(tuple(gammaln(sizes)), lambda m: [m.sum() ** 2], (-0.05,))
-    exact = np.zeros(n)
-    for signature, share in prior.signatures(n):
-        exact += share * np.bincount(signature, minlength=n + 1)[1:]
-    np.testing.assert_allclose(prior.expected_size_counts(n), exact, atol=0.03)
+    prior = FlexiblePartition(tuple(gammaln(sizes)), squared_number, (-0.05,))
+    _, exact, total = expectations_by_number(gammaln(sizes), -0.05)
+    np.testing.assert_allclose(prior.expected_size_counts(n), exact, atol=0.01)
+    together = gammaln(sizes)[-1] - 0.05 - total
+    assert np.isclose(prior.log_prob(np.zeros(n, int)), together, atol=0.01)
+    with pytest.raises(ValueError, match="up to 60"):
+        next(prior.signatures(n))
+    drawn = [prior.sample(rng, n).max() + 1 for _ in range(300)]
+    assert abs(np.mean(drawn) - exact.sum()) < 4.0 * np.std(drawn) / np.sqrt(300)
 
 
 def test_the_smooth_form_is_the_dirichlet_process_at_its_values():

@@ -10,7 +10,7 @@ from thali.data.missing import observed_means
 from thali.estimators.latent_partition import LatentPartition
 from thali.likelihoods.category_clusters import CategoryClusters
 from thali.likelihoods.clusters import ClusterLikelihood, ProfileWords
-from thali.priors.flexible_partition import LinearPartition
+from thali.priors.linear_partition import LinearPartition
 from thali.priors.partition import PartitionPrior
 from thali.priors.pitman_yor import DirichletProcess
 from thali.structures.base import evenly_spaced

@@ -1,113 +1,27 @@
-r"""Flexible priors over partitions (Welling and others 2012): any potential of a cluster's size.
+r"""Flexible priors over partitions: any potential of a cluster's size, and more.
 
-    log P(partition) = Σ_i λ_i m_i − log Z_N,           m_i clusters of i rows
+    log P(partition) = Σ_i λ_i m_i + w·φ(m) − log 𝒵,           m_i clusters of i rows
 
-The normalizer, draws and expectations are exact (``kernels/partition_sums``):
-
-    E[m_i] = C(N, i) e^{λ_i} Z_{N−i} / Z_N,
-    a draw: the first row's cluster has i rows with probability C(N−1, i−1) e^{λ_i} Z_{N−i}/Z_N.
-
-λ_i + c·i is the same prior. These priors are not consistent: the first rows of a larger draw are no
-draw of a smaller one, so that N, the number of rows, belongs to them.
+Without features φ of all size counts together it is a product over clusters (``linear_partition``).
+With them, sums over all sets of sizes are exact up to 60 rows, and means over weighted draws of a
+linear prior beyond (``size_sets``).
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import gammaln
 
 from thali.hyperparameters import Value, Values
-from thali.priors.nonlinear_wishes import NonlinearWish, SizeFeatures, learn
+from thali.priors.linear_partition import NEVER, LinearPartition
+from thali.priors.nonlinear_wishes import NonlinearWish, learn
 from thali.priors.partition import PredictsLabel
-from thali.priors.partition_sums import (
-    drawn_size_counts,
-    expected_pairs,
-    expected_sizes,
-    log_choose,
-    sums_of,
-)
-from thali.priors.wished_sizes import Wish, potentials_of
+from thali.priors.size_sets import SizeFeatures, SizeSets, all_size_sets, weighted_sets
+from thali.priors.wished_sizes import Penalty, Wish, potentials_of
 from thali.registry import PRIORS
-from thali.settings import Settings, setting, whole_number
+from thali.settings import setting, whole_number
 from thali.structures.labels import canonical_labels
 from thali.structures.partitions import PartitionCounts, PartitionTables
-
-NEVER = -1e9  # a potential that stands for −inf
-ENUMERATED = 30  # rows up to which all 5604 sets of sizes are summed over
-WEIGHTED = 20_000  # draws by which expectations are estimated beyond
-ACCEPTED = 50  # draws of a linear prior, of which a draw with features is the last accepted
-NEARER = 3  # rounds in which that prior is found
-
-
-class LinearPartition(Settings, PredictsLabel):
-    """Potentials of sizes alone, whatever form they are given in."""
-
-    consistent = False
-
-    def potentials_for(self, n: int) -> np.ndarray:
-        """λ_1 … λ_n."""
-        raise NotImplementedError
-
-    def forbids(self, n: int) -> bool:
-        return bool(np.isneginf(self.potentials_for(n)).any())
-
-    def log_sums(self, n: int) -> np.ndarray:
-        """log Z_0 … log Z_n; n rows that no partition of the prior has are refused."""
-        found = sums_of(self.potentials_for(n).tobytes())
-        if not found[n] > -np.inf:
-            raise ValueError(
-                f"{type(self).__name__}: no partition of {n} rows has clusters of only the sizes "
-                "whose potentials are above -inf."
-            )
-        return found
-
-    def tables(self, n: int) -> PartitionTables:
-        """Where no cluster may have i rows, −inf is a large number, so that i others, which are
-        there while a row of a larger cluster is out, draw it back with as much weight."""
-        own = np.maximum(np.concatenate([[0.0], self.potentials_for(n)]), NEVER)
-        join = np.append(-np.inf, np.diff(own)[1:])
-        return PartitionTables(join, np.full(n + 1, own[1]))
-
-    def log_prob_counts(self, counts: PartitionCounts) -> float:
-        own = self.potentials_for(counts.n)
-        return float(own[counts.sizes - 1].sum() - self.log_sums(counts.n)[counts.n])
-
-    def expected_size_counts(self, n: int) -> np.ndarray:
-        return expected_sizes(self.potentials_for(n), self.log_sums(n))
-
-    def expected_pairs(self, n: int) -> np.ndarray:
-        """E[m_i m_j], (n, n)."""
-        return expected_pairs(self.potentials_for(n), self.log_sums(n))
-
-    def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
-        """The size of the first row's cluster, who else is in it, then the rest."""
-        n = whole_number(f"{type(self).__name__}.sample", "n", n, 1)
-        own, sums, labels = self.potentials_for(n), self.log_sums(n), np.zeros(n, np.int64)
-        left, k = np.arange(n), 0
-        while len(left):
-            i = np.arange(1, len(left) + 1)
-            logs = log_choose(len(left) - 1, i - 1) + own[: len(left)] + sums[len(left) - i]
-            weights = np.exp(logs - logs.max())
-            size = 1 + int(rng.choice(len(weights), p=weights / weights.sum()))
-            others = 1 + rng.permutation(len(left) - 1)[: size - 1]
-            labels[left[0]], labels[left[others]] = k, k
-            left, k = np.delete(left, np.append(0, others)), k + 1
-        return canonical_labels(labels)
-
-    def signatures(self, n: int) -> Iterator[tuple[tuple[int, ...], float]]:
-        """Every set of cluster sizes, largest first, and its probability; for small n.
-
-        There are n!/∏ (i!)^{m_i} m_i! partitions of each.
-        """
-        own, total = self.potentials_for(n), self.log_sums(n)[n]
-        for sizes in integer_partitions(n):
-            given = np.array(sizes)
-            m = np.bincount(given)
-            many = gammaln(n + 1.0) - gammaln(given + 1.0).sum() - gammaln(m + 1.0).sum()
-            yield sizes, float(np.exp(many + own[given - 1].sum() - total))
 
 
 @PRIORS.register("flexible_partition")
@@ -125,8 +39,8 @@ class FlexiblePartition(LinearPartition):
         clusters, and rows are sampled one by one in Python: slow, for some hundreds of rows.
     weights : sequence of numbers
         w, one for each number of φ(m), which adds w·φ(m) to the log probability. The normalizer is
-        a sum over all sets of sizes up to 30 rows, and not known beyond: ``log_prob`` and log
-        joints then lack it.
+        a sum over all sets of sizes up to 60 rows (some seconds, once), and estimated by draws
+        beyond.
 
     Examples
     --------
@@ -220,57 +134,43 @@ class FlexiblePartition(LinearPartition):
         return PartitionTables(join, opening)
 
     def log_prob_counts(self, counts: PartitionCounts) -> float:
-        found = super().log_prob_counts(counts)
         if self.linear:
-            return found
-        return found + self.extra(counts.size_counts.astype(float)) - self._log_mean(counts.n)
+            return super().log_prob_counts(counts)
+        own = self.potentials_for(counts.n)[counts.sizes - 1].sum()
+        extra = self.extra(counts.size_counts.astype(float))
+        return float(own + extra - self._weighted(counts.n)[2])
 
-    def _log_mean(self, n: int) -> float:
-        """log E[e^{w·φ(m)}] under the linear part, by which the normalizer grows; 0 where that is
-        not known."""
-        return log_mean_of_features(self, n) if n <= ENUMERATED else 0.0
+    def _weighted(self, n: int) -> tuple[SizeSets, np.ndarray, float]:
+        """Sets of cluster sizes, the log probability of each, and the log normalizer."""
+        assert self.features is not None
+        own = tuple(self.potentials_for(n).tolist())
+        return weighted_sets(own, self.features, self.weights)
 
-    def signatures(self, n: int) -> Iterator[tuple[tuple[int, ...], float]]:
+    def log_signatures(self, n: int) -> np.ndarray:
         if self.linear:
-            yield from super().signatures(n)
-            return
-        known = self._log_mean(n) if n <= ENUMERATED else log_mean_of_features(self, n)
-        for sizes, share in super().signatures(n):
-            m = np.bincount(sizes, minlength=n + 1)[1:].astype(float)
-            yield sizes, share * float(np.exp(self.extra(m) - known))
+            return super().log_signatures(n)
+        all_size_sets(n)  # refuses where there are too many
+        return self._weighted(n)[1]
 
     def expected_size_counts(self, n: int) -> np.ndarray:
-        """Exact where the prior is linear, and up to 30 rows; else a mean over weighted draws."""
+        """Exact where the prior is linear, and up to 60 rows; else a mean over weighted draws."""
         if self.linear:
             return super().expected_size_counts(n)
-        if n <= ENUMERATED:
-            found = np.zeros(n)
-            for sizes, share in self.signatures(n):
-                found += share * np.bincount(sizes, minlength=n + 1)[1:]
-            return found
-        near = FlexiblePartition(nearest_linear(self, n))
-        drawn = drawn_size_counts(np.random.default_rng(0), near.potentials_for(n), WEIGHTED)
-        shares = shares_of(self, near, drawn)
-        return np.asarray(shares @ drawn)
+        sets, logs, _ = self._weighted(n)
+        return np.asarray(np.exp(logs) @ sets.counts)
 
     def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
-        """Exact where the prior is linear; otherwise the last of many draws of a linear prior near
-        to it, each accepted by what tells the two apart (a Metropolis chain: nearly exact)."""
+        """Exact where the prior is linear, and up to 60 rows; beyond, sizes are those of one of
+        many weighted draws."""
         if self.linear:
             return super().sample(rng, n)
-        near = FlexiblePartition(nearest_linear(self, n))
-
-        def drawn() -> tuple[np.ndarray, float]:
-            labels = near.sample(rng, n)
-            m = self.structure.counts(labels).size_counts.astype(float)
-            return labels, beyond(self, near, m)
-
-        labels, now = drawn()
-        for _ in range(ACCEPTED):
-            other, then = drawn()
-            if np.log(1.0 - rng.random()) < then - now:
-                labels, now = other, then
-        return labels
+        n = whole_number("FlexiblePartition.sample", "n", n, 1)
+        sets, logs, _ = self._weighted(n)
+        ends = np.cumsum(np.exp(logs))
+        at = min(int(np.searchsorted(ends, rng.random() * ends[-1], "right")), len(ends) - 1)
+        m = sets.counts[[at]].toarray()[0].astype(int)
+        labels = np.repeat(np.arange(m.sum()), np.repeat(np.arange(1, n + 1), m))
+        return canonical_labels(rng.permutation(labels))
 
     @classmethod
     def from_expectations(
@@ -289,19 +189,22 @@ class FlexiblePartition(LinearPartition):
         ``pull`` and ``smooth`` weigh penalties, pull·Σ(λ_i − λ_i^DP)² towards the Dirichlet process
         of mass ``alpha`` and smooth·Σ(λ_i − λ_{i−1})² (eq. 4 of the paper); with them the
         expectations are met approximately. A wish that no prior can meet is refused, with the
-        nearest that one can. With ``features`` φ(m), E[φ(m)] = ``expected`` is wished for too; all
-        are then met within the noise of many draws (``nonlinear_wishes``).
+        nearest that one can. With ``features`` φ(m), E[φ(m)] = ``expected`` is wished for too. Both
+        are then met exactly up to 60 rows, and beyond within the noise of draws made with ``seed``;
+        a warning tells where that may be more than 2% (``nonlinear_wishes``).
 
         >>> prior = FlexiblePartition.from_expectations([1.0, 0.5, 1 / 3])
         >>> prior.expected_size_counts(3).round(6).tolist()
         [1.0, 0.5, 0.333333]
         """
-        potentials = potentials_of(Wish.of(counts), pull, smooth, alpha)
+        own, penalty = Wish.of(counts), Penalty.of(pull, smooth, alpha)
+        potentials = potentials_of(own, penalty)
         if features is None:
+            if expected is not None:
+                raise ValueError("expected is what is wished of features; give both.")
             return cls(tuple(potentials.tolist()))
-        rng = np.random.default_rng(seed)
-        wish = NonlinearWish(Wish.of(counts).counts, features, expected)
-        found, weights = learn(rng, wish, potentials)
+        wish = NonlinearWish.of(own, features, expected, penalty)
+        found, weights = learn(np.random.default_rng(seed), wish, potentials)
         return cls(tuple(found.tolist()), features, tuple(weights.tolist()))
 
     @classmethod
@@ -328,57 +231,3 @@ class FlexiblePartition(LinearPartition):
 
     def resample(self, rng: np.random.Generator, hyper: Values, counts: PartitionCounts) -> None:
         """Potentials are numbers: nothing is inferred."""
-
-
-@lru_cache(maxsize=64)
-def log_mean_of_features(prior: FlexiblePartition, n: int) -> float:
-    """log E[e^{w·φ(m)}] under the linear part of a prior, over all sets of sizes."""
-    linear = FlexiblePartition(prior.potentials)
-    logs, shares = [], []
-    for sizes, share in linear.signatures(n):
-        logs.append(prior.extra(np.bincount(sizes, minlength=n + 1)[1:].astype(float)))
-        shares.append(share)
-    top = max(logs)
-    return float(top + np.log(np.dot(shares, np.exp(np.array(logs) - top))))
-
-
-def beyond(prior: FlexiblePartition, near: FlexiblePartition, m: np.ndarray) -> float:
-    """log P(m) of a prior less that of a linear one near to it, up to a constant."""
-    own, other = prior.potentials_for(len(m)), near.potentials_for(len(m))
-    some = m > 0.0
-    return float(prior.extra(m) + (own[some] - other[some]) @ m[some])
-
-
-def shares_of(prior: FlexiblePartition, near: FlexiblePartition, drawn: np.ndarray) -> np.ndarray:
-    """Weights by which draws of a linear prior stand for those of another; they sum to one."""
-    logs = np.array([beyond(prior, near, m) for m in drawn])
-    weights = np.exp(logs - logs.max())
-    return np.asarray(weights / weights.sum())
-
-
-@lru_cache(maxsize=64)
-def nearest_linear(prior: FlexiblePartition, n: int) -> tuple[float, ...]:
-    """Potentials that have in them what a cluster more of each size adds to w·φ on average."""
-    rng, own = np.random.default_rng(0), prior.potentials_for(n)
-    near = FlexiblePartition(tuple(own.tolist()))
-    for _ in range(NEARER):
-        drawn = drawn_size_counts(rng, near.potentials_for(n), 1000)
-        mean = shares_of(prior, near, drawn) @ drawn
-        here = prior.extra(mean)
-        added = np.array([prior.extra(mean + one) - here for one in np.eye(n)])
-        near = FlexiblePartition(tuple((own + added).tolist()))
-    return near.potentials
-
-
-def integer_partitions(n: int, most: int | None = None) -> Iterator[tuple[int, ...]]:
-    """Every way to write n as a sum, largest first.
-
-    >>> list(integer_partitions(3))
-    [(3,), (2, 1), (1, 1, 1)]
-    """
-    if n == 0:
-        yield ()
-        return
-    for first in range(min(n, n if most is None else most), 0, -1):
-        for rest in integer_partitions(n - first, first):
-            yield (first, *rest)

@@ -19,7 +19,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from thali.hyperparameters import Value, Values
-from thali.priors.flexible_partition import LinearPartition
+from thali.priors.linear_partition import LinearPartition
 from thali.registry import PRIORS
 from thali.settings import check_settings, hyperparameter, setting
 from thali.structures.partitions import PartitionCounts

@@ -27,7 +27,7 @@ from thali.hyperparameters import (
     slice_step_of_real,
 )
 from thali.priors.buffet import resample_by_slice
-from thali.priors.flexible_partition import LinearPartition
+from thali.priors.linear_partition import LinearPartition
 from thali.registry import PRIORS
 from thali.settings import hyperparameter, hyperparameters_of, shown
 from thali.structures.partitions import PartitionCounts

@@ -52,18 +52,54 @@ class Wish(NamedTuple):
         return cls(given * (n / rows), np.flatnonzero(given > 0.0))
 
 
-def potentials_of(wish: Wish, pull: float, smooth: float, alpha: float) -> np.ndarray:
+class Penalty(NamedTuple):
+    """pull·Σ(λ_i − λ_i^DP)² + smooth·Σ(λ_i − λ_{i−1})²: what potentials cost (eq. 4)."""
+
+    pull: float
+    smooth: float
+    alpha: float  # the mass of the Dirichlet process
+
+    @classmethod
+    def of(cls, pull: float, smooth: float, alpha: float) -> "Penalty":
+        """A penalty as people give it, or a refusal."""
+        for name, weight in (("pull", pull), ("smooth", smooth)):
+            if not 0.0 <= weight < np.inf:
+                raise ValueError(f"{name}={weight!r} must be zero or a positive number.")
+        if not 0.0 < alpha < np.inf:
+            raise ValueError(f"alpha={alpha!r} must be a positive number.")
+        return cls(pull, smooth, alpha)
+
+    @property
+    def some(self) -> bool:
+        """Whether anything costs: every potential is then finite."""
+        return self.pull > 0.0 or self.smooth > 0.0
+
+    def center(self, n: int) -> np.ndarray:
+        """λ^DP of n sizes."""
+        return np.asarray(np.log(self.alpha) + gammaln(np.arange(1.0, n + 1.0)))
+
+    def curvature(self, n: int) -> np.ndarray:
+        """The second derivatives of the cost of n potentials."""
+        bend = np.diff(np.eye(n), axis=0)
+        return 2.0 * (self.pull * np.eye(n) + self.smooth * bend.T @ bend)
+
+    def cost(self, potentials: np.ndarray) -> tuple[float, np.ndarray]:
+        """The cost of λ_1 … λ_n and its slope; none where nothing costs."""
+        if not self.some:
+            return 0.0, np.zeros(len(potentials))
+        away, bent = potentials - self.center(len(potentials)), np.diff(potentials)
+        cost = self.pull * float(away @ away) + self.smooth * float(bent @ bent)
+        along = -np.diff(bent, prepend=0.0, append=0.0)
+        return cost, 2.0 * (self.pull * away + self.smooth * along)
+
+
+def potentials_of(wish: Wish, penalty: Penalty) -> np.ndarray:
     """λ_1 … λ_N by Newton's method; sizes that are not wished for get −inf."""
-    for name, weight in (("pull", pull), ("smooth", smooth)):
-        if not 0.0 <= weight < np.inf:
-            raise ValueError(f"{name}={weight!r} must be zero or a positive number.")
-    if not 0.0 < alpha < np.inf:
-        raise ValueError(f"alpha={alpha!r} must be a positive number.")
-    if pull == 0.0 and smooth == 0.0:
+    if not penalty.some:
         refuse_infeasible(wish)
-    found = maximize(wish, pull, smooth, alpha)
+    found = maximize(wish, penalty)
     if found is None:
-        dirichlet = DirichletProcess(alpha=alpha).expected_size_counts(len(wish.counts))
+        dirichlet = DirichletProcess(alpha=penalty.alpha).expected_size_counts(len(wish.counts))
         inside = 0.99 * wish.counts + 0.01 * dirichlet
         raise ValueError(
             "counts lie on the edge of what partitions can have: only potentials without bound "
@@ -73,25 +109,19 @@ def potentials_of(wish: Wish, pull: float, smooth: float, alpha: float) -> np.nd
     return found
 
 
-def maximize(wish: Wish, pull: float, smooth: float, alpha: float) -> np.ndarray | None:
+def maximize(wish: Wish, penalty: Penalty) -> np.ndarray | None:
     """The best potentials, or None where they go to infinity."""
-    n, at = len(wish.counts), wish.sizes
-    if pull > 0.0 or smooth > 0.0:
-        at = np.arange(n)  # a penalty keeps every potential finite
-    i = np.arange(1.0, n + 1.0)
-    dirichlet = np.log(alpha) + gammaln(i)
-    own, target = dirichlet[at].copy(), wish.counts[at]
-    bend = np.diff(np.eye(len(at)), axis=0)
-    penalty = 2.0 * (pull * np.eye(len(at)) + smooth * bend.T @ bend)
-    gauge = np.outer(i[at], i[at]) / float(i[at] @ i[at]) if pull == 0.0 else 0.0
+    n = len(wish.counts)
+    at = np.arange(n) if penalty.some else wish.sizes
+    i, start = at + 1.0, penalty.center(n)[at]
+    own, target = start.copy(), wish.counts[at]
+    gauge = 0.0 if penalty.some else np.outer(i, i) / float(i @ i)
 
     def value(potentials: np.ndarray) -> tuple[float, np.ndarray]:
         whole = np.full(n, -np.inf)
         whole[at] = potentials
         sums = sums_of(whole.tobytes())
-        away, bent = potentials - dirichlet[at], np.diff(potentials)
-        cost = pull * float(away @ away) + smooth * float(bent @ bent)
-        return float(target @ potentials - sums[n]) - cost, whole
+        return float(target @ potentials - sums[n]) - penalty.cost(potentials)[0], whole
 
     now, whole = value(own)
     for _ in range(NEWTON):
@@ -99,14 +129,10 @@ def maximize(wish: Wish, pull: float, smooth: float, alpha: float) -> np.ndarray
         means = expected_sizes(whole, sums)[at]
         with np.errstate(invalid="ignore"):
             pairs = np.nan_to_num(expected_pairs(whole, sums)[np.ix_(at, at)])
-        slope = target - means
-        if pull > 0.0 or smooth > 0.0:
-            slope = (
-                slope - 2.0 * pull * (own - dirichlet[at]) - 2.0 * smooth * bend.T @ np.diff(own)
-            )
+        slope = target - means - penalty.cost(own)[1]
         if np.abs(slope).max() < MET:
             return whole
-        bow = pairs - np.outer(means, means) + penalty + gauge
+        bow = pairs - np.outer(means, means) + penalty.curvature(len(at)) + gauge
         bow += np.eye(len(at)) * 1e-12 * max(float(np.trace(bow)) / len(at), 1e-300)
         step = np.linalg.solve(bow, slope)
         step *= min(1.0, 5.0 / max(np.abs(step).max(), 1e-300))
@@ -121,7 +147,7 @@ def maximize(wish: Wish, pull: float, smooth: float, alpha: float) -> np.ndarray
         else:
             return whole if np.abs(slope).max() < 1e-6 else None
         own, now, whole = own + share * step, then, there
-        if np.abs(own - own.mean()).max() > FARTHEST + np.abs(dirichlet[at]).max():
+        if np.abs(own - own.mean()).max() > FARTHEST + np.abs(start).max():
             return None
     return None
 
