@@ -430,7 +430,7 @@ def test_all_sets_of_sizes_are_there(n):
 
 
 def expectations_by_number(potentials, weight):
-    """E[K²], E[m] and log 𝒵 where φ = K²: by sums over partitions of n rows in k clusters, another way."""
+    """E[K²], E[m] and log 𝒵 where φ = K², another way: by sums over partitions in k clusters."""
     n = len(potentials)
     log_z = np.full((n + 1, n + 1), -np.inf)
     log_z[0, 0] = 0.0
