@@ -30,7 +30,6 @@ def not_for_features(estimator):
     return {f"check_estimator_sparse_{kind}": CLASSES for kind in ("array", "matrix")}
 
 
-@pytest.mark.filterwarnings("ignore:.*most rows are alone")
 @parametrize_with_checks(
     [
         thali.LatentFeatures(engine=QUICK),
