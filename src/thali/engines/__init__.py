@@ -11,6 +11,7 @@ __all__ = [
     "BeamSearch",
     "CollapsedGibbs",
     "MaximizationExpectation",
+    "Metropolis",
     "ParticleFilter",
     "UncollapsedGibbs",
     "Variational",
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from thali.engines.beam_search import BeamSearch
     from thali.engines.collapsed_gibbs import CollapsedGibbs
     from thali.engines.maximization_expectation import MaximizationExpectation
+    from thali.engines.metropolis import Metropolis
     from thali.engines.particle_filter import ParticleFilter
     from thali.engines.uncollapsed_gibbs import UncollapsedGibbs
     from thali.engines.variational import Variational

@@ -25,7 +25,7 @@ from thali.hyperparameters import Hyperprior, Values
 from thali.likelihoods.base import TakesMissing, TakesSparse
 from thali.likelihoods.clusters import DrawsGaps
 from thali.model import Model
-from thali.priors.base import weighs_rows
+from thali.priors.base import PredictsRow, weighs_rows
 from thali.settings import Label, hyperparameters_of, settings_of
 from thali.starts import Start, anneal
 from thali.starts.base import RACE
@@ -89,6 +89,7 @@ class Engine(Protocol[StateT]):
     auto_rank: ClassVar[int | None] = None
     races: ClassVar[bool] = True  # whether starts can be raced by short runs of it
     weighs_rows: ClassVar[bool] = False  # whether it heeds a prior's row potentials
+    weighs_all: ClassVar[bool] = False  # and what is no sum over rows and columns
     for_features: ClassVar[tuple[str, ...]] = ()  # settings that mean nothing for partitions
 
     if TYPE_CHECKING:  # ``Settings`` has these; a property would be taken for a field's default
@@ -337,6 +338,11 @@ def missing_capabilities(engine: AnyEngine | EngineType, model: Model) -> list[s
         lacks.append(
             "a prior that does not weigh the number of features of a row, as "
             f"{type(model.prior).__name__} does"
+        )
+    if isinstance(model.prior, PredictsRow) and not (model.prior.linear or engine.weighs_all):
+        lacks.append(
+            "a prior that is a sum over columns and rows, which the features of "
+            f"{type(model.prior).__name__} are not"
         )
     if not isinstance(engine, type):
         lacks += [

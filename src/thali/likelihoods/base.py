@@ -266,6 +266,19 @@ class GibbsUpdates(Conditional):
         return {name: value / count for name, value in total.items()}
 
 
+class MovesSingly(GibbsUpdates):
+    """It is known what one bit, and one feature that one row alone has, do to the density of a row
+    (Metropolis)."""
+
+    @abstractmethod
+    def moving_rows(self, state: GibbsState, room: int) -> Any:
+        """What ``kernels/single_moves`` changes along with Z, with room for so many features.
+
+        A NamedTuple that the kernel has functions of; the fields that are called as the parameters
+        in ``axes`` hold these.
+        """
+
+
 class EstimatesEvidence(FeatureLikelihood):
     """Of states with different Z it can be told which is better, where P(X | Z) is not known.
 

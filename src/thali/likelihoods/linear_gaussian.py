@@ -29,8 +29,8 @@ from thali.likelihoods.base import (
     ExpectedBits,
     GaussianRows,
     GibbsState,
-    GibbsUpdates,
     MaskedCollapsed,
+    MovesSingly,
     Parameters,
     Scale,
     Scaled,
@@ -47,6 +47,7 @@ from thali.likelihoods.gaussian_scales import (
     log_normal,
     scales_without_features,
 )
+from thali.likelihoods.moving_rows import gaussian_rows
 from thali.likelihoods.observed_rows import (
     dimensions,
     observed_products,
@@ -59,6 +60,7 @@ from thali.structures.features import FeatureTables, as_binary_matrix
 
 if TYPE_CHECKING:
     from thali.kernels.bit_prior import BitPrior
+    from thali.kernels.gaussian_moves import GaussianMoves
 
 
 @LIKELIHOODS.register("linear_gaussian")
@@ -66,7 +68,7 @@ if TYPE_CHECKING:
 class LinearGaussian(
     GaussianScales,
     MaskedCollapsed,
-    GibbsUpdates,
+    MovesSingly,
     GaussianRows,
     SearchRows,
     ExpectedBits,
@@ -229,6 +231,11 @@ class LinearGaussian(
             rows = np.repeat(np.arange(data.n), own)
             new = own_features(rng, left, state.observed, rows, np.ones(len(rows)), hyper)
         state.parameters = {"A": np.concatenate([A[shared], new])}
+
+    def moving_rows(self, state: GibbsState, room: int) -> GaussianMoves:
+        from thali.kernels.gaussian_moves import PLAIN
+
+        return gaussian_rows(state, room, PLAIN)
 
     def update_parameters(self, rng: np.random.Generator, state: GibbsState, hold: bool) -> float:
         """Scales given Z with A integrated out, then A given Z and the scales."""

@@ -41,13 +41,14 @@ from thali.likelihoods.base import (
     CountProbabilities,
     EstimatesEvidence,
     GibbsState,
-    GibbsUpdates,
     Masked,
+    MovesSingly,
     Parameters,
     Turned,
     Words,
 )
 from thali.likelihoods.entries import BinaryEntries
+from thali.likelihoods.moving_rows import ALL_SEEN, with_room
 from thali.registry import LIKELIHOODS
 from thali.settings import Settings, hyperparameter
 from thali.structures.features import FeatureTables
@@ -55,14 +56,14 @@ from thali.structures.features import FeatureTables
 if TYPE_CHECKING:
     from thali.kernels.bit_prior import BitPrior
     from thali.kernels.noisy_or import Rates
+    from thali.kernels.noisy_or_moves import NoisyOrMoves
 
 NAMES = ("epsilon", "lam", "p")
-ALL_SEEN = np.zeros((0, 0), bool)
 
 
 @LIKELIHOODS.register("noisy_or")
 @dataclass(frozen=True)
-class NoisyOr(Settings, GibbsUpdates, EstimatesEvidence, CountedFeatures, Masked):
+class NoisyOr(Settings, MovesSingly, EstimatesEvidence, CountedFeatures, Masked):
     """Hidden causes bring binary data on, each independently of the others.
 
     X must be of 0 and 1. A draw's ``A`` is Y, K×T of 0 and 1: which cause is active in which column
@@ -221,6 +222,16 @@ class NoisyOr(Settings, GibbsUpdates, EstimatesEvidence, CountedFeatures, Masked
         state.bits, state.parameters["A"] = sweep_bits_and_own(
             rng, X, seen, state.bits, Y, rates_of(state.hyper), bits, weight, capacity
         )
+
+    def moving_rows(self, state: GibbsState, room: int) -> NoisyOrMoves:
+        from thali.kernels.noisy_or_moves import NoisyOrMoves
+
+        Y, hyper = active(state.parameters["A"]), state.hyper
+        at = self.at(**{name: float(hyper[name]) for name in NAMES})
+        counts = state.bits.astype(np.int64) @ Y.astype(np.int64)
+        logs = at.count_probabilities(room + 1).table
+        X, seen, p = state.data.binary, seen_in(state), float(hyper["p"])
+        return NoisyOrMoves(counts, with_room(Y, room, 0), X, seen, logs, p)
 
     def update_parameters(self, rng: np.random.Generator, state: GibbsState, hold: bool) -> float:
         """Y given Z, one pass; then p, ε and λ given Y; and log P(X, Y | Z)."""

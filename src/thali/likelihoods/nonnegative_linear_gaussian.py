@@ -21,8 +21,8 @@ from thali.likelihoods.base import (
     EstimatesEvidence,
     ExpectedBits,
     GibbsState,
-    GibbsUpdates,
     Masked,
+    MovesSingly,
     Parameters,
     Scale,
     TakesSparse,
@@ -37,12 +37,14 @@ from thali.likelihoods.gaussian_scales import (
     scale_given_squares,
 )
 from thali.likelihoods.linear_gaussian import turn_bits_given_features
+from thali.likelihoods.moving_rows import gaussian_rows
 from thali.registry import LIKELIHOODS
 from thali.settings import hyperparameter
 from thali.structures.features import FeatureTables
 
 if TYPE_CHECKING:
     from thali.kernels.bit_prior import BitPrior
+    from thali.kernels.gaussian_moves import GaussianMoves
 
 PASSES = 3  # over A in a step: a pass costs K²D, the rows NKD
 TRIES = 4  # births or deaths a row in a step
@@ -51,7 +53,7 @@ TRIES = 4  # births or deaths a row in a step
 @LIKELIHOODS.register("nonnegative_linear_gaussian")
 @dataclass(frozen=True)
 class NonnegativeLinearGaussian(
-    GaussianScales, GibbsUpdates, EstimatesEvidence, Masked, ExpectedBits, TakesSparse
+    GaussianScales, MovesSingly, EstimatesEvidence, Masked, ExpectedBits, TakesSparse
 ):
     """A row is the sum of its features, which have no negative entries, and Gaussian noise.
 
@@ -133,6 +135,11 @@ class NonnegativeLinearGaussian(
         new[rows, np.arange(len(rows))] = 1
         state.bits = np.ascontiguousarray(np.concatenate([Z[:, stays], new], axis=1))
         state.parameters = {"A": np.concatenate([A[stays], born])}
+
+    def moving_rows(self, state: GibbsState, room: int) -> GaussianMoves:
+        from thali.kernels.gaussian_moves import POSITIVE
+
+        return gaussian_rows(state, room, POSITIVE)
 
     def update_parameters(self, rng: np.random.Generator, state: GibbsState, hold: bool) -> float:
         """A given Z and the scales, entry by entry; then the scales given A."""

@@ -27,8 +27,8 @@ from thali.likelihoods import masked_columns
 from thali.likelihoods.base import (
     Expected,
     GibbsState,
-    GibbsUpdates,
     Masked,
+    MovesSingly,
     Parameters,
     Scale,
     Turned,
@@ -38,6 +38,7 @@ from thali.likelihoods.entries import NormalEntries
 from thali.likelihoods.feature_posteriors import GaussianFeatures
 from thali.likelihoods.gaussian_scales import GaussianScales
 from thali.likelihoods.linear_gaussian import products, scales_then_features, with_own_features
+from thali.likelihoods.moving_rows import gaussian_rows
 from thali.likelihoods.observed_rows import (
     dimensions,
     observed_products,
@@ -50,13 +51,14 @@ from thali.structures.features import FeatureTables
 
 if TYPE_CHECKING:
     from thali.kernels.bit_prior import BitPrior
+    from thali.kernels.gaussian_moves import GaussianMoves
 
 SLABS = ("laplace", "gaussian")
 
 
 @LIKELIHOODS.register("sparse_factor")
 @dataclass(frozen=True)
-class SparseFactor(GaussianScales, GibbsUpdates, Masked, Expected):
+class SparseFactor(GaussianScales, MovesSingly, Masked, Expected):
     """A row takes each of its features in an amount of its own, of either sign; plus noise.
 
     Parameters
@@ -244,6 +246,11 @@ class SparseFactor(GaussianScales, GibbsUpdates, Masked, Expected):
             "A": np.concatenate([A[shared], own]),
             "S": np.concatenate([S[:, shared], new], axis=1),
         }
+
+    def moving_rows(self, state: GibbsState, room: int) -> GaussianMoves:
+        from thali.kernels.gaussian_moves import AMOUNTS, LAPLACE
+
+        return gaussian_rows(state, room, LAPLACE if self._laplace else AMOUNTS)
 
     def update_parameters(self, rng: np.random.Generator, state: GibbsState, hold: bool) -> float:
         """S given A; the scale between S and A; scales with A integrated out; A given S."""

@@ -75,6 +75,15 @@ class PredictsRow(FeaturePrior):
     def tables(self, n: int) -> FeatureTables:
         """Log odds by count, the weight of new features and θ, for a row among n."""
 
+    @property
+    def linear(self) -> bool:
+        """Whether the tables say all: log P([Z]) has no part but sums over columns and rows."""
+        return True
+
+    def beyond_tables(self, n: int, column_sums: np.ndarray, row_sums: np.ndarray) -> float:
+        """What log P([Z]) has besides."""
+        return 0.0
+
     def most_components(self, n: int) -> int:
         return self.tables(n).capacity
 

@@ -1,6 +1,6 @@
 r"""Flexible priors over binary matrices (Welling and others 2012): a potential for each column sum.
 
-    log P([Z]) = Σ_k λ_{m_k} + Σ_n θ_{F_n} − Σ_h log K_h! − log 𝒵
+    log P([Z]) = Σ_k λ_{m_k} + Σ_n θ_{F_n} + w·φ − Σ_h log K_h! − log 𝒵
 
 m_k rows have feature k, and row n has F_n features. With θ = 0 nothing is approximate: the numbers
 of features that i rows have are independent,
@@ -8,8 +8,9 @@ of features that i rows have are independent,
     m_i ~ Poisson(C(N, i) e^{λ_i}),        log 𝒵 = Σ_i C(N, i) e^{λ_i},
 
 so that a draw is one of each and of who has them, and λ_i = log c_i − log C(N, i) is the prior with
-E[m_i] = c_i. The Indian buffet process has C(N, i) e^{λ_i} = α/i. With θ the normalizer also has
-the factor E[∏_n e^{θ_{F_n}}] under these Poissons, which is not known, and can be estimated.
+E[m_i] = c_i. The Indian buffet process has C(N, i) e^{λ_i} = α/i. With θ, or any features φ of all
+column and row sums together, the normalizer also has the factor E[∏_n e^{θ_{F_n}} e^{w·φ}] under
+these Poissons, which is not known, and can be estimated.
 
 These priors are not consistent: the first rows of a larger draw are no draw of a smaller one, so
 that N, the number of rows, belongs to them.
@@ -35,10 +36,14 @@ TRIES = 100_000  # draws of the columns, of which one is accepted where rows hav
 TABULATED = 200  # row potentials that are kept of a function
 FAR = tuple(10**power for power in (3, 6, 9, 12, 15))  # features at which growth is looked at
 LEAST = 50.0  # draws that weighted ones must be worth
+WEIGHTED = 2000  # draws of the columns, of which one is chosen by features
+
+
+MatrixFeatures = Callable[[np.ndarray, np.ndarray], Any]
 
 
 class Normalizer(NamedTuple):
-    """An estimate of log E[∏ e^{θ_{F_n}}], and its standard error."""
+    """An estimate of log E[∏ e^{θ_{F_n}} e^{w·φ}], and its standard error."""
 
     estimate: float
     error: float
@@ -73,39 +78,51 @@ class ColumnPotentials(Settings, PredictsRow):
         own = np.where(beyond > 0, NEVER + FURTHER * beyond, own)
         log_odds = np.append(-np.inf, np.diff(own))
         theta = None if self.row_potentials is None else np.array(self.row_potentials)
+        if theta is None and not self.linear:
+            theta = np.zeros(1)  # so that rows are counted
         return FeatureTables(log_odds, float(own[0]), -1, theta)
 
     def log_prob_counts(self, counts: FeatureCounts) -> float:
-        """With row potentials, up to the constant of which ``log_normalizer`` is an estimate."""
+        """With row potentials or features, up to the constant of which ``log_normalizer`` is an
+        estimate."""
         own = self.potentials_for(counts.n)
         sums = np.asarray(counts.column_sums, np.int64)
         found = own[sums - 1].sum() - log_orders(counts)
         found -= self.expected_counts(counts.n).sum()
-        return float(found + self._of_rows(counts.row_sums))
+        return float(found + self._beside(sums, counts.row_sums))
+
+    @property
+    def heeds_rows(self) -> bool:
+        """Whether log P([Z]) depends on row sums, so that its normalizer is not known."""
+        return self.row_potentials is not None or not self.linear
 
     def log_prob(self, latent: Any) -> float:
         counts = self.structure.counts(latent)
-        if self.row_potentials is not None:
+        if self.heeds_rows:
             rows = np.asarray(latent).sum(axis=1, dtype=np.int64)
             counts = counts._replace(row_sums=rows)
         return self.log_prob_counts(counts)
 
-    def _of_rows(self, sums: np.ndarray) -> float:
-        """Σ_n θ_{F_n}."""
-        if self.row_potentials is None:
-            return 0.0
-        theta = np.asarray(self.row_potentials)
-        return float(theta[np.minimum(sums, len(theta) - 1)].sum())
+    def _beside(self, column_sums: np.ndarray, row_sums: np.ndarray) -> float:
+        """Σ_n θ_{F_n} + w·φ: what log P([Z]) has beside the columns."""
+        found = self.beyond_tables(len(row_sums), column_sums, row_sums)
+        if self.row_potentials is not None:
+            theta = np.asarray(self.row_potentials)
+            found += float(theta[np.minimum(row_sums, len(theta) - 1)].sum())
+        return found
 
     def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
-        """Exact: with row potentials, the first draw of the columns that they accept."""
+        """Exact: with row potentials, the first draw of the columns that they accept. With
+        features, one of many weighted draws."""
         n = whole_number(f"{type(self).__name__}.sample", "n", n, 1)
+        if not self.linear:
+            return left_order(self._weighted(rng, n, WEIGHTED, "sample")[0])
         if self.row_potentials is None:
             return left_order(self._columns(rng, n))
         most = n * float(np.max(self.row_potentials))
         for _ in range(TRIES):
             Z = self._columns(rng, n)
-            if np.log(1.0 - rng.random()) < self._of_rows(Z.sum(axis=1)) - most:
+            if np.log(1.0 - rng.random()) < self._beside(Z.sum(axis=0), Z.sum(axis=1)) - most:
                 return left_order(Z)
         raise NotImplementedError(
             f"{type(self).__name__}.sample: of {TRIES:,} draws of the columns the row potentials "
@@ -131,18 +148,27 @@ class ColumnPotentials(Settings, PredictsRow):
         owner = f"{type(self).__name__}.log_normalizer"
         n, draws = whole_number(owner, "n", n, 1), whole_number(owner, "draws", draws, 2)
         self.potentials_for(n)
-        if self.row_potentials is None:
+        if not self.heeds_rows:
             return Normalizer(0.0, 0.0)
-        rng = np.random.default_rng(seed)
-        logs = np.array([self._of_rows(self._columns(rng, n).sum(axis=1)) for _ in range(draws)])
+        return self._weighted(np.random.default_rng(seed), n, draws, "log_normalizer")[1]
+
+    def _weighted(
+        self, rng: np.random.Generator, n: int, draws: int, name: str
+    ) -> tuple[np.ndarray, Normalizer]:
+        """One of so many draws of the columns, by the weights that rows and features give them,
+        and the mean of these weights."""
+        found = [self._columns(rng, n) for _ in range(draws)]
+        logs = np.array([self._beside(Z.sum(axis=0), Z.sum(axis=1)) for Z in found])
         weights = np.exp(logs - logs.max())
-        if weights.sum() ** 2 / np.square(weights).sum() < LEAST:
+        if not weights.sum() ** 2 / np.square(weights).sum() >= LEAST:
             raise ValueError(
-                f"{owner}: the row potentials are so far from what the columns make of rows that "
-                f"few of {draws:,} draws count; use more of them, or weaker potentials."
+                f"{type(self).__name__}.{name}: what is weighed beside the columns is so far from "
+                f"what the columns make of it that few of {draws:,} draws count; use weaker "
+                "potentials, or features nearer to those of the columns alone."
             )
         error = float(weights.std(ddof=1) / weights.mean() / np.sqrt(draws))
-        return Normalizer(float(logs.max() + np.log(weights.mean())), error)
+        one = int(rng.choice(draws, p=weights / weights.sum()))
+        return found[one], Normalizer(float(logs.max() + np.log(weights.mean())), error)
 
 
 @PRIORS.register("flexible_ibp")
@@ -159,11 +185,18 @@ class FlexibleIBP(ColumnPotentials):
         θ_0, θ_1, …: the larger θ_j, the more rows have j features; the last one is that of all
         larger numbers. A function of j is asked for the first 200, and refused where it grows so
         fast that the prior has no normalizer.
+    features : function, optional
+        φ(m, n), any numbers that depend on all sums together: m[i − 1] features are had by i rows
+        (N numbers), and n[j] rows have j features (from none to all). The prior is then for the
+        engine ``Metropolis`` alone. Ones that grow so fast that there is no normalizer are refused.
+    weights : sequence of numbers
+        w, one for each number of φ, which adds w·φ to the log probability.
 
     Notes
     -----
     Potentials belong to N rows; ``from_expectations`` finds them from what is wished for. With row
-    potentials the normalizer is not known: log joints lack it, and ``log_normalizer`` estimates it.
+    potentials or features the normalizer is not known: log joints lack it, and ``log_normalizer``
+    estimates it.
 
     Examples
     --------
@@ -184,6 +217,9 @@ class FlexibleIBP(ColumnPotentials):
         None, help="a number θ_j for rows that have j features, from 0 on, in a file"
     )
 
+    features: MatrixFeatures | None = None
+    weights: tuple[float, ...] = ()
+
     def __post_init__(self) -> None:
         own = _numbers("column_potentials", self.column_potentials)
         if not len(own) or np.isnan(own).any() or (own == np.inf).any():
@@ -202,6 +238,42 @@ class FlexibleIBP(ColumnPotentials):
         object.__setattr__(self, "_own", own)
         if self.row_potentials is not None:
             object.__setattr__(self, "row_potentials", self._checked(self.row_potentials))
+        self._check_features()
+
+    def _check_features(self) -> None:
+        """Refuse features that are no function, other than a weight each, or without end."""
+        weights = _numbers("weights", self.weights)
+        if self.features is None:
+            if len(weights):
+                raise ValueError("FlexibleIBP: weights are those of features; give both.")
+            return
+        if not callable(self.features):
+            raise TypeError(
+                "FlexibleIBP: features must be a function of (m, n), how many features are had by "
+                f"1, 2, … rows and how many rows have 0, 1, … features, not {self.features!r}."
+            )
+        n = len(self.column_potentials)
+        found = np.atleast_1d(np.asarray(self.features(np.zeros(n), np.full(1, float(n))), float))
+        if weights.shape != found.shape or not np.isfinite(weights).all():
+            raise ValueError(
+                f"FlexibleIBP: features gives {len(found)} numbers where no row has a feature, so "
+                f"that weights must be as many finite ones, not {self.weights!r}."
+            )
+        object.__setattr__(self, "weights", tuple(weights.tolist()))
+        refuse_features_without_end(self, n)
+
+    @property
+    def linear(self) -> bool:
+        return self.features is None
+
+    def beyond_tables(self, n: int, column_sums: np.ndarray, row_sums: np.ndarray) -> float:
+        """w·φ."""
+        if self.features is None:
+            return 0.0
+        m = np.bincount(column_sums, minlength=n + 1)[1:].astype(float)
+        rows = np.bincount(row_sums, minlength=len(column_sums) + 1).astype(float)
+        found = np.dot(np.atleast_1d(np.asarray(self.features(m, rows), float)), self.weights)
+        return float(found) if not np.isnan(found) else -np.inf
 
     def _checked(self, given: Any) -> tuple[float, ...]:
         """The table of row potentials, or a sentence."""
@@ -312,6 +384,27 @@ def refuse_growth(theta: Callable[[int], float], n: int) -> None:
             "rows with ever more features have ever more weight. Use ones that grow more slowly "
             "than log j! / N, or a table."
         )
+
+
+def refuse_features_without_end(prior: FlexibleIBP, n: int) -> None:
+    """Refuse features under which ever more columns of all rows, or of one, have ever more weight.
+
+    J columns of one kind have the weight e^{w·φ}/J!, but for a power of J: w·φ must not come to
+    exceed J log J.
+    """
+    for size in {1, n}:
+        shares = []
+        for count in (100, 1000, 10_000):
+            rows = np.zeros(n, np.int64)
+            rows[:size] = count
+            extra = prior.beyond_tables(n, np.full(count, size), rows)
+            shares.append(extra / (count * float(np.log(count))))
+        if shares[-1] >= 1.0 and shares[-1] > shares[-2] > shares[-3]:
+            raise ValueError(
+                f"FlexibleIBP: these features grow so fast that the prior has no normalizer: ever "
+                f"more features of {size} rows have ever more weight. Use smaller weights, or "
+                "features that grow more slowly than j log j."
+            )
 
 
 ROUNDS, DRAWS, LATE = 40, 500, 20  # of finding potentials beside row potentials; rounds averaged

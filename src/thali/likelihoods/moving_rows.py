@@ -1,0 +1,43 @@
+"""Rows of X = (Z ⊙ S) A + E as single moves change them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from thali.likelihoods.base import GibbsState
+
+if TYPE_CHECKING:
+    from thali.kernels.gaussian_moves import GaussianMoves
+
+ALL_SEEN = np.zeros((0, 0), bool)
+
+
+def gaussian_rows(state: GibbsState, room: int, kind: int) -> GaussianMoves:
+    """Residuals, features and amounts; ``kind`` is one of those of ``kernels/gaussian_moves``."""
+    from thali.kernels.gaussian_moves import AMOUNTS, GaussianMoves
+
+    A, bits, hyper = state.parameters["A"], state.bits.astype(float), state.hyper
+    S = with_room(state.parameters["S"] * bits, room, 1) if kind >= AMOUNTS else np.zeros((0, 0))
+    W = S[:, : len(A)] if kind >= AMOUNTS else bits
+    return GaussianMoves(
+        np.ascontiguousarray(state.data.X - W @ A),
+        with_room(A, room, 0),
+        S,
+        ALL_SEEN if state.observed is None else state.observed,
+        float(hyper["sigma_x"]),
+        float(hyper["sigma_a"]),
+        kind,
+    )
+
+
+def with_room(values: np.ndarray, room: int, axis: int) -> np.ndarray:
+    """The same with zeros up to so many features along an axis, to be changed.
+
+    >>> with_room(np.ones((1, 2)), 3, axis=1).tolist()
+    [[1.0, 1.0, 0.0]]
+    """
+    more = [(0, 0)] * values.ndim
+    more[axis] = (0, room - values.shape[axis])
+    return np.ascontiguousarray(np.pad(values, more))
