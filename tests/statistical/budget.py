@@ -24,7 +24,7 @@ BUDGET = 1e-3
 SAFETY = 10.0
 TESTS = {  # family -> how many tests judge p-values in it; each family asserts its number
     "priors": 18,
-    "ladder": 336,
+    "ladder": 582,
     "linear_gaussian": 2,
     "oracles": 2,
     "enumeration": 86,
@@ -47,6 +47,7 @@ TESTS = {  # family -> how many tests judge p-values in it; each family asserts 
     "row_solvers": 1,
     "row_potentials": 27,
     "flexible_ibp": 16,
+    "metropolis": 45,
     "partition_ladder": 103,
 }
 SHARE = BUDGET / SAFETY / sum(TESTS.values())

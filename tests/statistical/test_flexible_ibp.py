@@ -16,6 +16,7 @@ from row_weighted import THETA, RowWeighted
 from scipy import stats
 from scipy.special import gammaln
 from statistical.budget import TESTS, alarms, judge
+from statistical.mutants import mutate
 from statistical.test_row_potentials import CASES as OTHERS
 from statistical.test_row_potentials import p_values, walk
 
@@ -69,6 +70,23 @@ def test_samplers_agree_with_enumeration(name, rows, seed):
 def test_the_buffet_process_in_its_place_is_caught(name, seed):
     chain = walk(name, seed, 2000, prior=thali.IBP(alpha=float(np.exp(-0.6)) * 3.0))
     assert alarms(p_values(exact(name, False), *chain))
+
+
+AS_PRINTED = [  # step 2c of algorithm 1: what is the probability of a turn is taken for that of 1
+    (
+        "if accepts(rng, sign * (twice * r[i] + odds) - g[i]):",
+        "if accepts(rng, sign * (twice * r[i] + odds) - g[i]) != (z[i] == 1):",
+    ),
+    ("if has_theta or not is_decided(R[n], g, Z[n], on, off, twice):", "if True:"),
+]
+
+
+def test_the_step_as_printed_is_caught(seed, monkeypatch):
+    module = "thali.kernels.given_features"
+    broken = mutate(module, AS_PRINTED)
+    monkeypatch.setattr(f"{module}.turn_bits", broken.turn_bits)
+    chain = walk("linear", seed, 2000, prior=prior_of("linear", False))
+    assert alarms(p_values(exact("linear", False), *chain))
 
 
 def test_the_grid_is_counted():

@@ -75,6 +75,7 @@ WAYS = {  # the settings under which an engine is another algorithm
     "uncollapsed_gibbs": {
         way: thali.UncollapsedGibbs(new_features=way) for way in ("integrated", "slice")
     },
+    "metropolis": {way: thali.Metropolis(new_features=way) for way in ("integrated", "prior")},
     "particle_filter": {
         "conditional": thali.ParticleFilter(150, "conditional", 0.8),
         "prior": thali.ParticleFilter(300, "prior", 0.8),
@@ -120,11 +121,14 @@ WITH_GAPS = [
 
 
 def quick(cell):
-    """Not slow: where a likelihood has variants half of its cells, with every pair of parts.
+    """Not slow: where a likelihood has variants half of its cells, with every pair of parts; of
+    single moves those that find new features themselves.
 
     Of a way, a variant and a prior any two meet in a cell whose places add up to an even number.
     """
     engine, way, likelihood, variant, prior = cell
+    if (engine, way) == ("metropolis", "prior"):
+        return False
     ways, variants = list(WAYS[engine]), list(STORIES[likelihood])
     places = ways.index(way) + variants.index(variant) + list(PRIORS).index(prior)
     return len(variants) == 1 or places % 2 == 0
@@ -461,6 +465,12 @@ MUTANTS = {  # engine -> where, what is wrong, and the way and size that must no
         ],
         "integrated",
         12_000,
+    ),
+    "metropolis": (
+        "thali.kernels.single_moves",
+        [("math.log((k + 1.0) / (k + 2.0)) + delta", "delta")],
+        "integrated",
+        4000,
     ),
     "particle_filter": (
         "thali.kernels.particle_rows",

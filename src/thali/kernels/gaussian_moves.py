@@ -17,7 +17,7 @@ import numpy as np
 
 from thali.kernels.by_type import means
 from thali.kernels.compiling import helper
-from thali.kernels.single_moves import gain, loss, move, propose, turn_off, turn_on
+from thali.kernels.moving_rows import gain, loss, move, propose, turn_off, turn_on
 from thali.kernels.sparse_factor import draw_slab, log_slab_ratio
 from thali.kernels.truncated_normal import log_lifted_ndtr, sample
 

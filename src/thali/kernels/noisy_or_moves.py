@@ -16,7 +16,7 @@ import numpy as np
 
 from thali.kernels.by_type import means
 from thali.kernels.compiling import helper
-from thali.kernels.single_moves import gain, loss, move, propose, turn_off, turn_on
+from thali.kernels.moving_rows import gain, loss, move, propose, turn_off, turn_on
 
 
 class NoisyOrMoves(NamedTuple):

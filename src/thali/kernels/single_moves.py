@@ -12,28 +12,16 @@ move is undone by another, and which one is tried does not depend on the past, s
 moves together is reversible too: they may be one proposal for a prior that these tables are
 not the whole of.
 
-A model says what moves do to a row by a NamedTuple, its *rows*, and by functions of that type
-(``by_type.means``):
-
-    gain(rows, n, f, on)            log density of row n with feature f, less that without it
-    propose(rows, rng, n, f, drawn) put parameters for a new feature of row n alone at f, and what
-                                    it gains
-    loss(rows, n, f, drawn)         the same of feature f, which row n alone has
-    turn_on(rows, rng, n, f, new)   the row has the feature from now on
-    turn_off(rows, n, f)
-    move(rows, f, g)                what is known of feature f goes to g
-
-Where ``drawn`` is true, parameters of new features come from their prior, and gains are ratios of
-likelihoods (as in the paper); else they come from their posterior given the row, and are integrated
-out of the gain: the prior and the proposal cancel in both.
+What moves do to the rows of a model is said by ``moving_rows``.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from thali.kernels.compiling import kernel
+from thali.kernels.moving_rows import gain, loss, move, propose, turn_off, turn_on
 from thali.kernels.row_potentials import row_step
 
 
@@ -43,30 +31,6 @@ class Matrix(NamedTuple):
     Z: np.ndarray  # (N, room) uint8
     m: np.ndarray  # (room,) int64, rows that have each feature
     F: np.ndarray  # (N,) int64, features that each row has
-
-
-def gain(rows: Any, n: Any, f: Any, on: Any) -> Any:
-    raise NotImplementedError
-
-
-def propose(rows: Any, rng: Any, n: Any, f: Any, drawn: Any) -> Any:
-    raise NotImplementedError
-
-
-def loss(rows: Any, n: Any, f: Any, drawn: Any) -> Any:
-    raise NotImplementedError
-
-
-def turn_on(rows: Any, rng: Any, n: Any, f: Any, new: Any) -> Any:
-    raise NotImplementedError
-
-
-def turn_off(rows: Any, n: Any, f: Any) -> Any:
-    raise NotImplementedError
-
-
-def move(rows: Any, f: Any, g: Any) -> Any:
-    raise NotImplementedError
 
 
 @kernel
