@@ -50,7 +50,7 @@ class Metropolis(KeepsParameters):
     moves : int, optional
         Moves tried in a sweep. If not given, as many as there are bits where the chain begins, and
         ten for each row besides.
-    block : int, default 4
+    block : int, default 16
         Moves that are accepted or not together by a prior's features, for each of which these are
         asked for once. Priors without features have no use for it.
     new_features : {"integrated", "prior"}, default "integrated"
@@ -64,7 +64,7 @@ class Metropolis(KeepsParameters):
     """
 
     moves: int | None = setting(None, help="Moves tried in a sweep", minimum=1, maximum=10**9)
-    block: int = setting(4, help="Moves that a prior's features judge together", minimum=1)
+    block: int = setting(16, help="Moves that a prior's features judge together", minimum=1)
     new_features: str = setting(
         "integrated", help="How new features come", choices=("integrated", "prior")
     )

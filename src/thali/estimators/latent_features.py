@@ -45,11 +45,12 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
     prior : "ibp", "two_parameter_ibp", "beta_bernoulli", or a prior such as ``thali.IBP(alpha=2)``
     likelihood : "linear_gaussian", "nonnegative_linear_gaussian", "sparse_factor", "noisy_or",
         or a likelihood such as ``thali.LinearGaussian(sigma_x=0.5)``
-    engine : "auto", "collapsed_gibbs", "uncollapsed_gibbs", "particle_filter", "variational",
-        "maximization_expectation", "beam_search", or an engine such as
+    engine : "auto", "collapsed_gibbs", "uncollapsed_gibbs", "metropolis", "particle_filter",
+        "variational", "maximization_expectation", "beam_search", or an engine such as
         ``thali.CollapsedGibbs(sweeps=500)``. "auto" is the first that can run the model and takes
         the data: ``CollapsedGibbs``, ``UncollapsedGibbs`` where the features cannot be integrated
-        out, ``MaximizationExpectation`` where X is sparse; ``engine_`` tells which
+        out, ``Metropolis`` where the prior has features, ``MaximizationExpectation`` where X is
+        sparse; ``engine_`` tells which
     center : subtract the column means first (the model has no intercept)
     random_state : int, RandomState or None
     progress : "auto" (on a terminal or in a notebook), True or False

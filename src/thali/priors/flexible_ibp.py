@@ -116,7 +116,10 @@ class ColumnPotentials(Settings, PredictsRow):
         features, one of many weighted draws."""
         n = whole_number(f"{type(self).__name__}.sample", "n", n, 1)
         if not self.linear:
-            return left_order(self._weighted(rng, n, WEIGHTED, "sample")[0])
+            try:
+                return left_order(self._weighted(rng, n, WEIGHTED, "sample")[0])
+            except ValueError as error:
+                raise NotImplementedError(f"{error} A chain can still sample it.") from error
         if self.row_potentials is None:
             return left_order(self._columns(rng, n))
         most = n * float(np.max(self.row_potentials))
