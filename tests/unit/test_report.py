@@ -24,7 +24,15 @@ from thali.results.fit import WeightedDraws
 
 EVIL = "<script>alert(1)</script>"
 VOID = {"meta", "img", "br", "hr", "link", "input"}
-SECTIONS = ["summary", "convergence", "features", "assignments", "reconstructions", "reading"]
+SECTIONS = [
+    "summary",
+    "convergence",
+    "features",
+    "assignments",
+    "reconstructions",
+    "sums",
+    "reading",
+]
 
 
 def fitted(X: Any, sweeps: int = 30, chains: int = 2, **options: Any) -> thali.LatentFeatures:

@@ -9,10 +9,11 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from thali.estimators.base import LatentModel
+from thali.evaluation.autocorrelation import autocorrelation_time, products_by_lag
 from thali.results.fit import Draws, PointFit, VariationalFit, WeightedDraws
 
 from . import style
-from .reading import labels_of
+from .reading import label_of, labels_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,6 +26,12 @@ WORDS = {  # what a step of the walk was, and what the posterior of K is counted
     VariationalFit: ("iteration", "each draw of q"),
     PointFit: ("step of the search, then of the polishing", "the answer"),
 }
+
+
+NO_CHAINS = "These are no chains: nothing\nfollows on anything else."
+NO_CHANGE = "It never changes, or is not known\nat every sweep."
+ENOUGH_TIMES = 20  # sweeps of a chain, in integrated times, from which these are believed
+FEWEST_LAGS, LAGS_IN_TIMES = 20, 6  # drawn
 
 
 def trace(model: LatentModel, axes: Sequence[Axes] | None = None) -> Figure:
@@ -80,7 +87,7 @@ def trace_of(model: LatentModel, name: str, ax: Axes | None = None) -> Axes:
 
     check_is_fitted(model)
     ax = style.given_or_new(ax, 4.2, 1.9)
-    symbol, words = labels_of(model)[name]
+    symbol, words = label_of(model, name)
     values = np.asarray(model.history_[name], dtype=float)
     sweeps = values.shape[1]
     colors = style.tidy(ax, symbol, words)
@@ -123,6 +130,52 @@ def _frame(ax: Axes, values: np.ndarray, whole: bool) -> None:
     ax.yaxis.set_major_locator(
         MaxNLocator(4, integer=whole, min_n_ticks=1, steps=[1, 2, 2.5, 5, 10])
     )
+
+
+def autocorrelation(model: LatentModel, name: str = "n_components", ax: Axes | None = None) -> Axes:
+    """How long the chains remember: autocorrelation of one scalar of `history_` after burn-in.
+
+    Each chain is thin and all together thick, centered on the mean of them all: chains that never
+    meet show as correlation that does not fall. The integrated time is how many sweeps are worth
+    one independent draw; chains that are short beside it make it look shorter than it is.
+
+    Examples
+    --------
+    >>> import thali.plots
+    >>> X = thali.datasets.images(n=12).X
+    >>> engine = thali.CollapsedGibbs(sweeps=40, chains=2)
+    >>> model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
+    >>> thali.plots.autocorrelation(model).get_title(loc="left")
+    'Autocorrelation of K'
+    """
+    from matplotlib.ticker import MaxNLocator, MultipleLocator
+
+    check_is_fitted(model)
+    ax = style.given_or_new(ax, 4.2, 1.9)
+    title = f"Autocorrelation of {label_of(model, name).symbol}"
+    if not isinstance(model.fit_, Draws):
+        return style.say(ax, title, NO_CHAINS)
+    values = np.asarray(model.fit_.after_burn_in(name), dtype=float)
+    tau = autocorrelation_time(values) if np.isfinite(values).all() else np.nan
+    if np.isnan(tau):
+        return style.say(ax, title, NO_CHANGE)
+    draws = values.shape[1]
+    least = "" if draws >= ENOUGH_TIMES * tau else "at least "
+    colors = style.tidy(ax, title, f"integrated time {least}{tau:.3g} sweeps")
+    lags = min(draws - 1, max(FEWEST_LAGS, int(LAGS_IN_TIMES * tau)))
+    ax.axhline(0.0, color=colors.rule, linewidth=0.8)
+    products = products_by_lag(values, lags)
+    with np.errstate(invalid="ignore"):  # a chain may sit at the mean of all
+        each = products / products[:, :1]
+    for c, chain in enumerate(each):
+        ax.plot(chain, color=style.CHAINS[c % len(style.CHAINS)], linewidth=0.7, alpha=0.6)
+    ax.plot(products.sum(axis=0) / products[:, 0].sum(), color=colors.ink, linewidth=1.8)
+    ax.set_xlim(0, lags)
+    ax.set_ylim(min(-0.15, 1.1 * float(np.nanmin(each))), 1.05)
+    ax.xaxis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1))
+    ax.yaxis.set_major_locator(MultipleLocator(0.5))
+    style.label(ax, x="sweeps apart; thick: all chains")
+    return ax
 
 
 def feature_count(model: LatentModel, ax: Axes | None = None) -> Axes:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from thali.estimators.latent_partition import LatentPartition
 
-from . import cluster_reading, style
+from . import cluster_reading, counts, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +23,8 @@ def size_counts(model: LatentPartition, ax: Axes | None = None) -> Axes:
     """How many clusters of each size to expect: by the prior, and by the posterior.
 
     The line is E[m_i] of the prior at the posterior means of its hyperparameters; the dots are the
-    posterior means of m_i, of sizes that some draw has. Both axes are logarithmic.
+    posterior means of m_i, of sizes that some draw has; where these are many, means over sizes
+    side by side. Both axes are logarithmic.
 
     Examples
     --------
@@ -41,27 +41,7 @@ def size_counts(model: LatentPartition, ax: Axes | None = None) -> Axes:
     n = len(found.prior)
     to_come = n - len(model.labels_)
     style.tidy(ax, "Sizes", "blue prior, orange posterior")
-    i = np.arange(1, n + 1)
-    seen = found.posterior > 0
-    least = found.posterior[seen].min()
-    low = float(np.clip(np.median(found.prior), least / 1e3, least)) / 3  # a prior may be 0 there
-    some = found.prior > low / 1e3
-    ax.plot(
-        i[some], found.prior[some], color=style.BLUE, linewidth=1.6,
-        marker="o" if n <= 2 else None,
-    )  # fmt: skip
-    ax.vlines(i[seen], low, found.posterior[seen], color=style.VERMILLION, linewidth=0.8, alpha=0.3)
-    ax.plot(
-        i[seen], found.posterior[seen], "o", color=style.VERMILLION, markersize=3.4,
-        markeredgewidth=0,
-    )  # fmt: skip
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    high = max(found.posterior.max(), found.prior[some].max(initial=low))
-    ax.set_ylim(low, 2.2 * high)
-    ax.set_xlim(0.85, 1.18 * n)
-    _plain_ticks(ax, n)
-    _plain_counts(ax, np.log10(2.2 * high / low))
+    counts.draw(ax, found.prior, found.posterior)
     more = f", with {to_come:,} rows to come" if to_come else ""
     style.label(ax, x=f"rows in a cluster{more}", y="expected clusters")
     return ax
@@ -89,44 +69,7 @@ def potentials(model: LatentPartition, ax: Axes | None = None) -> Axes:
     found = cluster_reading.potentials(model)
     if found is None:
         return style.say(ax, "Potentials", NO_POTENTIALS)
-    n = len(found.own)
     style.tidy(ax, "Potentials", f"dashed: DP, α = {found.mass:.2g}")
-    i, own = np.arange(1, n + 1), np.where(np.isfinite(found.own), found.own, np.nan)
-    ax.plot(
-        i, own, color=style.BLUE, linewidth=1.6,
-        marker="o" if n <= 40 else None, markersize=3.4,
-    )  # fmt: skip
-    ax.plot(
-        [1, max(n, 2)], [np.log(found.mass)] * 2, color=style.VERMILLION, linewidth=1.2,
-        linestyle="--",
-    )  # fmt: skip
-    ax.set_xscale("log")
-    ax.set_xlim(0.85, 1.18 * n)
-    ax.margins(y=0.15)
-    _plain_ticks(ax, n)
-    never = int((~np.isfinite(found.own)).sum())
-    gaps = f"; none of {never:,} sizes" if never else ""
-    style.label(ax, x=f"rows in a cluster, i{gaps}", y="λᵢ − log (i−1)!")
+    counts.draw_potentials(ax, found.own, found.mass)
+    style.label(ax, x=f"rows in a cluster, i{counts.gaps(found.own)}", y="λᵢ − log (i−1)!")
     return ax
-
-
-def _plain_ticks(ax: Axes, n: int) -> None:
-    """Sizes as people write them: 1, 10, 100, and the largest where it is far from these."""
-    from matplotlib.ticker import NullFormatter
-
-    powers = [10**p for p in range(12) if 10**p <= n]
-    ticks = powers if n < 2.5 * powers[-1] else [*powers, n]
-    if n < 10:
-        ticks = list(range(1, n + 1))
-    ax.set_xticks(ticks, [f"{t:,}" for t in ticks])
-    ax.xaxis.set_minor_formatter(NullFormatter())
-
-
-def _plain_counts(ax: Axes, decades: float) -> None:
-    """Expected numbers without powers of ten."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    subs = (1.0, 2.0, 5.0) if decades < 1.7 else (1.0,)
-    ax.yaxis.set_major_locator(LogLocator(subs=subs, numticks=6 * len(subs)))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    ax.yaxis.set_minor_formatter(NullFormatter())

@@ -31,6 +31,14 @@ def labels_of(model: LatentModel) -> dict[str, Label]:
     return {name: label for name, label in known.items() if name in model.history_}
 
 
+def label_of(model: LatentModel, name: str) -> Label:
+    """The label of one recorded scalar, or one sentence that names those there are."""
+    if name not in model.history_:
+        known = ", ".join(_few_entries(list(model.history_)))
+        raise ValueError(f"{name!r} is not recorded; this model has {known}.")
+    return labels_of(model).get(name) or _own_label(name, dict(model.fit_.model.hyperparameters))
+
+
 def _few_entries(names: list[str]) -> list[str]:
     """The names, but for most of those that are entries of one long array.
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from scipy.special import logsumexp
 
 from thali.hyperparameters import Value, Values
 from thali.machine import refuse_beyond_memory
@@ -47,6 +48,14 @@ class Normalizer(NamedTuple):
 
     estimate: float
     error: float
+
+
+class Weighed(NamedTuple):
+    """Draws of the columns, each with the weight w(Z) = ∏ e^{θ_{F_n}} that its rows give it."""
+
+    log_ratios: np.ndarray  # log E[w(Z and a column of i rows more)]/E[w(Z)], i = 1 … n
+    row_sums: np.ndarray  # P(F_n = j), j = 0, 1, …
+    worth: float  # as many draws of equal weight
 
 
 class ColumnPotentials(Settings, PredictsRow):
@@ -172,6 +181,28 @@ class ColumnPotentials(Settings, PredictsRow):
         error = float(weights.std(ddof=1) / weights.mean() / np.sqrt(draws))
         one = int(rng.choice(draws, p=weights / weights.sum()))
         return found[one], Normalizer(float(logs.max() + np.log(weights.mean())), error)
+
+    def weighed(self, rng: np.random.Generator, n: int, draws: int) -> Weighed:
+        """What row potentials, which it has, make of draws of the columns.
+
+        E[m_i] = C(n, i) e^{λ_i} E[w(Z and a column more)]/E[w(Z)], a column of i rows at random:
+        one order of the rows, drawn at random, has a column of each sum.
+        """
+        theta = np.asarray(self.row_potentials)
+        gains = np.append(np.diff(theta), 0.0)
+        logs, more, rows = np.zeros(draws), np.zeros((draws, n)), []
+        for s in range(draws):
+            sums = self._columns(rng, n).sum(axis=1)
+            rows.append(np.bincount(sums))
+            sums = np.minimum(sums, len(theta) - 1)
+            logs[s] = theta[sums].sum()
+            more[s] = np.cumsum(gains[rng.permutation(sums)])
+        logs -= logsumexp(logs)
+        weights, found = np.exp(logs), np.zeros(max(map(len, rows)))
+        for weight, own in zip(weights, rows, strict=True):
+            found[: len(own)] += weight * own / n
+        ratios = np.asarray(logsumexp(more + logs[:, None], axis=0))
+        return Weighed(ratios, found, float(1.0 / np.square(weights).sum()))
 
 
 @PRIORS.register("flexible_ibp")
@@ -416,31 +447,20 @@ ROUNDS, DRAWS, LATE = 40, 500, 20  # of finding potentials beside row potentials
 def _met(prior: FlexibleIBP, wished: np.ndarray, seed: int = 0) -> tuple[float, ...]:
     """Potentials with which weighted draws of the columns have the wished counts.
 
-    E[m_i] = C(N, i) e^{λ_i} E[w(Z and a column more)]/E[w(Z)], with w(Z) = ∏ e^{θ_{F_n}} and a
-    column of i rows at random, so that λ_i gives way by the logarithm of that ratio, until nothing
-    changes. One order of the rows, drawn at random, has a column of each sum.
+    λ_i gives way by the logarithm of E[m_i]/(C(N, i) e^{λ_i}) until nothing changes.
     """
     n, aim = len(wished), wished > 0.0
-    theta = np.asarray(prior.row_potentials)
-    gains = np.append(np.diff(theta), 0.0)
     rng, late = np.random.default_rng(seed), []
     plain = np.array(prior.column_potentials)
     for made in range(ROUNDS):
-        logs, more = np.zeros(DRAWS), np.zeros((DRAWS, n))
-        for s in range(DRAWS):
-            sums = np.minimum(prior._columns(rng, n).sum(axis=1), len(theta) - 1)
-            logs[s] = theta[sums].sum()
-            more[s] = np.cumsum(gains[rng.permutation(sums)])
-        weights = np.exp(logs - logs.max())
-        if weights.sum() ** 2 / np.square(weights).sum() < LEAST:
+        found = prior.weighed(rng, n, DRAWS)
+        if found.worth < LEAST:
             raise ValueError(
                 "FlexibleIBP.from_expectations: the row potentials are so far from what the "
                 "columns make of these rows that few draws count; use weaker ones."
             )
-        top = more.max(axis=0)
-        ratio = top + np.log(weights @ np.exp(more - top) / weights.sum())
         own = np.array(prior.column_potentials)
-        step = np.clip((plain - ratio - own)[aim], -1.0, 1.0)
+        step = np.clip((plain - found.log_ratios - own)[aim], -1.0, 1.0)
         own[aim] += step if made < ROUNDS - LATE else 0.5 * step
         prior = prior.replace(column_potentials=tuple(own.tolist()))
         if made >= ROUNDS - LATE:

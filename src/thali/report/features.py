@@ -1,12 +1,14 @@
-"""What the report tells of features: what they are, which rows have them, what they make of one."""
+"""What the report tells of features: what they are, which rows have them, what they make of one,
+what the prior expected."""
 
 import numpy as np
 
 from thali import plots
 from thali.data import sparse
 from thali.estimators.latent_features import LatentFeatures
-from thali.plots import reading, tiles
+from thali.plots import feature_reading, reading, tiles
 from thali.plots.style import percent
+from thali.settings import hyperparameters_of
 
 from . import words
 from .markup import Markup, join, name, number, plural, table, tag
@@ -204,6 +206,63 @@ def _chips(z: np.ndarray) -> list[str]:
     return ["features " if len(present) > 1 else "feature ", chips, more]
 
 
+def sums(model: LatentFeatures, shape: Shape) -> list[Markup]:
+    """Column sums and row sums that prior and posterior expect; a flexible prior's potentials."""
+    pictures = [
+        svg(
+            plots.column_sum_counts(model, panel(2.6)), "column-sums",
+            "Expected number of features that so many rows have, by the prior and by the posterior",
+        ),
+        svg(
+            plots.row_sum_counts(model, panel(2.6)), "row-sums",
+            "Expected number of rows that have so many features, by the prior and by the posterior",
+        ),
+    ]  # fmt: skip
+    notes = []
+    if feature_reading.is_flexible(model):
+        drawn = plots.feature_potentials(model, panel(2.6))
+        pictures.append(svg(drawn, "potentials", "The prior’s potential of each column sum"))
+        found = feature_reading.potentials(model)
+        rows = "" if found is None or found.rows is None else ROW_POTENTIALS
+        notes.append(tag("p", POTENTIALS, rows, class_="quiet"))
+    shown = tag("div", join(pictures), class_="pictures")
+    return [tag("p", _before_and_after(model)), shown, *notes]
+
+
+def _before_and_after(model: LatentFeatures) -> str:
+    """How many features are expected in all, and of a row."""
+    prior, found = feature_reading.prior_sums(model), feature_reading.drawn_sums(model)
+    after = _expected(found.columns.sum(), found.rows / found.rows.sum())
+    if prior is None:
+        return (
+            "What this prior expects before the data are seen is not known: no formula tells it, "
+            f"and of draws few would count. Given the data, {after} are expected."
+        )
+    before = _expected(prior.columns.sum(), prior.rows)
+    if hyperparameters_of(model.prior_):
+        before += ", at the posterior means of its hyperparameters"
+    if prior.estimated:
+        before += ", as weighted draws estimate it"
+    return (
+        f"Before the data were seen, the prior expected {before}; given the data, {after} are "
+        "expected."
+    )
+
+
+def _expected(features: float, rows: np.ndarray) -> str:
+    mean = float(rows @ np.arange(len(rows)))
+    return f"{number(features)} features in all and {number(mean)} of a row"
+
+
+POTENTIALS = (
+    "Where the potential of a column sum is above the dashed line, the prior favors features that "
+    "so many rows have more than an Indian buffet process that expects as many features: by e to "
+    "the power of the difference for each of them."
+)
+ROW_POTENTIALS = (
+    " On the right is what the number of features of a row adds: the larger, the more the prior "
+    "favors such rows."
+)
 STORY = Story(
     "Latent features",
     lede,
@@ -211,6 +270,7 @@ STORY = Story(
         "features": ("Features", features),
         "assignments": ("Assignments", assignments),
         "reconstructions": ("Reconstructions", reconstructions),
+        "sums": ("Prior and posterior", sums),
         "reading": ("How to read this", words.of_features),
     },
     draws_rows=True,

@@ -76,7 +76,7 @@ def _shortened(found: re.Match[str]) -> str:
 
 
 def convergence(model: LatentModel, shape: Shape) -> list[Markup]:
-    """Verdict, table of R-hat and effective sample size, traces."""
+    """Verdict, table of R-hat and effective sample size, traces, how long chains remember."""
     found = verdict(model)
     said = tag("p", tag("strong", found.headline), " ", found.advice)
     panels = [
@@ -85,6 +85,9 @@ def convergence(model: LatentModel, shape: Shape) -> list[Markup]:
     ]
     count = plots.feature_count(model, panel(1.9))
     panels.append(svg(count, "count", f"Posterior of the number of {model.structure.component}s"))
+    if isinstance(model.fit_, Draws) and np.ptp(model.fit_.after_burn_in("n_components")) > 0:
+        drawn = plots.autocorrelation(model, ax=panel(1.9))
+        panels.append(svg(drawn, "autocorrelation", "How K resembles itself some sweeps later"))
     return [
         tag("div", said, class_=f"verdict {found.level}"),
         _recorded_numbers(model),

@@ -15,6 +15,9 @@ OF_CHAINS: Entries = [
     ("R-hat and effective draws", "R-hat compares the chains with each other: near 1 they tell "
      f"the same story, above {GOOD_RHAT} they do not quite. Successive sweeps resemble each "
      "other; effective draws say how many independent ones they are worth."),
+    ("Autocorrelation", "How alike the numbers of two sweeps are that are so many sweeps apart: 1 "
+     "means the same, 0 that the one says nothing of the other. The integrated time is how many "
+     "sweeps are worth one independent draw."),
     ("Burn-in", "The first sweeps, shaded in the traces, depend on where a chain began; "
      "they are not used."),
 ]  # fmt: skip
