@@ -22,6 +22,7 @@ from statistical.test_row_potentials import p_values, walk
 
 import thali
 from thali.hyperparameters import Gamma, Normal
+from thali.priors.column_potentials import ColumnPotentials
 from thali.structures.features import feature_counts
 
 POTENTIALS = {2: (-0.3, 0.4), 3: (-0.6, -1.4, 0.5)}
@@ -120,7 +121,7 @@ def test_hyperparameters_given_a_draw_have_the_law_that_it_was_drawn_with(name, 
         else:
             hyper["expected"] = prior.draw_expected(rng, hyper["alpha"], np.zeros(n), 0.0)
         before.append(told(name, hyper, n))
-        Z = thali.priors.flexible_ibp.ColumnPotentials.sample(prior.at(**hyper), rng, n)
+        Z = ColumnPotentials.sample(prior.at(**hyper), rng, n)
         for _ in range(2):
             prior.resample(rng, hyper, feature_counts(Z))
         after.append(told(name, hyper, n))

@@ -56,7 +56,7 @@ from thali.engines.base import (
     takes_missing,
 )
 from thali.model import Model
-from thali.priors.flexible_ibp import ColumnPotentials
+from thali.priors.column_potentials import ColumnPotentials
 from thali.registry import ENGINES, speaking_of
 from thali.registry import LIKELIHOODS as ALL_LIKELIHOODS
 from thali.registry import PRIORS as ALL_PRIORS

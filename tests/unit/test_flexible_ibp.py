@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import thali
-from thali.priors.flexible_ibp import ColumnPotentials
+from thali.priors.column_potentials import ColumnPotentials
 from thali.structures.features import potentials
 
 N = 5

@@ -7,8 +7,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from thali.estimators.latent_features import LatentFeatures
 from thali.priors.base import PredictsRow
+from thali.priors.column_potentials import ColumnPotentials
 from thali.priors.feature_sums import ExpectedSums, expected_sums, log_weights
-from thali.priors.flexible_ibp import ColumnPotentials
 
 MOST_DRAWS = 200  # looked at, evenly spaced
 IMPOSSIBLE = -1e5  # a row potential below it stands for a number of features that no row has

@@ -19,7 +19,8 @@ import numpy as np
 from scipy.special import logsumexp
 
 from thali.priors.base import PredictsRow
-from thali.priors.flexible_ibp import LEAST, NEVER, FlexibleIBP
+from thali.priors.column_potentials import LEAST, NEVER
+from thali.priors.flexible_ibp import FlexibleIBP
 from thali.priors.partition_sums import log_choose
 from thali.structures.features import FeatureTables, potentials
 
@@ -59,6 +60,8 @@ def expected_sums(prior: PredictsRow, n: int) -> ExpectedSums | None:
     """
     from scipy.stats import binom, poisson
 
+    if not prior.linear:
+        return None
     tables = prior.tables(n)
     logs, share, most = log_weights(tables), np.arange(1, n + 1) / n, tables.capacity
     with np.errstate(over="ignore"):

@@ -24,7 +24,7 @@ from thali.hyperparameters import (
     slice_step,
 )
 from thali.priors.buffet import LARGEST_MASS
-from thali.priors.flexible_ibp import ColumnPotentials
+from thali.priors.column_potentials import ColumnPotentials
 from thali.priors.partition_sums import log_choose
 from thali.registry import PRIORS
 from thali.settings import check_settings, hyperparameter, setting, whole_number

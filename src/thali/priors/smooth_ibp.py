@@ -28,7 +28,7 @@ from thali.hyperparameters import (
     slice_step_of_real,
 )
 from thali.priors.buffet import LARGEST_MASS, resample_mass
-from thali.priors.flexible_ibp import ColumnPotentials
+from thali.priors.column_potentials import ColumnPotentials
 from thali.priors.partition_sums import log_choose
 from thali.registry import PRIORS
 from thali.settings import defined_together, hyperparameter, hyperparameters_of, shown
