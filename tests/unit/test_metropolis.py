@@ -132,7 +132,7 @@ def data_of(rng):
     return rng.normal(size=(12, 4)) + 3.0 * (rng.random((12, 1)) < 0.5)
 
 
-def test_auto_takes_it_where_the_prior_has_features(rng):
+def test_auto_takes_it_where_the_prior_has_features(rng, tmp_path):
     prior, X = PLAIN.replace(features=squared, weights=(-0.3,)), data_of(rng)
     model = thali.LatentFeatures(prior=prior, random_state=0, progress=False)
     model.set_params(engine="auto").fit(X, time_budget=1.0)
@@ -142,6 +142,9 @@ def test_auto_takes_it_where_the_prior_has_features(rng):
             thali.LatentFeatures(prior=prior, engine=engine).fit(X)
     with pytest.raises(ValueError, match="New rows cannot be predicted"):
         model.score(X[:2])
+    assert not model.prior_.normalized
+    model.report(tmp_path / "report.html")
+    assert "without the prior’s normalizer" in (tmp_path / "report.html").read_text("utf-8")
     with pytest.raises(TypeError, match="cannot be saved"):
         model.save("nowhere.thali")
 
@@ -169,6 +172,18 @@ def test_a_state_goes_on_from_arrays_as_if_it_had_not_stopped(name, rng):
         a, b = QUICK.step(one, model, data, state), QUICK.step(two, model, data, again)
         assert a == b
     assert np.array_equal(state.bits, again.bits)
+
+
+def test_an_answer_without_probability_is_called_so(rng):
+    """A chain that begins with two features, and moves too few to leave them."""
+    prior = PLAIN.replace(features=lambda m, n: [-np.inf if m.sum() > 1 else 0.0], weights=(1.0,))
+    init = np.zeros((12, 2), bool)
+    init[:6, 0] = init[6:, 1] = True
+    engine = thali.Metropolis(sweeps=2, chains=1, init=init, moves=1)
+    with pytest.warns(RuntimeWarning, match="probability zero"):
+        thali.LatentFeatures(prior, engine=engine, random_state=0, progress=False).fit(
+            10.0 * init @ rng.normal(size=(2, 4))
+        )
 
 
 WRONG = [

@@ -13,6 +13,7 @@ from thali.estimators.base import LatentModel
 from thali.evaluation import match_features
 from thali.plots.reading import labels_of
 from thali.report.markup import plural
+from thali.report.words import lacks
 from thali.results.fit import VariationalFit, WeightedDraws
 from thali.structures.base import AnyStructure
 from thali.structures.features import FEATURES
@@ -50,7 +51,7 @@ def _whereabouts(table: tables.Table, i: np.intp, j: np.intp) -> str:
 def describe_answer(model: LatentModel) -> str:
     """The answer in one line, and how far to trust it, in the words of the report, in another."""
     found = plural(model.n_components_, model.structure.component)
-    answer = f"{found}, log joint {model.log_joint_:,.2f}."
+    answer = f"{found}, log joint {model.log_joint_:,.2f}{lacks(model)}."
     if isinstance(model.fit_, WeightedDraws) and np.isfinite(model.log_evidence_):
         answer += f" Log evidence {model.log_evidence_:,.2f}."
     if isinstance(model.fit_, VariationalFit):

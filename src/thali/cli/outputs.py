@@ -126,6 +126,7 @@ def summary_of(model: LatentModel) -> dict[str, Json]:
     answer: dict[str, Json] = {
         "n_components": int(model.n_components_),
         "log_joint": _finite(model.log_joint_),
+        **({} if model.prior_.normalized else {"log_joint_lacks": "the prior's normalizer"}),
     }
     if isinstance(model.fit_, VariationalFit):
         answer["elbo"] = _finite(model.elbo_)

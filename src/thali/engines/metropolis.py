@@ -153,7 +153,8 @@ class Moving:
             before = copied(self.matrix), copied(self.rows), self.k
             self.make(min(block, moves - begin))
             then = self.beyond_tables()
-            if np.log(1.0 - self.rng.random()) < then - now:
+            gained = then - now if now > -np.inf else 0.0  # what is excluded is left by any move
+            if np.log(1.0 - self.rng.random()) < gained or gained == 0.0:
                 now = then
             else:
                 self.matrix, self.rows, self.k = before

@@ -184,7 +184,9 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
             warn_of_drift(fit)
             self._forget()
             self.mean_, self.row_names_ = mean, names
-            return self._show(fit)
+            self._show(fit)
+            warn_of_no_probability(self.log_joint_)
+            return self
 
     @contextmanager
     def _undo_on_failure(self) -> Iterator[None]:
@@ -281,6 +283,18 @@ def warn_of_drift(fit: Fit) -> None:
             f"Rounding errors grew to {fit.drift:.1e} of the maintained quantities before "
             "they were made afresh: the data are far from zero, or sigma_x is far below "
             "their scale. Center the data (center=True), or let the scales be inferred.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+def warn_of_no_probability(log_joint: float) -> None:
+    """Say so where chains ended with a value that the prior excludes."""
+    if log_joint == -np.inf:
+        warnings.warn(
+            "The answer has probability zero under the prior: chains that began with what it "
+            "excludes did not leave that. Use more sweeps, or init='empty', or a prior that "
+            "excludes less.",
             RuntimeWarning,
             stacklevel=3,
         )

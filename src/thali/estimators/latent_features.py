@@ -66,7 +66,8 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
     n_components_ : K of Z_
     log_joint_ : left-ordered log P(X, [Z_]) of what was observed, at the posterior means of the
         hyperparameters; log P(X, amounts_, [Z_]) where there are amounts, with A integrated out,
-        and log P(X, components_, [Z_]) where A cannot be
+        and log P(X, components_, [Z_]) where A cannot be. Where the prior weighs row sums or has
+        features, it lacks the prior's normalizer, which is not known (``prior_.normalized``)
     posterior_ : ArviZ inference data of the label-free scalars
     best_ : the draw with the highest log joint
     fit_ : the result itself: ``Draws``, ``WeightedDraws``, ``VariationalFit`` or ``PointFit``

@@ -50,6 +50,11 @@ class Prior(ABC):
         """How many components a value of n rows can have; −1 where there is no limit."""
         return -1
 
+    @property
+    def normalized(self) -> bool:
+        """Whether ``log_prob`` lacks no constant."""
+        return True
+
     @abstractmethod
     def resample(self, rng: np.random.Generator, hyper: Values, counts: Any) -> None:
         """Update the prior's inferred hyperparameters in ``hyper`` given a value, in place."""

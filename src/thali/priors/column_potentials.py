@@ -96,6 +96,10 @@ class ColumnPotentials(Settings, PredictsRow):
         """Whether log P([Z]) depends on row sums, so that its normalizer is not known."""
         return self.row_potentials is not None or not self.linear
 
+    @property
+    def normalized(self) -> bool:
+        return not self.heeds_rows
+
     def log_prob(self, latent: Any) -> float:
         counts = self.structure.counts(latent)
         if self.heeds_rows:

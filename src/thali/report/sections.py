@@ -14,6 +14,7 @@ from .convergence import Scalar, scalars, verdict
 from .markup import Markup, facts, join, number, table, tag
 from .pictures import VARIABLES, panel, svg
 from .story import Shape
+from .words import lacks
 
 DRIFT_LIMIT = 1e-8
 LONG = 30  # numbers in brackets of which not all are shown
@@ -31,7 +32,7 @@ def summary(model: LatentModel, shape: Shape) -> list[Markup]:
         (f"{word}s" if k != 1 else word, f"{k:,}"),
         ("rows" if n != 1 else "row", f"{n:,}"),
         ("columns" if d != 1 else "column", f"{d:,}"),
-        ("log joint of the point estimate", number(model.log_joint_, 5)),
+        (f"log joint of the point estimate{lacks(model)}", number(model.log_joint_, 5)),
     ]
     if isinstance(model.fit_, VariationalFit):
         sizes.append(("bound of the log evidence", number(model.elbo_, 5)))

@@ -79,6 +79,11 @@ def of_clusters(model: LatentModel, shape: tuple[int, int] | None) -> list[Marku
     return [facts(entries, "legend")]
 
 
+def lacks(model: LatentModel) -> str:
+    """What is said of a log joint where the prior's normalizer is not known."""
+    return "" if model.prior_.normalized else ", without the prior’s normalizer, which is not known"
+
+
 def _symbols(model: LatentModel) -> Entries:
     """The hyperparameters; a model may have none."""
     labels = model.fit_.model.hyperparameters.values()

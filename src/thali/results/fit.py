@@ -141,7 +141,8 @@ class Fit:
     def means(self) -> dict[str, float]:
         """The posterior mean of each scalar over all kept draws, by weight."""
         table = np.array([row for chain in self.chains for row in chain.kept_scalars()])
-        middle = table[0] + self.weights() @ (table - table[0])  # exact for a fixed number
+        with np.errstate(invalid="ignore"):  # a log joint may be −inf
+            middle = table[0] + self.weights() @ (table - table[0])  # exact for a fixed number
         return dict(zip(self.names, middle.tolist(), strict=True))
 
     def mean_hyper(self) -> dict[str, Value]:
