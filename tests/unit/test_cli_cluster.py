@@ -181,3 +181,15 @@ def test_settings_of_features_are_not_offered():
     idle = {"sigma_step", "anneal", "stick_bound", "features", "forgetting", "delay"}
     assert not flags & idle
     assert idle <= every
+
+
+def test_rows_to_come_are_told_of(table, tmp_path):
+    """A prior that is not consistent has then an answer for new rows, and none without."""
+    out = str(tmp_path / "out")
+    asked = ["cluster", str(table), *SHORT, "--prior", "smooth-partition", "--out", out, "--quiet"]
+    assert run([*asked, "--n-future", "3"]) == 0
+    model = thali.load(tmp_path / "out" / "model.thali")
+    X = pd.DataFrame(read_table(table).values, columns=model.feature_names_in_)
+    assert model.predict(X[:3] + 0.1).shape == (3,)
+    with pytest.raises(ValueError, match="to come"):
+        model.predict(X[:4] + 0.1)

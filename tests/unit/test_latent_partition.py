@@ -503,3 +503,10 @@ def test_noise_is_one_cluster(columns):
     that was looked at: there are many more of these."""
     X = np.random.default_rng(2).normal(size=(40, columns))
     assert fitted(X, engine=thali.CollapsedGibbs(sweeps=200, chains=2)).n_clusters_ <= 3
+
+
+def test_columns_that_look_like_measurements_are_called_so(rng):
+    X = rng.normal(size=(40, 2))
+    with pytest.warns(UserWarning, match="look like measurements"):
+        fitted(X, likelihood="categorical")
+    fitted(np.round(X), likelihood="categorical")  # no word: few values

@@ -47,6 +47,7 @@ Header = Annotated[bool | None, _data("--header/--no-header", help=HEADER)]
 Seconds = Annotated[float | None, _inference(metavar="SECONDS", help="Stop after so many seconds.")]
 ImageShape = Annotated[str | None, _results(**IMAGE_SHAPE)]
 Out = Annotated[Path, _results(help="Folder for the results.")]
+Future = Annotated[int, _inference(min=0, help="Rows to come, of which a prior must be told.")]
 Resume = Annotated[bool, _results("--resume", help="Continue the unfinished run in --out.")]
 Quiet = Annotated[bool, _results("--quiet", "-q", help="Print errors only.")]
 
@@ -167,6 +168,7 @@ def cluster(
     data: DataFile,
     *,
     seed: Seed = None,
+    n_future: Future = 0,
     transpose: Transpose = False,
     columns: Columns = None,
     header: Header = None,
@@ -181,7 +183,7 @@ def cluster(
     asked = Asked(
         data, seed, transpose, columns, header, time_budget, image_shape, out, resume, quiet
     )
-    raise typer.Exit(_fit_table(parts.CLUSTER, asked, options))
+    raise typer.Exit(_fit_table(parts.CLUSTER, asked, options, of_fit={"n_future": n_future}))
 
 
 def _fit_table(
@@ -189,10 +191,11 @@ def _fit_table(
     asked: Asked,
     options: Mapping[str, object],
     settings: Mapping[str, object] | None = None,
+    of_fit: Mapping[str, int] | None = None,
 ) -> int:
     """Fit a model to a table, write what it found, say so, and return the exit code.
 
-    ``settings`` are those of the estimator that not all have.
+    ``settings`` are those of the estimator that not all have, and ``of_fit`` those of its ``fit``.
     """
     say: Say = (lambda message: None) if asked.quiet else print
     given = parts.Given(offer, _own_names(), options)
@@ -217,7 +220,9 @@ def _fit_table(
     with claim_folder(out):
         X = named(table.values, table.row_names, table.column_names)
         try:
-            code = _fit_and_write(model, X, out, shape, say, resume=resume, time_budget=seconds)
+            code = _fit_and_write(
+                model, X, out, shape, say, resume=resume, time_budget=seconds, of_fit=of_fit
+            )
         except ValueError as error:
             raise ValueError(console.locate_infinities(asked.data, table) or str(error)) from error
     say(console.describe_answer(model))
@@ -310,11 +315,10 @@ def _with_options_of_parts(command: Callable[..., None], offer: parts.Offer) -> 
 
 
 def _own_names() -> set[str]:
-    """The parameters that ``fit`` has by itself; no option of a part may have these names.
-
-    Those of ``cluster`` are among them, so that an option has one name in both.
-    """
-    return {p.name for p in _parameters(fit)} | set(parts.FAMILIES)
+    """The parameters that ``fit`` and ``cluster`` have by themselves; no option of a part may have
+    these names, in neither, so that an option has one name in both."""
+    own = {p.name for command in (fit, cluster) for p in _parameters(command)}
+    return own | set(parts.FAMILIES)
 
 
 def _parameters(command: Callable[..., None]) -> list[inspect.Parameter]:
@@ -331,6 +335,7 @@ def _fit_and_write(
     resumable: bool = True,
     resume: bool = False,
     time_budget: float | None = None,
+    of_fit: Mapping[str, int] | None = None,
 ) -> int:
     """Fit, write the outputs, and return the exit code; a stopped run can be resumed later."""
     checkpoint, earlier = out / CHECKPOINT, out / "checkpoint.previous.thali"
@@ -343,7 +348,7 @@ def _fit_and_write(
         say(f"Starting afresh; the unfinished run that lay there is kept as {earlier}.")
     try:
         path = checkpoint if resumable else None
-        model.fit(X, checkpoint=path, resume=resume, time_budget=time_budget)
+        model.fit(X, checkpoint=path, resume=resume, time_budget=time_budget, **(of_fit or {}))
     except BaseException:
         if not resume:
             checkpoint.unlink(missing_ok=True)

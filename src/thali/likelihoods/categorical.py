@@ -5,6 +5,7 @@ P(x_nd = v | cluster) = θ_dv,    θ_d ~ Dirichlet(w, …, w)
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Self
 
@@ -17,6 +18,7 @@ from thali.registry import LIKELIHOODS
 from thali.settings import hyperparameter
 
 MOST = 1000  # values of a column beyond which it is no column of categories
+FEW = 10  # values that a column of categories may well have, however few rows there are
 
 
 @LIKELIHOODS.register("categorical")
@@ -78,6 +80,7 @@ class Categorical(CategoryClusters):
                         f"Categorical: column {d} has {len(values)} different values; more than "
                         f"{MOST} are no categories. Use NormalGamma for numbers."
                     )
+            warn_of_numbers(data, found)
             # a column of which nothing was seen has one value, whatever it is
             return self.replace(levels=tuple(tuple(v.tolist()) or (0.0,) for v in found))
         self.check_data(data)
@@ -109,3 +112,20 @@ class Categorical(CategoryClusters):
 
     def weights_of(self, hyper: Values, levels: Levels) -> np.ndarray:
         return np.full(sum(len(own) for own in levels), float(hyper["concentration"]))
+
+
+def warn_of_numbers(data: Data, levels: list[np.ndarray]) -> None:
+    """Say so where columns look like measurements: fractions, most of which occur once."""
+    told = [
+        d
+        for d, values in enumerate(levels)
+        if len(values) > max(FEW, 0.5 * data.seen[:, d].sum()) and (values % 1.0 != 0.0).any()
+    ]
+    if told:
+        warnings.warn(
+            f"Categorical: of column {told[0]} ({len(told)} such in all) most values occur once "
+            "and some are fractions: these look like measurements, not categories, and nothing "
+            "that rows share is left of them. Use NormalGamma, or group the values first.",
+            UserWarning,
+            stacklevel=2,
+        )
