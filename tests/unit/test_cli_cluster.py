@@ -191,5 +191,6 @@ def test_rows_to_come_are_told_of(table, tmp_path):
     model = thali.load(tmp_path / "out" / "model.thali")
     X = pd.DataFrame(read_table(table).values, columns=model.feature_names_in_)
     assert model.predict(X[:3] + 0.1).shape == (3,)
-    with pytest.raises(ValueError, match="to come"):
-        model.predict(X[:4] + 0.1)
+    assert run([*asked, "--out", str(tmp_path / "none")]) == 0
+    with pytest.raises(ValueError, match="n_future"):
+        thali.load(tmp_path / "none" / "model.thali").predict(X[:3] + 0.1)
