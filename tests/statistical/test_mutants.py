@@ -76,7 +76,7 @@ def forget_the_jacobian(monkeypatch, where):
         install(monkeypatch, "thali.kernels.scale_steps", mutants.NO_JACOBIAN_COMPILED)
         return
     update_in_python(monkeypatch)
-    broken = mutate("thali.hyperparameters", mutants.NO_JACOBIAN)
+    broken = mutate("thali.hyperparameters.steps", mutants.NO_JACOBIAN)
     monkeypatch.setattr(gaussian_scales, "slice_step", broken.slice_step)
 
 
