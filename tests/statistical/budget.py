@@ -47,6 +47,7 @@ TESTS = {  # family -> how many tests judge p-values in it; each family asserts 
     "row_solvers": 1,
     "row_potentials": 27,
     "flexible_ibp": 16,
+    "evidence": 14,
     "partition_ladder": 103,
 }
 SHARE = BUDGET / SAFETY / sum(TESTS.values())

@@ -21,7 +21,6 @@ from thali.likelihoods.base import (
     EstimatesEvidence,
     ExpectedBits,
     GibbsState,
-    GibbsUpdates,
     Masked,
     Parameters,
     Scale,
@@ -37,6 +36,7 @@ from thali.likelihoods.gaussian_scales import (
     scale_given_squares,
 )
 from thali.likelihoods.linear_gaussian import turn_bits_given_features
+from thali.likelihoods.tempered import Tempered
 from thali.registry import LIKELIHOODS
 from thali.settings import hyperparameter
 from thali.structures.features import FeatureTables
@@ -51,7 +51,7 @@ TRIES = 4  # births or deaths a row in a step
 @LIKELIHOODS.register("nonnegative_linear_gaussian")
 @dataclass(frozen=True)
 class NonnegativeLinearGaussian(
-    GaussianScales, GibbsUpdates, EstimatesEvidence, Masked, ExpectedBits, TakesSparse
+    GaussianScales, Tempered, EstimatesEvidence, Masked, ExpectedBits, TakesSparse
 ):
     """A row is the sum of its features, which have no negative entries, and Gaussian noise.
 

@@ -27,7 +27,6 @@ from thali.likelihoods import masked_columns
 from thali.likelihoods.base import (
     Expected,
     GibbsState,
-    GibbsUpdates,
     Masked,
     Parameters,
     Scale,
@@ -36,7 +35,7 @@ from thali.likelihoods.base import (
 )
 from thali.likelihoods.entries import NormalEntries
 from thali.likelihoods.feature_posteriors import GaussianFeatures
-from thali.likelihoods.gaussian_scales import GaussianScales
+from thali.likelihoods.gaussian_scales import GaussianScales, log_evidences
 from thali.likelihoods.linear_gaussian import products, scales_then_features, with_own_features
 from thali.likelihoods.observed_rows import (
     dimensions,
@@ -44,6 +43,7 @@ from thali.likelihoods.observed_rows import (
     observed_residual,
     own_features,
 )
+from thali.likelihoods.tempered import Densities, Tempered
 from thali.registry import LIKELIHOODS
 from thali.settings import check_settings, hyperparameter, setting
 from thali.structures.features import FeatureTables
@@ -56,7 +56,7 @@ SLABS = ("laplace", "gaussian")
 
 @LIKELIHOODS.register("sparse_factor")
 @dataclass(frozen=True)
-class SparseFactor(GaussianScales, GibbsUpdates, Masked, Expected):
+class SparseFactor(GaussianScales, Tempered, Masked, Expected):
     """A row takes each of its features in an amount of its own, of either sign; plus noise.
 
     Parameters
@@ -257,6 +257,22 @@ class SparseFactor(GaussianScales, GibbsUpdates, Masked, Expected):
         evidence, A = scales_then_features(rng, self, state, S, hold)
         state.parameters = {"A": A, "S": S}
         return evidence + self.log_slab(S[Z != 0])
+
+    def log_densities(self, data: Data, state: GibbsState) -> Densities:
+        """log P(X_obs, S | Z), A integrated out."""
+        if data.observed is not None:
+            return super().log_densities(data, state)
+        S = state.parameters["S"] * state.bits
+        given, slab = log_evidences(data, S), self.log_slab(S[state.bits != 0])
+        return lambda hyper: given(hyper) + slab
+
+    def redrawn(self, rng: np.random.Generator, data: Data, state: GibbsState) -> Parameters:
+        """A draw (A', X') from the prior, and A' + E[A | X_obs − X', S]: A given X_obs and S."""
+        S, hyper = state.parameters["S"] * state.bits, state.hyper
+        A = hyper["sigma_a"] * rng.standard_normal((S.shape[1], data.d))
+        drawn = S @ A + hyper["sigma_x"] * rng.standard_normal(data.X.shape)
+        left = Data(data.X - drawn, data.observed)
+        return {"A": A + features_given_amounts(left, S, hyper)[0], "S": S}
 
     def _rescaling(
         self, rng: np.random.Generator, Z: np.ndarray, S: np.ndarray, A: np.ndarray, sigma_a: float
