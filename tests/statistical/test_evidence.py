@@ -21,6 +21,7 @@ from statistical.test_flexible_ibp import Told
 
 import thali
 from thali.data import Data
+from thali.evaluation import log_bayes_factor
 from thali.hyperparameters import Beta, Gamma, InverseGamma
 from thali.model import Model
 from thali.run import evidence as module
@@ -188,3 +189,39 @@ def test_steps_at_the_wrong_temperature_are_caught(name, seed, monkeypatch):
     monkeypatch.setattr(Annealed, "step", lambda chain, beta: step(chain, 1.0))
     monkeypatch.setattr(module, "warn", lambda found: None)
     assert alarms(p_values(name, seed))
+
+
+# ---- the difference of two evidences from draws of both --------------------------------------
+
+
+def chains(prior, seed):
+    engine = thali.CollapsedGibbs(sweeps=2000, chains=2)
+    return thali.LatentFeatures(prior, GAUSSIAN, engine, random_state=seed, progress=False)
+
+
+def test_bayes_factors_are_differences_of_evidences(seed):
+    one, other = (chains(p, seed % 1000).fit(THREE) for p in (BUFFET, flexible(3)))
+    found = log_bayes_factor(one, other)
+    truth = exact("linear") - exact("flexible")
+    assert abs(found.estimate - truth) < 5.0 * found.error
+    assert found.error < 0.2
+    back = log_bayes_factor(other, one)
+    assert abs(found.estimate + back.estimate) < 1e-6
+
+
+def test_bayes_factors_with_numbers_that_are_inferred(seed):
+    """Against Σ_[Z] ∫ P([Z] | α) p(α) dα P(X | Z)."""
+    one, other = (chains(thali.IBP(a), seed % 1000).fit(THREE) for a in (Gamma(2.0, 1.5), ALPHA))
+    found = log_bayes_factor(one, other)
+    truth = linear_gaussian(THREE, oracles.PriorSpec("ibp", (2.0, 1.5))) - exact("linear")
+    assert abs(found.estimate - truth) < 0.1
+    assert found.error < 0.1
+
+
+def test_models_that_differ_in_more_than_the_prior_are_not_compared():
+    one = chains(BUFFET, 0).fit(THREE)
+    with pytest.raises(ValueError, match="different data"):
+        log_bayes_factor(one, chains(BUFFET, 0).fit(THREE + 1.0))
+    other = thali.LatentFeatures(BUFFET, thali.LinearGaussian(1.0, 1.0), one.engine_).fit(THREE)
+    with pytest.raises(ValueError, match="likelihoods differ"):
+        log_bayes_factor(one, other)

@@ -73,8 +73,8 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
     fit_ : the result itself: ``Draws``, ``WeightedDraws``, ``VariationalFit`` or ``PointFit``
     weights_ : the weight of each of ``draws()``; they sum to one
     log_evidence_, log_evidence_error_ : an estimate of log P(X) and its standard error: that of
-        ``evidence()``, computed when first asked for; of a ``ParticleFilter`` its own, NaN where a
-        stop left rows, with an error where it has several chains
+        ``evidence()``, computed when first asked for; of a ``ParticleFilter`` its own, without an
+        error, and NaN where a stop left rows
     elbo_, variational_params_, elbos_ : the lower bound of log P(X), all parameters of q,
         and the bound with q(A) joint and factorized; ``Variational`` and
         ``MaximizationExpectation`` only

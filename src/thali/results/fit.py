@@ -224,8 +224,11 @@ class WeightedDraws(Fit):
         return np.minimum(np.searchsorted(np.cumsum(self.weights()), shares), len(self) - 1)
 
     def attributes(self) -> dict[str, object]:
-        each = evidence_of(np.array([chain.log_evidence for chain in self.chains]))
-        return {"log_evidence_": self.log_evidence, "log_evidence_error_": each.error}
+        each = np.array([chain.log_evidence for chain in self.chains])
+        return {
+            "log_evidence_": self.log_evidence,
+            "log_evidence_error_": evidence_of(each).error,
+        }
 
     def diagnostics(self) -> dict[str, dict[str, float]]:
         """No R-hat; the effective size is that of the weights, 1/Σw²."""

@@ -53,8 +53,9 @@ from thali.starts import Start
 NOTHING = 1e-100  # the β that stands for 0: f is 1 to the last digit, and σ_x/√β a number
 ALWAYS = 2**62  # steps for which an engine holds the scales: they are drawn here
 POWER = 3.0  # β_t = (t/T)³: small at first, where the prior's draws are far from the data
-STEPS = (200, 1000)  # the fewest and the most that are made unless told otherwise
-EFFECTIVE, APART = 4.0, 3.0  # fewer runs that count, or ends further apart: a warning
+STEPS = (100, 600)  # the fewest and the most that are made unless told otherwise
+EFFECTIVE = 4.0  # runs: where fewer count, and nothing is known from above, a warning
+APART = 1.0  # how far ends may be apart without one, besides twice the error
 
 
 def default_steps(data: Data) -> int:
@@ -235,13 +236,13 @@ def refuse(model: Model, data: Data) -> None:
 
 def warn(found: Evidence) -> None:
     """Say so where the estimate is likely below the truth."""
-    gap = found.upper - found.estimate
-    few = len(found.runs) > 1 and found.effective_runs < min(EFFECTIVE, 0.5 * len(found.runs))
-    if not few and not gap > APART + 3.0 * found.error:
+    gap, runs = found.upper - found.estimate, len(found.runs)
+    few = found.effective_runs < min(EFFECTIVE, 0.5 * runs)
+    if runs < 2 or not (few if np.isnan(gap) else gap > APART + 2.0 * found.error):
         return
     above = f", and runs from the posterior say {found.upper:.1f}" if np.isfinite(gap) else ""
     warnings.warn(
-        f"The evidence is uncertain: of {len(found.runs)} runs {found.effective_runs:.1f} count in "
+        f"The evidence is uncertain: of {runs} runs {found.effective_runs:.1f} count in "
         f"effect for the estimate {found.estimate:.1f}{above}. It is likely below the truth, by "
         "more than its error; use more steps, or fewer rows.",
         RuntimeWarning,
