@@ -218,6 +218,12 @@ def test_bayes_factors_with_numbers_that_are_inferred(seed):
     assert found.error < 0.1
 
 
+def test_models_whose_draws_have_nothing_in_common_are_not_compared():
+    one, other = (chains(thali.IBP(a), 0).fit(THREE) for a in (1e-6, 12.0))
+    with pytest.raises(ValueError, match="a prior in between"):
+        log_bayes_factor(one, other)
+
+
 def test_models_that_differ_in_more_than_the_prior_are_not_compared():
     one = chains(BUFFET, 0).fit(THREE)
     with pytest.raises(ValueError, match="different data"):

@@ -7,12 +7,13 @@ P_i(Z) P(X | Z)/P_i(X), whose ratio is known but for the Bayes factor. With draw
     Σ_{Z of model 2} 1/(1 + n₂/n₁ e^{r−δ(Z)}) = Σ_{Z of model 1} 1/(1 + n₁/n₂ e^{δ(Z)−r}),
 
 the best use of both where draws are independent. P_i(Z) has the prior's hyperparameters integrated
-out, as the mean over draws of their hyperpriors. The error is the jackknife's over blocks of draws.
+out, as the mean over draws of their hyperpriors. The error is the jackknife's, over blocks of the
+draws and of these.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 from scipy.optimize import brentq
@@ -24,12 +25,13 @@ from thali.priors.base import FeaturePrior, weighs_rows
 from thali.priors.learned_ibp import LearnedIBP
 from thali.results.fit import Draws
 from thali.settings import hyperparameters_of
-from thali.structures.features import FeatureCounts, feature_counts
+from thali.structures.features import feature_counts
 
 if TYPE_CHECKING:
     from thali.estimators.latent_features import LatentFeatures
 
-MOST, NUMBERS, BLOCKS = 100, 400, 10  # draws of a model, draws of hyperparameters, of the jackknife
+MOST, NUMBERS, BLOCKS = 100, 500, 10  # draws of a model, draws of hyperparameters, of the jackknife
+LEAST = 2.0  # draws of a model that must be likely under the other, too
 FAR = 1e4  # a logarithm that no Bayes factor of use exceeds
 
 
@@ -54,7 +56,7 @@ def log_bayes_factor(
     >>> engine = thali.CollapsedGibbs(sweeps=100, chains=2)
     >>> one, other = (
     ...     thali.LatentFeatures(thali.IBP(alpha=a), engine=engine, random_state=0).fit(X)
-    ...     for a in (1.0, 20.0)
+    ...     for a in (1.0, 1.5)
     ... )
     >>> log_bayes_factor(one, other).estimate > 0.0
     True
@@ -65,28 +67,35 @@ def log_bayes_factor(
     refuse(models)
     rng = np.random.default_rng(random_state)
     counts = [[feature_counts(draw.Z) for draw in each.draws(MOST)] for each in models]
-    ratios = [
-        log_priors(rng, model.prior_, own) - log_priors(rng, other.prior_, own) for own in counts
+    priors = [drawn_priors(rng, cast(FeaturePrior, each.prior_)) for each in models]
+    tables = [  # of each prior at each of its numbers, log P of the draws of both models
+        [np.array([[at.log_prob_counts(c) for c in own] for at in prior]) for own in counts]
+        for prior in priors
     ]
-    estimate = bennett(*ratios)
-    blocks = [np.array_split(np.arange(len(own)), BLOCKS) for own in ratios]
-    without = [
-        bennett(*(np.delete(own, b[i]) for own, b in zip(ratios, blocks, strict=True)))
-        for i in range(BLOCKS)
-    ]
-    return BayesFactor(estimate, float(np.sqrt((BLOCKS - 1.0) * np.var(without))))
+
+    def without(block: int) -> float:
+        """The estimate without one block of the draws and of the numbers; with all for −1."""
+        kept = [[left_out(left_out(t, block).T, block) for t in own] for own in tables]
+        first, second = ([logsumexp(t, axis=1) - np.log(t.shape[1]) for t in own] for own in kept)
+        return bennett(first[0] - second[0], first[1] - second[1])
+
+    spread = np.var([without(block) for block in range(BLOCKS)])
+    return BayesFactor(without(-1), float(np.sqrt((BLOCKS - 1.0) * spread)))
 
 
-def log_priors(
-    rng: np.random.Generator, prior: FeaturePrior, counts: list[FeatureCounts]
-) -> np.ndarray:
-    """log P([Z]) of each, the prior's hyperparameters integrated out by draws."""
+def drawn_priors(rng: np.random.Generator, prior: FeaturePrior) -> list[FeaturePrior]:
+    """The prior at draws of its hyperparameters, over which P([Z]) is a mean; itself if fixed."""
     laws = {name: getattr(prior, name) for name in hyperparameters_of(prior)}
     laws = {name: law for name, law in laws.items() if isinstance(law, Hyperprior)}
     times = NUMBERS if laws else 1
-    fixed = [prior.at(**{k: law.sample(rng) for k, law in laws.items()}) for _ in range(times)]
-    logs = np.array([[each.log_prob_counts(own) for own in counts] for each in fixed])
-    return np.asarray(logsumexp(logs, axis=0) - np.log(times))
+    return [prior.at(**{k: law.sample(rng) for k, law in laws.items()}) for _ in range(times)]
+
+
+def left_out(values: np.ndarray, block: int) -> np.ndarray:
+    """The rows but one of ``BLOCKS`` blocks of them; all where there is one row, or no block."""
+    if block < 0 or len(values) < BLOCKS:
+        return values
+    return np.delete(values, np.array_split(np.arange(len(values)), BLOCKS)[block], axis=0)
 
 
 def bennett(of_first: np.ndarray, of_second: np.ndarray) -> float:
@@ -96,7 +105,13 @@ def bennett(of_first: np.ndarray, of_second: np.ndarray) -> float:
     def excess(r: float) -> float:
         return float(expit(of_second - r + shift).sum() - expit(r - shift - of_first).sum())
 
-    return float(brentq(excess, -FAR, FAR))
+    root = float(brentq(excess, -FAR, FAR))
+    if expit(of_second - root + shift).sum() < LEAST:
+        raise ValueError(
+            "log_bayes_factor: the models cannot be compared: the matrices that one finds are next "
+            "to impossible under the other. Compare both with a prior in between."
+        )
+    return root
 
 
 def refuse(models: tuple[LatentFeatures, LatentFeatures]) -> None:
