@@ -158,7 +158,13 @@ def p_values(name, seed, steps=STEPS):
     return {"log P(X)": float(2.0 * stats.t.sf(away, RUNS - 1))}
 
 
-@pytest.mark.parametrize("name", CASES)
+SLOW = ("two parameters", "nonnegative, gaps", "sparse, gaps", "noisy or, gaps")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in CASES],
+)
 def test_the_evidence_is_that_of_a_sum_over_all_classes(name, seed):
     judge("evidence", p_values(name, seed))
 
