@@ -48,6 +48,7 @@ TESTS = {  # family -> how many tests judge p-values in it; each family asserts 
     "row_potentials": 27,
     "flexible_ibp": 16,
     "metropolis": 45,
+    "evidence": 14,
     "partition_ladder": 103,
 }
 SHARE = BUDGET / SAFETY / sum(TESTS.values())

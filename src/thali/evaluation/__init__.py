@@ -1,6 +1,8 @@
-"""How good is an answer: matching to a known truth, entries held out, how long chains remember."""
+"""How good is an answer: matching to a known truth, entries held out, how long chains remember,
+which prior explains the data better."""
 
 from thali.evaluation.autocorrelation import autocorrelation, autocorrelation_time
+from thali.evaluation.bayes_factor import BayesFactor, log_bayes_factor
 from thali.evaluation.bayesian_nmf import BayesianNMF
 from thali.evaluation.heldout import Holdout, holdout
 from thali.evaluation.matching import (
@@ -12,12 +14,14 @@ from thali.evaluation.matching import (
 
 __all__ = [
     "AssignmentMatching",
+    "BayesFactor",
     "BayesianNMF",
     "Holdout",
     "Matching",
     "autocorrelation",
     "autocorrelation_time",
     "holdout",
+    "log_bayes_factor",
     "match_assignments",
     "match_features",
 ]

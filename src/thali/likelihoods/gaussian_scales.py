@@ -25,6 +25,7 @@ from thali.hyperparameters import (
 )
 from thali.likelihoods.base import Parameters, Scale, Scaled
 from thali.likelihoods.entries import NormalEntries
+from thali.likelihoods.tempered import AtTemperature, Densities
 from thali.settings import Settings
 
 METROPOLIS_WIDTH = 0.05  # the step of Anand (2015)
@@ -57,6 +58,13 @@ class GaussianScales(Settings, Scaled):
             sigma = getattr(self, name)
             numbers[name] = guess if isinstance(sigma, Hyperprior | str) else float(sigma)
         return numbers
+
+    def tempered(self, data: Data, hyper: Values, beta: float) -> AtTemperature:
+        """σ_x/√β for σ_x: N(x; μ, σ_x²)^β, of every entry that was observed."""
+        entries, variance = data.n * data.d - data.missing, 2.0 * np.pi * hyper["sigma_x"] ** 2
+        factor = 0.5 * entries * ((1.0 - beta) * np.log(variance) - np.log(beta))
+        warm = {**hyper, "sigma_x": hyper["sigma_x"] / np.sqrt(beta)}
+        return AtTemperature(warm, float(factor))
 
     # X given its mean
 
@@ -174,6 +182,16 @@ def scales_without_features(
         else:
             hyper[name] = metropolis_step(rng, hyper[name], target, METROPOLIS_WIDTH)
     return evidence(hyper["sigma_x"], hyper["sigma_a"])
+
+
+def log_evidences(data: Data, W: np.ndarray) -> Densities:
+    """log P(X | W) of complete data with A integrated out, by the scales: O(K) each."""
+    from thali.kernels.evidence import log_evidence, spectrum
+
+    real = W.astype(float)
+    d, t = spectrum(real.T @ real, real.T @ data.X)
+    whole = data.total_square, data.n, float(data.d)
+    return lambda hyper: float(log_evidence(d, t, *whole, hyper["sigma_x"], hyper["sigma_a"]))
 
 
 def scale_given_squares(

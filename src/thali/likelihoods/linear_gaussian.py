@@ -43,6 +43,7 @@ from thali.likelihoods.entries import NormalEntries
 from thali.likelihoods.feature_posteriors import GaussianFeatures
 from thali.likelihoods.gaussian_scales import (
     GaussianScales,
+    log_evidences,
     log_noise,
     log_normal,
     scales_without_features,
@@ -54,6 +55,7 @@ from thali.likelihoods.observed_rows import (
     observed_residual,
     own_features,
 )
+from thali.likelihoods.tempered import Densities, Tempered
 from thali.registry import LIKELIHOODS
 from thali.settings import hyperparameter
 from thali.structures.features import FeatureTables, as_binary_matrix
@@ -69,6 +71,7 @@ class LinearGaussian(
     GaussianScales,
     MaskedCollapsed,
     MovesSingly,
+    Tempered,
     GaussianRows,
     SearchRows,
     ExpectedBits,
@@ -247,6 +250,13 @@ class LinearGaussian(
         A, hyper = state.parameters["A"], state.hyper
         given = log_noise(state.data, state.bits, A, hyper["sigma_x"])
         return given + log_normal(A, hyper["sigma_a"])
+
+    def log_densities(self, data: Data, state: GibbsState) -> Densities:
+        """log P(X_obs | Z), A integrated out."""
+        if data.observed is None:
+            return log_evidences(data, state.bits)
+        names = ("sigma_x", "sigma_a")
+        return lambda hyper: self.at(**{k: hyper[k] for k in names}).log_marginal(data, state.bits)
 
     def rows(self, X: Table, Z: ArrayLike) -> PredictiveRows:
         """The predictive form of complete data (with missing entries M differs by column)."""

@@ -49,6 +49,7 @@ from thali.likelihoods.base import (
 )
 from thali.likelihoods.entries import BinaryEntries
 from thali.likelihoods.moving_rows import ALL_SEEN, with_room
+from thali.likelihoods.tempered import AtTemperature, Tempered
 from thali.registry import LIKELIHOODS
 from thali.settings import Settings, hyperparameter
 from thali.structures.features import FeatureTables
@@ -63,7 +64,7 @@ NAMES = ("epsilon", "lam", "p")
 
 @LIKELIHOODS.register("noisy_or")
 @dataclass(frozen=True)
-class NoisyOr(Settings, MovesSingly, EstimatesEvidence, CountedFeatures, Masked):
+class NoisyOr(Settings, MovesSingly, Tempered, EstimatesEvidence, CountedFeatures, Masked):
     """Hidden causes bring binary data on, each independently of the others.
 
     X must be of 0 and 1. A draw's ``A`` is Y, K×T of 0 and 1: which cause is active in which column
@@ -282,6 +283,18 @@ class NoisyOr(Settings, MovesSingly, EstimatesEvidence, CountedFeatures, Masked)
         hyper, Y = state.hyper, active(state.parameters["A"])
         value = log_likelihood_of_counts(code_counts(state), hyper["epsilon"], hyper["lam"])
         return value + log_prior_of_states(int(Y.sum()), Y.size, hyper["p"])
+
+    def tempered(self, data: Data, hyper: Values, beta: float) -> AtTemperature:
+        """βλ for λ and (1−β)μ + βε for ε, μ the share of ones; and f_β is divided by
+        [μ^ones (1−μ)^zeros]^{1−β}, so that f_0 = 1.
+
+        Every target is that of a noisy-or; at first the leak explains all.
+        """
+        ones, entries = int(data.binary.sum()), data.n * data.d - data.missing
+        mu = (ones + 1.0) / (entries + 2.0)
+        factor = (beta - 1.0) * (ones * log(mu) + (entries - ones) * log1p(-mu))
+        leak = (1.0 - beta) * mu + beta * hyper["epsilon"]
+        return AtTemperature({**hyper, "epsilon": leak, "lam": beta * hyper["lam"]}, factor)
 
     def estimate_evidence(self, rng: np.random.Generator, state: GibbsState) -> float:
         """The log density and Σ H(y_kt | x, Z, the other y), on average at most the entropy of Y

@@ -36,7 +36,7 @@ from thali.likelihoods.base import (
 )
 from thali.likelihoods.entries import NormalEntries
 from thali.likelihoods.feature_posteriors import GaussianFeatures
-from thali.likelihoods.gaussian_scales import GaussianScales
+from thali.likelihoods.gaussian_scales import GaussianScales, log_evidences
 from thali.likelihoods.linear_gaussian import products, scales_then_features, with_own_features
 from thali.likelihoods.moving_rows import gaussian_rows
 from thali.likelihoods.observed_rows import (
@@ -45,6 +45,7 @@ from thali.likelihoods.observed_rows import (
     observed_residual,
     own_features,
 )
+from thali.likelihoods.tempered import Densities, Tempered
 from thali.registry import LIKELIHOODS
 from thali.settings import check_settings, hyperparameter, setting
 from thali.structures.features import FeatureTables
@@ -58,7 +59,7 @@ SLABS = ("laplace", "gaussian")
 
 @LIKELIHOODS.register("sparse_factor")
 @dataclass(frozen=True)
-class SparseFactor(GaussianScales, MovesSingly, Masked, Expected):
+class SparseFactor(GaussianScales, MovesSingly, Tempered, Masked, Expected):
     """A row takes each of its features in an amount of its own, of either sign; plus noise.
 
     Parameters
@@ -264,6 +265,22 @@ class SparseFactor(GaussianScales, MovesSingly, Masked, Expected):
         evidence, A = scales_then_features(rng, self, state, S, hold)
         state.parameters = {"A": A, "S": S}
         return evidence + self.log_slab(S[Z != 0])
+
+    def log_densities(self, data: Data, state: GibbsState) -> Densities:
+        """log P(X_obs, S | Z), A integrated out."""
+        if data.observed is not None:
+            return super().log_densities(data, state)
+        S = state.parameters["S"] * state.bits
+        given, slab = log_evidences(data, S), self.log_slab(S[state.bits != 0])
+        return lambda hyper: given(hyper) + slab
+
+    def redrawn(self, rng: np.random.Generator, data: Data, state: GibbsState) -> Parameters:
+        """A draw (A', X') from the prior, and A' + E[A | X_obs − X', S]: A given X_obs and S."""
+        S, hyper = state.parameters["S"] * state.bits, state.hyper
+        A = hyper["sigma_a"] * rng.standard_normal((S.shape[1], data.d))
+        drawn = S @ A + hyper["sigma_x"] * rng.standard_normal(data.X.shape)
+        left = Data(data.X - drawn, data.observed)
+        return {"A": A + features_given_amounts(left, S, hyper)[0], "S": S}
 
     def _rescaling(
         self, rng: np.random.Generator, Z: np.ndarray, S: np.ndarray, A: np.ndarray, sigma_a: float

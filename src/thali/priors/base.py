@@ -65,6 +65,19 @@ class FeaturePrior(Prior):
 
     structure = FEATURES
 
+    def sample_with_hyper(self, rng: np.random.Generator, n: int) -> tuple[Any, dict[str, Value]]:
+        """A draw as ``sample`` makes it, and the hyperparameters that it was drawn with.
+
+        Those without a hyperprior that are inferred all the same are drawn by ``resample`` given
+        the rest, which must be exact for them.
+        """
+        values = {name: getattr(self, name) for name in hyperparameters_of(self)}
+        drawn = {k: v.sample(rng) for k, v in values.items() if isinstance(v, Hyperprior)}
+        fixed = self.at(**drawn)
+        latent, hyper = fixed.sample(rng, n), fixed.start()
+        fixed.resample(rng, hyper, self.structure.counts(latent))
+        return latent, hyper
+
 
 class PredictsRow(FeaturePrior):
     """Gives the distribution of one row given all others, as tables (Gibbs samplers need it)."""

@@ -111,6 +111,12 @@ class LearnedIBP(ColumnPotentials):
         drawn = self.draw_expected(rng, alpha, np.zeros(n), 0.0)
         return super(LearnedIBP, self.at(alpha=alpha, expected=drawn)).sample(rng, n)
 
+    def sample_with_hyper(
+        self, rng: np.random.Generator, n: int
+    ) -> tuple[np.ndarray, dict[str, Value]]:
+        """Expected numbers that were given are where a chain begins, and no part of the prior."""
+        return super(LearnedIBP, self.replace(expected=None)).sample_with_hyper(rng, n)
+
     def draw_expected(
         self, rng: np.random.Generator, alpha: float, m: np.ndarray, seen: float = 1.0
     ) -> np.ndarray:

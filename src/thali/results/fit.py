@@ -22,6 +22,7 @@ from thali.engines.base import AnyEngine, BoundOptimizer, Sampler, Search, Weigh
 from thali.hyperparameters import Value, from_scalars
 from thali.model import Model
 from thali.results.diagnostics import import_arviz, rhat_and_ess
+from thali.results.evidence import evidence_of
 from thali.results.trace import ChainTrace, Recorded, chain_arrays, chain_from_arrays, with_prefix
 from thali.storage import Json
 from thali.structures.base import evenly_spaced
@@ -224,7 +225,11 @@ class WeightedDraws(Fit):
         return np.minimum(np.searchsorted(np.cumsum(self.weights()), shares), len(self) - 1)
 
     def attributes(self) -> dict[str, object]:
-        return {"log_evidence_": self.log_evidence}
+        each = np.array([chain.log_evidence for chain in self.chains])
+        return {
+            "log_evidence_": self.log_evidence,
+            "log_evidence_error_": evidence_of(each).error,
+        }
 
     def diagnostics(self) -> dict[str, dict[str, float]]:
         """No R-hat; the effective size is that of the weights, 1/Σw²."""

@@ -59,6 +59,11 @@ class Progress:
         if shown := self._shown():
             shown[0].update(shown[1], description=what)
 
+    def count(self, what: str, done: int, total: int) -> None:
+        """Move the bar to ``done`` of ``total`` steps of something that has no chains to show."""
+        if shown := self._shown():
+            shown[0].update(shown[1], completed=done, total=total, description=what)
+
     def update(self, chains: Sequence[ChainTrace], total: int, unit: str = "sweep") -> None:
         """Move the bar to where the chains are, of ``total`` steps between them."""
         shown = self._shown()
