@@ -182,3 +182,13 @@ def test_expected_counts_of_all_forms_are_those_of_their_draws(rng):
 def draws(prior, rng):
     for _ in range(3000):
         yield ColumnPotentials.sample(prior, rng, 3)
+
+
+def test_a_learned_prior_goes_on_from_numbers_that_were_learned(rng):
+    X = rng.normal(size=(8, 3))
+    engine = thali.CollapsedGibbs(sweeps=6, chains=1)
+    prior = thali.LearnedIBP(expected=1.0 / np.arange(1, 9))
+    model = thali.LatentFeatures(prior=prior, engine=engine, random_state=0, progress=False)
+    assert len(model.fit(X).fit_.mean_hyper()["expected"]) == 8
+    with pytest.raises(ValueError, match="learned of 8 rows"):
+        model.fit(X[:5])

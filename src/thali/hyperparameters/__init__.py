@@ -5,6 +5,7 @@ from thali.hyperparameters.given import (
     check_center,
     check_hyperparameter,
     check_hyperparameters,
+    check_real,
     draw_numbers,
     first_numbers,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "check_center",
     "check_hyperparameter",
     "check_hyperparameters",
+    "check_real",
     "draw_numbers",
     "draw_probability",
     "draw_scale",

@@ -1,12 +1,12 @@
 """Hyperparameters as they are given: a number, which is fixed, or a hyperprior; or a refusal."""
 
-from math import inf
+from math import inf, isfinite
 
 import numpy as np
 
 from thali.hyperparameters.hyperpriors import Hyperprior
 from thali.settings import LARGEST as LARGEST_NUMBER
-from thali.settings import Settings, hyperparameters_of, positive_number
+from thali.settings import Settings, hyperparameters_of, positive_number, shown
 
 KINDS = (  # of hyperparameters: any other, and a probability
     ("a positive number", "thali.Gamma(1, 1)"),
@@ -51,6 +51,19 @@ def check_center(owner: str, name: str, hyperprior: Hyperprior, most: float) -> 
             f"{owner}: {name} is {hyperprior}, whose center is {center:g}; it must be positive and "
             f"at most {most:g}. Choose its parameters nearer to what {name} may be."
         )
+
+
+def check_real(
+    owner: str, name: str, value: object, above: float = -inf, below: float = inf
+) -> None:
+    """Refuse what is no finite number within bounds, of a hyperparameter that may be negative."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.floating | np.integer):
+        raise TypeError(f"{owner}: {name} must be a number, not {shown(value)}.")
+    if not (isfinite(float(value)) and above < float(value) < below):
+        least = f" above {above:g}" if above > -inf else ""
+        most = f" below {below:g}" if below < inf else ""
+        where = f"{least}{' and' if least and most else ''}{most}"
+        raise ValueError(f"{owner}: {name} must be a finite number{where}, not {shown(value)}.")
 
 
 def as_number(owner: str, name: str, value: object) -> float:

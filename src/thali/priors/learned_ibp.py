@@ -92,6 +92,11 @@ class LearnedIBP(ColumnPotentials):
             "consistent, so that the numbers of another number of rows are others."
         )
 
+    @property
+    def rows_described(self) -> int | None:
+        own: np.ndarray = self.__dict__["_own"]
+        return None if np.isnan(own[0]) else len(own)
+
     def potentials_for(self, n: int) -> np.ndarray:
         return np.asarray(np.log(self.expected_counts(n)) - log_choose(n, np.arange(1, n + 1)))
 

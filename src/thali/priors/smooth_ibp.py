@@ -9,7 +9,6 @@ process; b and c are sampled by slice steps.
 """
 
 from dataclasses import dataclass
-from math import isfinite
 from typing import Self
 
 import numpy as np
@@ -22,6 +21,7 @@ from thali.hyperparameters import (
     Values,
     as_number,
     check_hyperparameter,
+    check_real,
     draw_numbers,
     first_numbers,
     slice_step,
@@ -31,7 +31,7 @@ from thali.priors.buffet import LARGEST_MASS, resample_mass
 from thali.priors.column_potentials import ColumnPotentials
 from thali.priors.partition_sums import log_choose
 from thali.registry import PRIORS
-from thali.settings import defined_together, hyperparameter, hyperparameters_of, shown
+from thali.settings import defined_together, hyperparameter, hyperparameters_of
 from thali.structures.features import FeatureCounts, MassLaw
 
 MOST = 1e3  # of a power or a shift: more can only be a mistake
@@ -84,11 +84,11 @@ class SmoothIBP(ColumnPotentials):
                     f"not {self.power!r}."
                 )
         else:
-            _within("power", self.power, -MOST)
+            check_real("SmoothIBP", "power", self.power, -MOST, MOST)
         if isinstance(self.shift, Hyperprior):
             check_hyperparameter("SmoothIBP", "shift", self.shift, most=MOST)
         else:
-            _within("shift", self.shift, -1.0)
+            check_real("SmoothIBP", "shift", self.shift, -1.0, MOST)
 
     def expected_counts(self, n: int) -> np.ndarray:
         alpha = as_number("SmoothIBP", "alpha", self.alpha)
@@ -157,10 +157,3 @@ class SmoothIBP(ColumnPotentials):
         logs = self._logs(n)
         law = self.alpha.shape, self.alpha.rate, float(np.exp(logs).sum())
         return MassLaw(hyper["alpha"], float(logs[0] - np.log(n)), *law, 0.0)
-
-
-def _within(name: str, value: object, above: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.floating | np.integer):
-        raise TypeError(f"SmoothIBP: {name} must be a number, not {shown(value)}.")
-    if not (isfinite(float(value)) and above < float(value) < MOST):
-        raise ValueError(f"SmoothIBP: {name}={value!r} must be above {above:g} and below {MOST:g}.")

@@ -8,7 +8,6 @@ so that all three are inferred exactly; each evaluation costs O(N²).
 """
 
 from dataclasses import dataclass
-from math import isfinite
 from typing import Self
 
 import numpy as np
@@ -22,6 +21,7 @@ from thali.hyperparameters import (
     Values,
     as_number,
     check_hyperparameter,
+    check_real,
     draw_numbers,
     first_numbers,
     slice_step_of_real,
@@ -29,7 +29,7 @@ from thali.hyperparameters import (
 from thali.priors.buffet import resample_by_slice
 from thali.priors.linear_partition import LinearPartition
 from thali.registry import PRIORS
-from thali.settings import hyperparameter, hyperparameters_of, shown
+from thali.settings import hyperparameter, hyperparameters_of
 from thali.structures.partitions import PartitionCounts
 
 
@@ -73,12 +73,12 @@ class SmoothPartition(LinearPartition):
                     f"(inferred), not {self.a!r}."
                 )
         else:
-            _finite("a", self.a, -np.inf)
+            check_real("SmoothPartition", "a", self.a)
         check_hyperparameter("SmoothPartition", "b", self.b, most=1e6)
         if isinstance(self.c, Hyperprior):
             check_hyperparameter("SmoothPartition", "c", self.c, most=1e6)
         else:
-            _finite("c", self.c, -1.0)
+            check_real("SmoothPartition", "c", self.c, -1.0)
 
     def potentials_for(self, n: int) -> np.ndarray:
         numbers = []
@@ -111,11 +111,3 @@ class SmoothPartition(LinearPartition):
             hyper["a"] = slice_step_of_real(rng, hyper["a"], log_density, width=2.0)
         for name in ("b", "c"):
             resample_by_slice(rng, self, name, hyper, counts)
-
-
-def _finite(name: str, value: object, above: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.floating | np.integer):
-        raise TypeError(f"SmoothPartition: {name} must be a number, not {shown(value)}.")
-    if not (isfinite(float(value)) and float(value) > above):
-        where = "finite" if above == -np.inf else f"finite and above {above:g}"
-        raise ValueError(f"SmoothPartition: {name} must be {where}, not {shown(value)}.")
