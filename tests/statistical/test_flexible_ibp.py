@@ -15,14 +15,17 @@ from oracles import features as oracles
 from row_weighted import THETA, RowWeighted
 from scipy import stats
 from scipy.special import gammaln
-from statistical.budget import TESTS, alarms, judge
+from statistical.budget import TESTS, alarms, judge, p_value_of_difference
 from statistical.mutants import mutate
 from statistical.test_row_potentials import CASES as OTHERS
 from statistical.test_row_potentials import p_values, walk
 
 import thali
+from thali.data import Data
 from thali.hyperparameters import Gamma, Normal
+from thali.model import Model
 from thali.priors.column_potentials import ColumnPotentials
+from thali.starts import Start
 from thali.structures.features import feature_counts
 
 POTENTIALS = {2: (-0.3, 0.4), 3: (-0.6, -1.4, 0.5)}
@@ -91,7 +94,7 @@ def test_the_step_as_printed_is_caught(seed, monkeypatch):
 
 
 def test_the_grid_is_counted():
-    assert TESTS["flexible_ibp"] == len(CASES)
+    assert TESTS["flexible_ibp"] == len(CASES) + len(JOINT) * len(ENGINES)
 
 
 # ---- hyperparameters ------------------------------------------------------------------------
@@ -165,3 +168,83 @@ def test_draws_have_the_law_of_all_classes(rows, rng):
         )
         assert abs(estimate - lacking) < 5.0 * error
         assert plain.log_normalizer(2) == (0.0, 0.0)
+
+
+# ---- the joint law (Geweke 2004) --------------------------------------------------------------
+
+JOINT = {  # a prior with inferred numbers, and one of row potentials
+    "smooth": thali.SmoothIBP(Gamma(2.0, 2.0), Normal(1.0, 0.5), Gamma(2.0, 2.0)),
+    "learned": thali.LearnedIBP(Gamma(2.0, 2.0), strength=1.5),
+    "rows": thali.FlexibleIBP(POTENTIALS[3], (0.0, 0.5, -0.5)),
+}
+ENGINES = {
+    "collapsed": thali.CollapsedGibbs(moves=3),
+    "kept": thali.UncollapsedGibbs(),
+    "single moves": thali.Metropolis(moves=30),
+}
+NOISE = thali.LinearGaussian(Gamma(4.0, 6.0), Gamma(4.0, 4.0))
+
+
+def of_state(Z, hyper, X):
+    m = Z.sum(axis=0)
+    row = {
+        "K": Z.shape[1],
+        "ΣZ": Z.sum(),
+        "alone": (m == 1).sum(),
+        "rows without": (Z.sum(axis=1) == 0).sum(),
+        "log |X|": np.log(np.square(X).sum()),
+        "|X| K": np.sqrt(np.square(X).sum()) * Z.shape[1],
+        "σ_x": hyper["sigma_x"],
+        "σ_a": hyper["sigma_a"],
+    }
+    return row | {name: hyper[name] for name in ("alpha", "power", "shift") if name in hyper}
+
+
+def drawn_ahead(rng, prior):
+    Z, own = prior.sample_with_hyper(rng, 3)
+    hyper = own | {"sigma_x": NOISE.sigma_x.sample(rng), "sigma_a": NOISE.sigma_a.sample(rng)}
+    return Z, hyper
+
+
+def data_given(rng, Z, hyper):
+    A = hyper["sigma_a"] * rng.standard_normal((Z.shape[1], 2))
+    return Z @ A + hyper["sigma_x"] * rng.standard_normal((3, 2)), A
+
+
+def joint_p_values(prior, engine, seed, size):
+    one, two = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2))
+    ahead, chain, model = [], [], Model(prior, NOISE)
+    for _ in range(size):
+        Z, hyper = drawn_ahead(one, prior)
+        ahead.append(of_state(Z, hyper, data_given(one, Z, hyper)[0]))
+    Z, hyper = drawn_ahead(two, prior)
+    for _ in range(size):
+        X, A = data_given(two, Z, hyper)
+        data = Data.of(X)
+        start = Start("joint", Z.astype(bool), {**model.start(data), **hyper}, parameters={"A": A})
+        state = engine.begin(two, model, data, start)
+        engine.step(two, model, data, state)
+        Z, hyper = state.latent.astype(int), dict(getattr(state, "all_hyper", state.hyper))
+        chain.append(of_state(Z, hyper, X))
+    return {
+        name: p_value_of_difference(*(np.array([r[name] for r in rows], float) for rows in both))
+        for both in [(ahead, chain)]
+        for name in ahead[0]
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "engine"),
+    [
+        pytest.param(name, engine, marks=() if name == "smooth" else pytest.mark.slow)
+        for name in JOINT
+        for engine in ENGINES
+    ],
+)
+def test_the_joint_law_is_kept(name, engine, seed):
+    judge("flexible_ibp", joint_p_values(JOINT[name], ENGINES[engine], seed, 1500))
+
+
+def test_numbers_that_are_not_updated_are_caught(seed, monkeypatch):
+    monkeypatch.setattr(thali.SmoothIBP, "resample", lambda *given: None)
+    assert alarms(joint_p_values(JOINT["smooth"], ENGINES["kept"], seed, 1500))

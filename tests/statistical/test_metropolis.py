@@ -66,10 +66,10 @@ def exact(name, kind):
     return oracle(told(theta=THETA if kind == "rows" else (0.0,), potentials=own), X, cap)
 
 
-def walk(prior, name, seed, sweeps, engine=None, gaps=False, likelihood=None):
+def walk(prior, name, seed, sweeps, engine=None, gaps=False, likelihood=None, X=None):
     """K and ZZ' of every sweep of one chain, after its first."""
-    _, own, _, X, _, _ = OTHERS[name]
-    X, rng = np.array(X, float), np.random.default_rng(seed)
+    _, own, _, given, _, _ = OTHERS[name]
+    X, rng = np.array(given if X is None else X, float), np.random.default_rng(seed)
     if gaps:
         X = np.column_stack([X, np.full(len(X), np.nan)])
     model, data = Model(prior, likelihood or own), Data.of(X)
@@ -109,6 +109,32 @@ def test_moves_agree_with_enumeration_closely(name, kind, way, seed):
     judge("metropolis", p_values(exact(name, kind), *chain))
 
 
+FOUR = [[1.1, -0.9], [1.6, 0.5], [-0.4, 1.2], [1.3, 0.1]]
+ALGORITHMS = {
+    "collapsed": (thali.CollapsedGibbs(moves=4), False),
+    "kept": (thali.UncollapsedGibbs(), False),
+    "single moves": (thali.Metropolis(), False),
+    "single moves, features": (thali.Metropolis(), True),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if "features" in n else pytest.mark.slow) for n in ALGORITHMS]
+)
+def test_four_rows_agree_with_enumeration(name, seed):
+    """Both algorithms, with row potentials, over the 15,504 classes of up to five features."""
+    engine, features = ALGORITHMS[name]
+    own = (-1.8, -1.6, -2.2, -0.9)
+    prior = thali.FlexibleIBP(own, THETA)
+    told = Told(theta=THETA, potentials=own)
+    if features:
+        prior = prior.replace(features=of_sums, weights=WEIGHTS)
+        told = Whole(theta=THETA, potentials=own)
+    answer = OTHERS["linear"][2](told, FOUR, 5)
+    chain = walk(prior, "linear", seed, 2500, engine, X=FOUR)
+    judge("metropolis", p_values(answer, *chain))
+
+
 def falling(most):
     """log most!/(most − K)!: what a limited number of features has beside its potentials."""
 
@@ -136,7 +162,8 @@ def test_features_can_be_those_of_a_finite_prior(seed):
 
 
 def test_the_number_of_cases_is_told():
-    assert TESTS["metropolis"] == len(CASES) + 2 * len(KINDS) * len(LIKELIHOODS) + 1
+    closely = 2 * len(KINDS) * len(LIKELIHOODS)
+    assert TESTS["metropolis"] == len(CASES) + closely + len(ALGORITHMS) + 1
 
 
 # ---- broken variants --------------------------------------------------------------------------
