@@ -562,3 +562,11 @@ def test_the_command_line_chooses_by_the_data_too(tmp_path, monkeypatch, capsys)
 def test_every_part_is_one_of_settings():
     """So that what is tested of settings above is tested of all parts."""
     assert all(issubclass(cls, Settings) for cls in (*ENGINES.values(), *PRIORS.values()))
+
+
+def test_features_that_copy_a_table_of_zeros_and_ones_are_called_so(rng):
+    """Five columns of coins: nothing is shared, and noise goes to nothing."""
+    X = (rng.random((60, 5)) < 0.5).astype(float)
+    engine = thali.CollapsedGibbs(sweeps=150, chains=1)
+    with pytest.warns(RuntimeWarning, match="noisy_or"):
+        thali.LatentFeatures(engine=engine, random_state=0, progress=False).fit(X)

@@ -22,7 +22,8 @@ from thali.data.matrix import Data, Table, row_names
 from thali.data.missing import observed_means
 from thali.engines.base import AnyEngine, takes_missing, takes_sparse
 from thali.estimators import saving, validation
-from thali.likelihoods.base import Likelihood
+from thali.hyperparameters import Hyperprior
+from thali.likelihoods.base import Likelihood, Scaled
 from thali.model import Model
 from thali.priors.base import Prior
 from thali.registry import LIKELIHOODS, PRIORS, Registry
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from thali.report import Verdict
 
 LARGEST_DRIFT = 1e-6  # relative; a fit that saw more says so
+COPIED = 0.05  # of the data's standard deviation: noise below which 0 and 1 are copied
 
 
 class LatentModel(BaseEstimator):  # type: ignore[misc]
@@ -186,6 +188,7 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
             self.mean_, self.row_names_ = mean, names
             self._show(fit)
             warn_of_no_probability(self.log_joint_)
+            warn_of_copies(fit)
             return self
 
     @contextmanager
@@ -295,6 +298,24 @@ def warn_of_no_probability(log_joint: float) -> None:
             "The answer has probability zero under the prior: chains that began with what it "
             "excludes did not leave that. Use more sweeps, or init='empty', or a prior that "
             "excludes less.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+def warn_of_copies(fit: Fit) -> None:
+    """Say so where Gaussian noise went to nothing in a table of 0 and 1: features then copy it."""
+    likelihood = fit.model.likelihood
+    if not isinstance(likelihood, Scaled) or fit.data.sparse:
+        return
+    if not isinstance(likelihood.sigma_x, Hyperprior):
+        return
+    sigma_x = float(fit.model.likelihood_values(dict(fit.mean_hyper()))["sigma_x"])
+    X = fit.data.X[fit.data.seen]
+    if sigma_x < COPIED * X.std() and bool(((X == 0.0) | (X == 1.0)).all()):
+        warnings.warn(
+            f"The noise was found to be {sigma_x:.2g} in a table of 0 and 1: the features copy the "
+            "table, and predict little beyond it. Use likelihood='noisy_or'.",
             RuntimeWarning,
             stacklevel=3,
         )

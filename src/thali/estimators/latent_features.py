@@ -44,7 +44,8 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
 
     Parameters
     ----------
-    prior : "ibp", "two_parameter_ibp", "beta_bernoulli", or a prior such as ``thali.IBP(alpha=2)``
+    prior : "ibp", "two_parameter_ibp", "beta_bernoulli", "smooth_ibp", "learned_ibp", or a prior
+        such as ``thali.IBP(alpha=2)`` or ``thali.FlexibleIBP.from_expectations(…)``
     likelihood : "linear_gaussian", "nonnegative_linear_gaussian", "sparse_factor", "noisy_or",
         or a likelihood such as ``thali.LinearGaussian(sigma_x=0.5)``
     engine : "auto", "collapsed_gibbs", "uncollapsed_gibbs", "metropolis", "particle_filter",
