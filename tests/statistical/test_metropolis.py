@@ -239,3 +239,19 @@ def test_a_number_of_moves_that_follows_the_features_is_caught(seed):
     prior, settings = thali.FlexibleIBP((0.7, 0.2)), {"likelihood": FLAT}
     chain = walk(prior, "nonnegative", seed, 6000, engine=Follows(), **settings)
     assert alarms(p_values(answer, *chain))
+
+
+def test_blocks_that_are_judged_wrongly_are_caught(seed, monkeypatch):
+    """What φ was before a block that was not accepted is forgotten: the next is held against it."""
+    from thali.engines.metropolis import Moving
+
+    own = Moving.beyond_tables
+    seen = []
+
+    def stale(moving):
+        seen.append(own(moving))
+        return seen[max(len(seen) - 2, 0)]  # of one block ago
+
+    monkeypatch.setattr(Moving, "beyond_tables", stale)
+    chain = walk(prior_of("linear", "features"), "linear", seed, 2500)
+    assert alarms(p_values(exact("linear", "features"), *chain))

@@ -133,3 +133,26 @@ def test_nothing_is_seen_at_first_and_all_at_last():
         chain._look()
         assert np.isclose(first, chain.log_f(module.NOTHING), atol=1e-6)  # whatever the data
         assert np.isclose(chain.log_f(1.0), chain.densities(chain.hyper))
+
+
+def test_a_bayes_factor_of_few_draws_is_refused():
+    X = thali.datasets.images(n=10, random_state=0).X
+    engine = thali.CollapsedGibbs(sweeps=12, chains=1)
+    one, other = (
+        thali.LatentFeatures(thali.IBP(alpha=a), engine=engine, random_state=0, progress=False)
+        for a in (1.0, 2.0)
+    )
+    with pytest.raises(ValueError, match="20 or more"):
+        thali.evaluation.log_bayes_factor(one.fit(X), other.fit(X))
+
+
+def test_models_without_evidence_have_no_such_attribute():
+    X = thali.datasets.images(n=8, random_state=0).X
+    prior = thali.FlexibleIBP.from_expectations(m=[1.0, 0.5], n_rows=8).replace(
+        row_potentials=(0.0, 0.1)
+    )
+    engine = thali.CollapsedGibbs(sweeps=4, chains=1)
+    model = thali.LatentFeatures(prior, engine=engine, random_state=0, progress=False).fit(X)
+    assert not hasattr(model, "log_evidence_")
+    with pytest.raises(ValueError, match="weighs the number"):
+        model.evidence()

@@ -85,6 +85,38 @@ def test_what_a_bit_gains_is_what_the_density_gains(name, gaps, rng):
         assert gain_of(moving.rows, n, f, on) == pytest.approx(wanted, abs=1e-5, rel=1e-5)
 
 
+@kernel
+def propose_to(rng, rows, n, f, drawn):
+    return moving_rows.propose(rows, rng, n, f, drawn)
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_new_features_come_from_their_posterior_given_what_was_observed(name, rng):
+    """And from their prior where a row was not observed, whatever was drawn there."""
+    rows = opened(name, True, rng)[0].rows
+    field = rows.E if hasattr(rows, "E") else rows.X
+    field[0, 1] = 1 if field.dtype == np.uint8 else 30.0  # not observed: nobody looks at it
+    drawn = np.empty((6000, 5))
+    given = np.empty(6000)
+    for s in range(6000):
+        propose_to(rng, rows, 0, 3, False)
+        drawn[s], given[s] = rows.A[3], rows.S[0, 3] if name in ("laplace", "gaussian") else 1.0
+    if name == "noisy or":
+        assert abs(drawn[:, 1].mean() - 0.3) < 5.0 * np.sqrt(0.21 / 6000)
+        gains = rows.logs[rows.C[0] + 1, rows.X[0]] - rows.logs[rows.C[0], rows.X[0]]
+        odds = 0.3 / 0.7 * np.exp(gains)
+        wanted = odds / (1.0 + odds)
+    else:
+        share = given * 1.3**2 / (0.7**2 + given**2 * 1.3**2)
+        wanted = np.array([(share * rows.E[0, d]).mean() for d in range(5)])
+        spread = 1.3 * np.abs(drawn[:, 1]).std() if name == "nonnegative" else drawn[:, 1].std()
+        assert abs(np.square(drawn[:, 1]).mean() - 1.3**2) < 6.0 * spread**2 / np.sqrt(1500)
+    if name != "nonnegative":
+        seen = [0, 2, 3, 4]
+        error = drawn.std(axis=0) / np.sqrt(6000)
+        assert (np.abs(drawn.mean(axis=0) - wanted) < 5.0 * error + 1e-12)[seen].all()
+
+
 @pytest.mark.parametrize("name", ["linear", "nonnegative", "noisy or"])
 def test_what_a_feature_of_one_row_is_worth(name, rng):
     """Given its parameters it is a ratio of likelihoods, and integrated out its mean over them."""

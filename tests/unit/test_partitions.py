@@ -479,6 +479,8 @@ def test_nonlinear_wishes_are_near_for_more_rows(times, monkeypatch):
     assert abs(square / wanted - 1.0) < 0.02
     common = counts > 0.1
     assert np.abs(found[common] / counts[common] - 1.0).max() < 0.02
+    told = prior.expected_size_counts(90)  # by draws of its own
+    assert np.abs(told[common] / counts[common] - 1.0).max() < 0.05
     monkeypatch.setattr(nonlinear_wishes, "DRAWS", 5000)
     with pytest.warns(UserWarning, match="met within about"):
         FlexiblePartition.from_expectations(counts, features=squared_number, expected=[wanted])
@@ -540,6 +542,62 @@ def test_expectations_and_draws_beyond_all_sets_are_near(rng):
         next(prior.signatures(n))
     drawn = [prior.sample(rng, n).max() + 1 for _ in range(300)]
     assert abs(np.mean(drawn) - exact.sum()) < 4.0 * np.std(drawn) / np.sqrt(300)
+
+
+@pytest.mark.parametrize(("number", "weight"), [(12, -5.0), (40, -5.0), (5, -1.0), (3, 0.01)])
+def test_features_far_from_the_potentials_have_their_normalizer(number, weight):
+    """(K − a)² is K² with other potentials, of which the sum is known."""
+    n = 70
+    own = gammaln(np.arange(1.0, n + 1.0))
+    prior = FlexiblePartition(tuple(own), lambda m: [(m.sum() - number) ** 2], (weight,))
+    _, exact, total = expectations_by_number(own - 2.0 * weight * number, weight)
+    total += weight * number**2
+    together = own[-1] + weight * (1 - number) ** 2 - total
+    assert np.isclose(prior.log_prob(np.zeros(n, int)), together, atol=0.05)
+    assert np.isclose(prior.expected_components(n), exact.sum(), rtol=0.02)
+
+
+def test_features_may_exclude(rng):
+    """At most three clusters, exactly and by draws."""
+    for n in (12, 70):
+        own = tuple(gammaln(np.arange(1.0, n + 1.0)))
+        prior = FlexiblePartition(own, lambda m: [0.0 if m.sum() <= 3 else -np.inf], (1.0,))
+        assert 1.0 < prior.expected_components(n) < 3.0
+        assert all(prior.sample(rng, n).max() < 3 for _ in range(20))
+        assert prior.log_prob(np.zeros(n, int)) < 0.0
+        assert prior.log_prob(np.arange(n) % 4) == -np.inf
+        assert prior.replace(weights=(0.0,)).log_prob(np.arange(n) % 4) > -np.inf
+    with pytest.raises(ValueError, match="exclude them all"):
+        FlexiblePartition(own, lambda m: [-np.inf], (1.0,)).log_prob(np.zeros(70, int))
+
+
+BAD_FEATURES = [
+    (lambda m: None, ValueError, "return missing"),
+    (lambda m: [np.nan], ValueError, "return missing"),
+    (lambda m: [np.inf], ValueError, "finite or -inf"),
+    (lambda m: ["many"], TypeError, "must give numbers"),
+    (lambda m, n: [1.0], TypeError, "must give numbers"),
+    (lambda m: [m[99]], TypeError, "IndexError"),
+]
+
+
+@pytest.mark.parametrize("case", range(len(BAD_FEATURES)))
+def test_features_that_give_no_numbers_are_told_of(case):
+    features, kind, words = BAD_FEATURES[case]
+    with pytest.raises(kind, match=words):
+        FlexiblePartition((0.0, 0.0, 0.0), features, (1.0,))
+    counts, wanted = wish_of_variance(6, 1.0)
+    with pytest.raises(kind, match=words):
+        FlexiblePartition.from_expectations(counts, features=features, expected=[wanted])
+
+
+def test_features_that_change_their_length_or_weigh_against_exclusion_are_told_of():
+    changing = FlexiblePartition((0.0, 0.0, 0.0), lambda m: np.ones(int(m.sum())), (1.0,))
+    with pytest.raises(ValueError, match="as many"):
+        changing.log_prob(np.array([0, 1, 1]))
+    against = FlexiblePartition((0.0, 0.0), lambda m: [-np.inf if m.sum() > 1 else 0.0], (-1.0,))
+    with pytest.raises(ValueError, match="negative weight"):
+        against.log_prob(np.array([0, 1]))
 
 
 def test_the_smooth_form_is_the_dirichlet_process_at_its_values():

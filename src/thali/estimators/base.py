@@ -293,7 +293,7 @@ def warn_of_drift(fit: Fit) -> None:
 
 def warn_of_no_probability(log_joint: float) -> None:
     """Say so where chains ended with a value that the prior excludes."""
-    if log_joint == -np.inf:
+    if not log_joint > -np.inf:
         warnings.warn(
             "The answer has probability zero under the prior: chains that began with what it "
             "excludes did not leave that. Use more sweeps, or init='empty', or a prior that "

@@ -27,6 +27,7 @@ from thali.results.feature_answer import answer
 from thali.results.feature_draws import Draw, best_draw, feature_draws
 from thali.results.fit import Draws, Fit
 from thali.run.evidence import evidence
+from thali.run.evidence import refuse as refuse_evidence
 from thali.settings import whole_number
 from thali.structures.features import FEATURES, as_amounts, as_binary_matrix
 
@@ -227,6 +228,11 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
 
     @cached_property
     def _evidence_(self) -> Evidence:
+        check_is_fitted(self)
+        try:
+            refuse_evidence(self.fit_.model, self.fit_.data)
+        except ValueError as error:  # there is no such attribute, as hasattr should find
+            raise AttributeError(str(error)) from error
         return self.evidence()
 
     @cached_property

@@ -13,6 +13,7 @@ draws and of these.
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
@@ -21,7 +22,7 @@ from scipy.special import expit, logsumexp
 from sklearn.utils.validation import check_is_fitted
 
 from thali.hyperparameters import Hyperprior
-from thali.priors.base import FeaturePrior, weighs_rows
+from thali.priors.base import FeaturePrior
 from thali.priors.learned_ibp import LearnedIBP
 from thali.results.fit import Draws
 from thali.settings import hyperparameters_of
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from thali.estimators.latent_features import LatentFeatures
 
 MOST, NUMBERS, BLOCKS = 100, 500, 10  # draws of a model, draws of hyperparameters, of the jackknife
+FEWEST = 2 * BLOCKS  # draws of a model
+EFFECTIVE = 10.0  # draws of hyperparameters that must count
 LEAST = 2.0  # draws of a model that must be likely under the other, too
 FAR = 1e4  # a logarithm that no Bayes factor of use exceeds
 
@@ -65,6 +68,12 @@ def log_bayes_factor(
     for each in models:
         check_is_fitted(each)
     refuse(models)
+    for each in models:
+        if (kept := len(each.fit_.weights())) < FEWEST:
+            raise ValueError(
+                f"log_bayes_factor: a model kept {kept} draws, and {FEWEST} or more are needed to "
+                "tell how sure the answer is. Use more sweeps."
+            )
     rng = np.random.default_rng(random_state)
     counts = [[feature_counts(draw.Z) for draw in each.draws(MOST)] for each in models]
     priors = [drawn_priors(rng, cast(FeaturePrior, each.prior_)) for each in models]
@@ -79,6 +88,7 @@ def log_bayes_factor(
         first, second = ([logsumexp(t, axis=1) - np.log(t.shape[1]) for t in own] for own in kept)
         return bennett(first[0] - second[0], first[1] - second[1])
 
+    warn_of_numbers(tables)
     spread = np.var([without(block) for block in range(BLOCKS)])
     return BayesFactor(without(-1), float(np.sqrt((BLOCKS - 1.0) * spread)))
 
@@ -89,6 +99,22 @@ def drawn_priors(rng: np.random.Generator, prior: FeaturePrior) -> list[FeatureP
     laws = {name: law for name, law in laws.items() if isinstance(law, Hyperprior)}
     times = NUMBERS if laws else 1
     return [prior.at(**{k: law.sample(rng) for k, law in laws.items()}) for _ in range(times)]
+
+
+def warn_of_numbers(tables: list[list[np.ndarray]]) -> None:
+    """Say so where few draws of a prior's hyperparameters make up the probability of a matrix."""
+    for own in tables:
+        for logs in own:  # a row for each of the prior's numbers, a column for each matrix
+            worth = np.exp(2.0 * logsumexp(logs, axis=0) - logsumexp(2.0 * logs, axis=0))
+            if len(logs) > 1 and np.median(worth) < EFFECTIVE:
+                warnings.warn(
+                    f"log_bayes_factor: of {len(logs)} draws of a prior's hyperparameters some "
+                    f"{np.median(worth):.0f} make up the probability of a matrix: the answer is "
+                    "less sure than its error says. Use hyperpriors that are less vague.",
+                    RuntimeWarning,
+                    stacklevel=3,
+                )
+                return
 
 
 def left_out(values: np.ndarray, block: int) -> np.ndarray:
@@ -119,13 +145,13 @@ def refuse(models: tuple[LatentFeatures, LatentFeatures]) -> None:
     one, other = models
     why = ""
     if not all(isinstance(each.fit_, Draws) for each in models):
-        why = "both must be fitted by chains (CollapsedGibbs or UncollapsedGibbs)"
+        why = "both must be fitted by chains (CollapsedGibbs, UncollapsedGibbs or Metropolis)"
     elif not np.array_equal(one.fit_.data.X, other.fit_.data.X, equal_nan=True):
         why = "they were fitted to different data"
     elif one.likelihood_ != other.likelihood_:
         why = f"their likelihoods differ ({one.likelihood_} and {other.likelihood_})"
-    elif any(weighs_rows(each.prior_) for each in models):
-        why = "a prior with row potentials has no normalizer that is known"
+    elif not all(each.prior_.normalized for each in models):
+        why = "a prior with row potentials or features has no normalizer that is known"
     elif any(isinstance(each.prior_, LearnedIBP) for each in models):
         why = "LearnedIBP has too many numbers to integrate out"
     if why:

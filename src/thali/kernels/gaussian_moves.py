@@ -64,10 +64,8 @@ def gain_given(rows, n, f, s, on):
 
 @helper
 def gain_integrated(rows, n, f, s, on):
-    """The same for a feature that no other row has, integrated out; f is read where it is ``on``.
-
-    The factor by which the row's density is changed by e^gain does not depend on the feature.
-    """
+    """The same for a feature that no other row has, integrated out: whatever the feature is, which
+    is looked at only to take it off the residual where it is ``on``."""
     noise = rows.sigma_x * rows.sigma_x
     wide = noise + s * s * rows.sigma_a * rows.sigma_a
     slope = rows.sigma_a / (rows.sigma_x * math.sqrt(wide))

@@ -136,9 +136,9 @@ class ColumnPotentials(Settings, PredictsRow):
             "accept none; sample by a chain."
         )
 
-    def _columns(self, rng: np.random.Generator, n: int) -> np.ndarray:
-        """Columns as they come, without a say of the rows."""
-        expected = self.expected_counts(n)
+    def _columns(self, rng: np.random.Generator, n: int, times: float = 1.0) -> np.ndarray:
+        """Columns as they come, without a say of the rows; so many times as many as expected."""
+        expected = times * self.expected_counts(n)
         owner = type(self).__name__
         if not np.isfinite(expected).all():
             raise ValueError(f"{owner}.sample: its potentials expect features without end.")
@@ -150,7 +150,8 @@ class ColumnPotentials(Settings, PredictsRow):
     def log_normalizer(self, n: int, draws: int = 2000, seed: int = 0) -> Normalizer:
         """An estimate of what ``log_prob`` of n rows lacks, by draws of the columns.
 
-        It is 0, and exact, where rows have no say.
+        It is 0, and exact, where rows have no say. The error is that of these draws: it knows
+        nothing of matrices the like of which were not drawn.
         """
         owner = f"{type(self).__name__}.log_normalizer"
         n, draws = whole_number(owner, "n", n, 1), whole_number(owner, "draws", draws, 2)
@@ -163,11 +164,26 @@ class ColumnPotentials(Settings, PredictsRow):
         self, rng: np.random.Generator, n: int, draws: int, name: str
     ) -> tuple[np.ndarray, Normalizer]:
         """One of so many draws of the columns, by the weights that rows and features give them,
-        and the mean of these weights."""
-        found = [self._columns(rng, n) for _ in range(draws)]
+        and the mean of these weights.
+
+        A fourth of the draws are of columns with other masses, from few to many, e^a times as many
+        as expected: rows and features may favour what the columns hardly ever are. Each is weighed
+        against all these laws together.
+        """
+        mass = float(self.expected_counts(n).sum())
+        roots = np.arange(0.3, np.sqrt(4.0 * mass + 40.0), 1.0)
+        tilts = np.append(0.0, np.log(roots**2 / mass)) if mass > 0.0 else np.zeros(1)
+        share = np.append(0.75, np.full(len(tilts) - 1, 0.25 / max(len(tilts) - 1, 1)))
+        share /= share.sum()
+        which = rng.choice(len(tilts), size=draws, p=share)
+        found = [self._columns(rng, n, float(np.exp(tilts[j]))) for j in which]
+        K = np.array([Z.shape[1] for Z in found])
+        laws = np.log(share) + K[:, None] * tilts - mass * np.expm1(tilts)
         logs = np.array([self._beside(Z.sum(axis=0), Z.sum(axis=1)) for Z in found])
-        weights = np.exp(logs - logs.max())
-        if not weights.sum() ** 2 / np.square(weights).sum() >= LEAST:
+        logs = logs - logsumexp(laws, axis=1)
+        weights = np.exp(logs - logs.max()) if logs.max() > -np.inf else np.zeros(draws)
+        worth = weights.sum() ** 2 / max(np.square(weights).sum(), 1e-300)
+        if not worth >= LEAST:
             raise ValueError(
                 f"{type(self).__name__}.{name}: what is weighed beside the columns is so far from "
                 f"what the columns make of it that few of {draws:,} draws count; use weaker "

@@ -8,11 +8,13 @@ from what is wished for.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
 
 from thali.hyperparameters import Value, Values
+from thali.priors.checked_features import given_by, refuse_no_function, weighed
 from thali.priors.column_potentials import LEAST, ColumnPotentials
 from thali.priors.partition_sums import log_choose
 from thali.registry import PRIORS
@@ -20,6 +22,9 @@ from thali.settings import setting, whole_number
 from thali.structures.features import FeatureCounts
 
 TABULATED = 200  # row potentials that are kept of a function
+TOLD = 50  # numbers of rows by their features that features are told of at least
+MANY = (100, 3000, 100_000)  # columns at which the growth of features is looked at
+NONE = np.zeros(0, np.int64)
 FAR = tuple(10**power for power in (3, 6, 9, 12, 15))  # features at which growth is looked at
 
 MatrixFeatures = Callable[[np.ndarray, np.ndarray], Any]
@@ -41,8 +46,10 @@ class FlexibleIBP(ColumnPotentials):
         fast that the prior has no normalizer.
     features : function, optional
         φ(m, n), any numbers that depend on all sums together: m[i − 1] features are had by i rows
-        (N numbers), and n[j] rows have j features (from none to all). The prior is then for the
-        engine ``Metropolis`` alone. Ones that grow so fast that there is no normalizer are refused.
+        (N numbers), and n[j] rows have j features (from none to all, at least 50 numbers). The same
+        numbers whenever it is asked, finite or −inf, which excludes. The prior is then for the
+        engine ``Metropolis`` alone. Ones that are seen to grow so fast that there is no normalizer
+        are refused.
     weights : sequence of numbers
         w, one for each number of φ, which adds w·φ to the log probability.
 
@@ -101,16 +108,17 @@ class FlexibleIBP(ColumnPotentials):
             if len(weights):
                 raise ValueError("FlexibleIBP: weights are those of features; give both.")
             return
-        if not callable(self.features):
-            raise TypeError(
-                "FlexibleIBP: features must be a function of (m, n), how many features are had by "
-                f"1, 2, … rows and how many rows have 0, 1, … features, not {self.features!r}."
-            )
+        refuse_no_function(
+            "FlexibleIBP",
+            self.features,
+            "(m, n), how many features are had by 1, 2, … rows and how many rows have 0, 1, … "
+            "features",
+        )
         n = len(self.column_potentials)
-        found = np.atleast_1d(np.asarray(self.features(np.zeros(n), np.full(1, float(n))), float))
-        if weights.shape != found.shape or not np.isfinite(weights).all():
+        none = given_by("FlexibleIBP", self.features, *sums_of(n, NONE, np.zeros(n, np.int64)))
+        if weights.shape != none.shape or not np.isfinite(weights).all():
             raise ValueError(
-                f"FlexibleIBP: features gives {len(found)} numbers where no row has a feature, so "
+                f"FlexibleIBP: features gives {len(none)} numbers where no row has a feature, so "
                 f"that weights must be as many finite ones, not {self.weights!r}."
             )
         object.__setattr__(self, "weights", tuple(weights.tolist()))
@@ -124,10 +132,8 @@ class FlexibleIBP(ColumnPotentials):
         """w·φ."""
         if self.features is None:
             return 0.0
-        m = np.bincount(column_sums, minlength=n + 1)[1:].astype(float)
-        rows = np.bincount(row_sums, minlength=len(column_sums) + 1).astype(float)
-        found = np.dot(np.atleast_1d(np.asarray(self.features(m, rows), float)), self.weights)
-        return float(found) if not np.isnan(found) else -np.inf
+        found = given_by("FlexibleIBP", self.features, *sums_of(n, column_sums, row_sums))
+        return float(weighed("FlexibleIBP", found, np.array(self.weights)))
 
     def _checked(self, given: Any) -> tuple[float, ...]:
         """The table of row potentials, or a sentence."""
@@ -240,24 +246,33 @@ def refuse_growth(theta: Callable[[int], float], n: int) -> None:
         )
 
 
+def sums_of(n: int, column_sums: np.ndarray, row_sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """m_i, how many features i of n rows have, and how many rows have 0, 1, … features."""
+    m = np.bincount(column_sums, minlength=n + 1)[1:].astype(float)
+    return m, np.bincount(row_sums, minlength=max(len(column_sums) + 1, TOLD)).astype(float)
+
+
 def refuse_features_without_end(prior: FlexibleIBP, n: int) -> None:
-    """Refuse features under which ever more columns of all rows, or of one, have ever more weight.
+    """Refuse features under which ever more columns are seen to have ever more weight.
 
     J columns of one kind have the weight e^{w·φ}/J!, but for a power of J: w·φ must not come to
-    exceed J log J.
+    exceed J log J. Looked at are columns of one sum, and of two by halves, for some sums.
     """
-    for size in {1, n}:
+    some = sorted({1, 2, 3, (n + 1) // 2, n - 1, n} & set(range(1, n + 1)))
+    for one, two in [(i, i) for i in some] + list(pairwise(some)):
         shares = []
-        for count in (100, 1000, 10_000):
+        for count in MANY:
+            sums = np.repeat([one, two], count // 2)
             rows = np.zeros(n, np.int64)
-            rows[:size] = count
-            extra = prior.beyond_tables(n, np.full(count, size), rows)
+            rows[:one] += count // 2
+            rows[:two] += count // 2
+            extra = prior.beyond_tables(n, sums, rows)
             shares.append(extra / (count * float(np.log(count))))
-        if shares[-1] >= 1.0 and shares[-1] > shares[-2] > shares[-3]:
+        if shares[-1] >= 1.0 or shares[-1] > max(1.2 * shares[-2], 0.0):
             raise ValueError(
-                f"FlexibleIBP: these features grow so fast that the prior has no normalizer: ever "
-                f"more features of {size} rows have ever more weight. Use smaller weights, or "
-                "features that grow more slowly than j log j."
+                "FlexibleIBP: these features grow so fast that the prior has no normalizer: ever "
+                f"more features that {one if one == two else f'{one} or {two}'} of the rows have "
+                "weigh ever more. Use ones that grow more slowly than j log j, or weights below 0."
             )
 
 

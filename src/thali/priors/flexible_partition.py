@@ -13,10 +13,11 @@ from typing import Any, Self
 import numpy as np
 
 from thali.hyperparameters import Value, Values
+from thali.priors.checked_features import given_by, refuse_no_function, weighed
 from thali.priors.linear_partition import NEVER, LinearPartition
-from thali.priors.nonlinear_wishes import NonlinearWish, learn
+from thali.priors.nonlinear_wishes import NonlinearWish, learn, one_cluster
 from thali.priors.partition import PredictsLabel
-from thali.priors.size_sets import SizeFeatures, SizeSets, all_size_sets, weighted_sets
+from thali.priors.size_sets import OWNER, SizeFeatures, SizeSets, all_size_sets, weighted_sets
 from thali.priors.wished_sizes import Penalty, Wish, potentials_of
 from thali.registry import PRIORS
 from thali.settings import setting, whole_number
@@ -35,7 +36,8 @@ class FlexiblePartition(LinearPartition):
         λ_1 … λ_N for N rows: the larger λ_i, the more clusters of i rows. −inf means none.
     features : function, optional
         φ(m), any numbers that depend on the size counts m, (N,), m[i − 1] clusters of i rows: a
-        variance, the size of the largest cluster. The prior is then no longer a product over
+        variance, the size of the largest cluster; the same numbers whenever it is asked, finite
+        or −inf, which excludes. The prior is then no longer a product over
         clusters, and rows are sampled one by one in Python: slow, for some hundreds of rows.
     weights : sequence of numbers
         w, one for each number of φ(m), which adds w·φ(m) to the log probability. The normalizer is
@@ -79,19 +81,16 @@ class FlexiblePartition(LinearPartition):
             if len(self.weights):
                 raise ValueError("FlexiblePartition: weights are those of features; give both.")
             return
-        if not callable(self.features):
-            raise TypeError(
-                "FlexiblePartition: features must be a function of the size counts m, not "
-                f"{self.features!r}."
-            )
-        weights = np.asarray(self.weights, float)
-        one = np.zeros(len(self.potentials))
-        one[-1] = 1.0
-        found = np.atleast_1d(np.asarray(self.features(one), float))
+        refuse_no_function(OWNER, self.features, "the size counts m")
+        try:
+            weights = np.atleast_1d(np.asarray(self.weights, float))
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"{OWNER}: weights must be numbers, not {self.weights!r}.") from error
+        found = given_by(OWNER, self.features, one_cluster(len(self.potentials)))
         if weights.shape != found.shape or not np.isfinite(weights).all():
             raise ValueError(
-                f"FlexiblePartition: features gives {len(found)} numbers, so that weights must be "
-                f"as many finite ones, not {self.weights!r}."
+                f"{OWNER}: features gives {len(found)} numbers, so that weights must be as many "
+                f"finite ones, not {self.weights!r}."
             )
         object.__setattr__(self, "weights", tuple(weights.tolist()))
 
@@ -104,7 +103,7 @@ class FlexiblePartition(LinearPartition):
         """w·φ(m)."""
         if self.features is None:
             return 0.0
-        return float(np.dot(self.weights, np.atleast_1d(self.features(m))))
+        return float(weighed(OWNER, given_by(OWNER, self.features, m), np.array(self.weights)))
 
     def tables(self, n: int) -> PartitionTables:
         if not self.linear:
@@ -128,9 +127,9 @@ class FlexiblePartition(LinearPartition):
             then = m.copy()
             then[size - 1] -= 1.0
             then[size] += 1.0
-            join[size] = own[size + 1] - own[size] + self.extra(then)
+            join[size] = own[size + 1] - own[size] + max(self.extra(then), NEVER)
         m[0] += 1.0
-        opening[len(sizes)] = own[1] + self.extra(m)
+        opening[len(sizes)] = own[1] + max(self.extra(m), NEVER)
         return PartitionTables(join, opening)
 
     def log_prob_counts(self, counts: PartitionCounts) -> float:

@@ -15,13 +15,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from thali.priors.checked_features import given_by, refuse_no_function
 from thali.priors.size_sets import (
     EVERY_SET,
+    OWNER,
     SizeFeatures,
     SizeSets,
     all_features,
     all_size_sets,
     drawn_size_sets,
+    tilted,
 )
 from thali.priors.wished_sizes import Penalty, Wish
 
@@ -44,15 +47,14 @@ class NonlinearWish(NamedTuple):
     @classmethod
     def of(cls, wish: Wish, features: Any, expected: Any, penalty: Penalty) -> "NonlinearWish":
         """A wish as people give it, or a refusal."""
-        if not callable(features):
-            raise TypeError(f"features must be a function of the size counts m, not {features!r}.")
+        refuse_no_function(OWNER, features, "the size counts m")
         try:
             target = np.atleast_1d(np.asarray(expected, float))
         except (TypeError, ValueError):
             target = np.array([np.nan])
         if target.ndim != 1 or not np.isfinite(target).all():
             raise ValueError("expected must be a finite number for each of the features.")
-        given = len(np.atleast_1d(np.asarray(features(one_cluster(len(wish.counts))), float)))
+        given = len(given_by(OWNER, features, one_cluster(len(wish.counts))))
         if given != len(target):
             raise ValueError(
                 f"features gives {given} numbers, but {len(target)} are expected of it."
@@ -73,8 +75,14 @@ def learn(
     if n <= EVERY_SET:
         sets, phi = all_size_sets(n), all_features(wish.features, n)
     else:
-        sets = drawn_size_sets(rng, potentials, DRAWS)
+        laws = tilted(potentials)
+        sets = drawn_size_sets(rng, laws, np.eye(len(laws))[0], DRAWS)
         phi = sets.features(wish.features)
+    if not np.isfinite(phi[sets.log_weights(potentials, 0.0) > -np.inf]).all():
+        raise ValueError(
+            "Features of which an expectation is wished for must be finite; what there cannot be "
+            "goes into counts, as sizes that are not wished for."
+        )
     found, missed = Solver(wish, sets, phi, potentials).solve()
     if missed > TOLD:
         warnings.warn(

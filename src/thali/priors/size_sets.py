@@ -8,6 +8,7 @@ over: there are 966 467 of them, far fewer than partitions. Beyond, draws of a l
 for them, with weights.
 """
 
+import warnings
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -16,15 +17,17 @@ import numpy as np
 from scipy import sparse
 from scipy.special import gammaln, logsumexp
 
+from thali.priors.checked_features import given_by, weighed
 from thali.priors.partition_sums import drawn_size_counts, expected_pairs, expected_sizes, sums_of
 
 SizeFeatures = Callable[[np.ndarray], Any]
 
+OWNER = "FlexiblePartition"
 EVERY_SET = 60  # rows up to which all sets are summed over
 AT_ONCE = 10_000  # sets whose counts are written out together
 DRAWN = 100_000  # sets that are drawn where there are more
-NEARER = 3  # rounds in which a linear prior near to one with features is found
-ELSEWHERE = 0.25  # of all draws, from priors with other numbers of clusters
+LEAST = 50.0  # draws that weighted ones must be worth
+EQUAL = 0.25  # of all draws, of all laws alike: some with any number of clusters
 FARTHEST = 100.0  # what is added to their potentials at most
 
 
@@ -44,11 +47,11 @@ class SizeSets(NamedTuple):
         found: list[np.ndarray] = []
         for begin in range(0, self.counts.shape[0], AT_ONCE):
             for m in self.counts[begin : begin + AT_ONCE].toarray():
-                found.append(np.atleast_1d(np.asarray(function(m), float)))
+                found.append(given_by(OWNER, function, m))
         try:
             return np.stack(found)
         except ValueError as error:
-            raise ValueError("features must give as many numbers for every m.") from error
+            raise ValueError(f"{OWNER}: features must give as many numbers for any m.") from error
 
 
 @lru_cache(maxsize=2)
@@ -85,31 +88,40 @@ def numbers_of_sets(n: int) -> np.ndarray:
     return ways
 
 
-def drawn_size_sets(rng: np.random.Generator, potentials: np.ndarray, count: int) -> SizeSets:
-    """Draws of linear priors; they stand for all partitions by weights.
+def drawn_size_sets(
+    rng: np.random.Generator, laws: list[np.ndarray], shares: np.ndarray, count: int
+) -> SizeSets:
+    """Draws of linear priors with these potentials; they stand for all partitions by weights.
 
-    Most are of the prior with these potentials. Some are of others that differ from it in how many
-    clusters they have, few to many: features may give weight to what it has no draws of. Each draw
-    is weighed against all these priors together.
+    Of each law its share of the draws, and a part of all in equal numbers. Each draw is weighed
+    against all laws together.
     """
-    n = len(potentials)
-    others = tilted(potentials)
-    each = int(count * ELSEWHERE / max(len(others), 1))
-    laws = [(potentials, count - each * len(others)), *[(other, each) for other in others]]
+    n = len(laws[0])
+    many = (count * ((1.0 - EQUAL) * shares + EQUAL / len(laws))).astype(int) + 1
     parts = []
-    for own, many in laws:
-        for begin in range(0, many, AT_ONCE):
-            drawn = drawn_size_counts(rng, own, min(AT_ONCE, many - begin))
+    for own, most in zip(laws, many, strict=True):
+        for begin in range(0, most, AT_ONCE):
+            drawn = drawn_size_counts(rng, own, min(AT_ONCE, most - begin))
             parts.append(sparse.csr_array(drawn))
     counts = sparse.csr_array(sparse.vstack(parts))
-    logs = [np.log(many) + counts @ own - sums_of(own.tobytes())[n] for own, many in laws]
+    logs = [
+        np.log(most) + counts @ own - sums_of(own.tobytes())[n]
+        for own, most in zip(laws, many, strict=True)
+    ]
     return SizeSets(counts, -logsumexp(np.array(logs), axis=0), False)
 
 
+def shares_of_laws(laws: list[np.ndarray], sets: SizeSets, logs: np.ndarray) -> np.ndarray:
+    """How much of the weight of draws is where each law has its own."""
+    own = np.array([sets.counts @ law - sums_of(law.tobytes())[len(law)] for law in laws])
+    own -= logsumexp(own, axis=0)
+    return np.asarray(np.exp(own) @ np.exp(logs - logsumexp(logs)))
+
+
 def tilted(potentials: np.ndarray) -> list[np.ndarray]:
-    """λ_i + a for numbers a by which the number of clusters goes from the fewest to the most, in
-    steps of two of its standard deviations, so that none is left out."""
-    found = []
+    """The potentials, and λ_i + a for numbers a by which the number of clusters goes from the
+    fewest to the most, in steps of two of its standard deviations, so that none is left out."""
+    found = [potentials]
     for way in (-1.0, 1.0):
         a = 0.0
         while abs(a) < FARTHEST:
@@ -133,32 +145,38 @@ def all_features(function: SizeFeatures, n: int) -> np.ndarray:
 def weighted_sets(
     potentials: tuple[float, ...], function: SizeFeatures, weights: tuple[float, ...]
 ) -> tuple[SizeSets, np.ndarray, float]:
-    """Sets of sizes, the log probability of each, and log 𝒵: all sets, or many draws."""
-    own, w, n = np.array(potentials), np.array(weights), len(potentials)
+    """Sets of sizes, the log probability of each, and log 𝒵: all sets, or many draws.
+
+    These are of the linear part of the prior, and of it with other numbers of clusters; where few
+    of them count, a warning says so.
+    """
+    own, n = np.array(potentials), len(potentials)
     if n <= EVERY_SET:
         sets, phi = all_size_sets(n), all_features(function, n)
     else:
-        rng = np.random.default_rng(0)
-        sets = drawn_size_sets(rng, nearest_linear(rng, own, function, w), DRAWN)
-        phi = sets.features(function)
-    logs = sets.log_weights(own, phi @ w)
+        rng, laws = np.random.default_rng(0), tilted(own)
+        shares = np.full(len(laws), 1.0 / len(laws))
+        for count in (DRAWN // 10, DRAWN):  # first to see where the weight is
+            sets = drawn_size_sets(rng, laws, shares, count)
+            phi = sets.features(function)
+            logs = sets.log_weights(own, weighed(OWNER, phi, np.array(weights)))
+            if logs.max() > -np.inf:
+                shares = shares_of_laws(laws, sets, logs)
+    logs = sets.log_weights(own, weighed(OWNER, phi, np.array(weights)))
     total = float(logsumexp(logs))
+    if total == -np.inf:
+        raise ValueError(
+            f"{OWNER}: no partition of {n} rows has any probability: potentials and features "
+            "exclude them all."
+        )
+    shares = np.exp(logs - total)
+    worth = 1.0 / float(np.square(shares).sum())
+    if not sets.exact and worth < LEAST:
+        warnings.warn(
+            f"{OWNER}: what the features favour is far from what the potentials alone do, so that "
+            f"of {DRAWN:,} draws only some {worth:.0f} count: what is said of {n} rows is rough. "
+            "Put more of it into the potentials.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
     return sets, logs - total, total
-
-
-def nearest_linear(
-    rng: np.random.Generator, own: np.ndarray, function: SizeFeatures, weights: np.ndarray
-) -> np.ndarray:
-    """Potentials that have in them what a cluster more of each size adds to w·φ on average."""
-
-    def extra(m: np.ndarray) -> float:
-        return float(np.atleast_1d(np.asarray(function(m), float)) @ weights)
-
-    near = own
-    for _ in range(NEARER):
-        sets = drawn_size_sets(rng, near, DRAWN // 20)
-        logs = sets.log_weights(own, sets.features(function) @ weights)
-        mean = np.exp(logs - logsumexp(logs)) @ sets.counts
-        here = extra(mean)
-        near = own + np.array([extra(mean + one) - here for one in np.eye(len(own))])
-    return near

@@ -225,7 +225,8 @@ def refuse(model: Model, data: Data) -> None:
     if not isinstance(model.prior, PredictsRow):
         why = f"{prior} does not tell the distribution of a row given the others"
     elif weighs_rows(model.prior):
-        why = f"{prior} weighs the number of features of a row, and its normalizer is not known"
+        what = "weighs the number of features of a row" if model.prior.linear else "has features"
+        why = f"{prior} {what}, and its normalizer is not known"
     elif not isinstance(model.likelihood, Tempered):
         why = f"{likelihood} cannot be let in by degrees (it is not Tempered)"
     elif data.sparse:

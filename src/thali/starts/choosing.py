@@ -177,5 +177,6 @@ class Starting:
                     else drawn.info.log_joint
                 )
         later = logs[len(logs) // 2 :] or [-np.inf]
-        spread = float(np.std(later)) if len(later) > 1 else 0.0
+        known = bool(np.isfinite(later).all())  # what a prior excludes has no log joint
+        spread = float(np.std(later)) if len(later) > 1 and known else 0.0
         return Finish(Start(start.name, state.latent, hyper), float(np.mean(later)), spread)
