@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 
 import numpy as np
 import pytest
@@ -182,6 +183,7 @@ ENGINES = {
     "kept": thali.UncollapsedGibbs(),
     "single moves": thali.Metropolis(moves=30),
 }
+QUICK = ("smooth", "single moves")
 NOISE = thali.LinearGaussian(Gamma(4.0, 6.0), Gamma(4.0, 4.0))
 
 
@@ -236,9 +238,8 @@ def joint_p_values(prior, engine, seed, size):
 @pytest.mark.parametrize(
     ("name", "engine"),
     [
-        pytest.param(name, engine, marks=() if name == "smooth" else pytest.mark.slow)
-        for name in JOINT
-        for engine in ENGINES
+        pytest.param(*cell, marks=() if cell == QUICK else pytest.mark.slow)
+        for cell in product(JOINT, ENGINES)
     ],
 )
 def test_the_joint_law_is_kept(name, engine, seed):

@@ -127,7 +127,7 @@ def quick(cell):
     Of a way, a variant and a prior any two meet in a cell whose places add up to an even number.
     """
     engine, way, likelihood, variant, prior = cell
-    if (engine, way) == ("metropolis", "prior"):
+    if engine == "metropolis" and (way == "prior" or prior != "ibp"):
         return False
     ways, variants = list(WAYS[engine]), list(STORIES[likelihood])
     places = ways.index(way) + variants.index(variant) + list(PRIORS).index(prior)

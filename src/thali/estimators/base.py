@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from thali.report import Verdict
 
 LARGEST_DRIFT = 1e-6  # relative; a fit that saw more says so
+LOOKED_AT = 1000  # rows of a table, to see whether it is of 0 and 1
 COPIED = 0.05  # of the data's standard deviation: noise below which 0 and 1 are copied
 
 
@@ -311,7 +312,11 @@ def warn_of_copies(fit: Fit) -> None:
     if not isinstance(likelihood.sigma_x, Hyperprior):
         return
     sigma_x = float(fit.model.likelihood_values(dict(fit.mean_hyper()))["sigma_x"])
-    X = fit.data.X[fit.data.seen]
+    some = slice(0, LOOKED_AT)  # a table may be large, or only read
+    X = np.asarray(fit.data.X[some], float)
+    X = X[np.isfinite(X)]
+    if not len(X):
+        return
     if sigma_x < COPIED * X.std() and bool(((X == 0.0) | (X == 1.0)).all()):
         warnings.warn(
             f"The noise was found to be {sigma_x:.2g} in a table of 0 and 1: the features copy the "
