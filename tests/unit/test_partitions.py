@@ -458,7 +458,7 @@ def wish_of_variance(n, times):
     return counts, counts.sum() ** 2 + times * float(p @ (1.0 - p))
 
 
-@pytest.mark.parametrize(("n", "times"), [(20, 1.4), (60, 0.8), (60, 1.4)])
+@pytest.mark.parametrize(("n", "times"), [(20, 1.4), (40, 0.8), (60, 0.8), (60, 1.4)])
 def test_nonlinear_wishes_are_met(n, times):
     counts, wanted = wish_of_variance(n, times)
     prior = FlexiblePartition.from_expectations(counts, features=squared_number, expected=[wanted])
