@@ -97,7 +97,10 @@ def hyperparameters_of(part: object) -> Mapping[str, Label]:
     >>> {name: said.symbol for name, said in hyperparameters_of(IBP).items()}
     {'alpha': 'α'}
     """
-    return _hyperparameters(part if isinstance(part, type) else type(part))
+    if isinstance(part, type):
+        return _hyperparameters(part)
+    nested = getattr(type(part), "nested_hyperparameters", None)  # of parts that a part has
+    return _hyperparameters(type(part)) if nested is None else part.nested_hyperparameters
 
 
 @lru_cache(maxsize=256)

@@ -10,6 +10,8 @@ from thali.registry import ENGINES
 __all__ = [
     "BeamSearch",
     "CollapsedGibbs",
+    "DirectAssignment",
+    "Franchise",
     "MaximizationExpectation",
     "Metropolis",
     "ParticleFilter",
@@ -20,6 +22,8 @@ __all__ = [
 if TYPE_CHECKING:
     from thali.engines.beam_search import BeamSearch
     from thali.engines.collapsed_gibbs import CollapsedGibbs
+    from thali.engines.direct_assignment import DirectAssignment
+    from thali.engines.franchise import Franchise
     from thali.engines.maximization_expectation import MaximizationExpectation
     from thali.engines.metropolis import Metropolis
     from thali.engines.particle_filter import ParticleFilter

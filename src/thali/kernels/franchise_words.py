@@ -1,227 +1,187 @@
-r"""Words in groups within documents, and groups in topics across them (Welling and others 2012).
+r"""A sweep over all words: each is taken out of its group, and joins one or opens one.
 
     groups of a document ~ a prior over partitions of its words
-    topics               ~ a consistent prior over partitions of all groups
+    topics               ~ a prior over partitions of all groups
     x | topic t          ~ θ_t,    θ_t ~ Dirichlet(β, …, β) over V words, integrated out
 
-A word is taken out and joins a group of j others with weight e^{join[j]} p_t(x), t the topic of
-that group, or opens one with e^{open} times, over all topics and one more,
+A word joins a group of j others with weight ``join[j]`` p_t(x), t being the topic of that group, or
+opens one with ``open`` times, over all topics and one more,
 
-    (weight of topic t by its groups / all of them) · p_t(x),   p_t(x) = (n_tx + β)/(n_t + Vβ).
+    (weight of topic t / all weights) · p_t(x),       p_t(x) = (n_tx + β)/(n_t + Vβ):
 
-Then every group with its words is taken out and joins a topic by that topic's groups and the
-probability of all its words, one after the other. These are eqs. 14 to 17 of the paper with their
-normalizers, and with the new topic that eq. 17 lacks.
+eqs. 14 to 16 of Welling and others (2012) with their normalizers. The sum over topics is that over
+the topics which have the word, n_tx > 0, and one of β/(n_t + Vβ) over all, which is maintained; so
+a word costs as much as its document has groups and as it has topics of its own, however many
+topics there are.
 
-Groups of document j are numbered from ``first[j]``, as many as are in use; topics from 0.
+Where there are slots, a group that opens takes a place that none has (a dummy), and with it the
+topic of that place; one that closes leaves its place behind.
 """
-
-from typing import NamedTuple
 
 import numpy as np
 
 from thali.kernels.compiling import helper, kernel
+from thali.kernels.corpus import close_topic, document_of, enlist, open_topic, strike
 
 
-class Words(NamedTuple):
-    """The corpus: words by document, and where each document begins."""
-
-    word: np.ndarray  # (N,) int32
-    first: np.ndarray  # (D + 1,) int64
-
-
-class Franchise(NamedTuple):
-    """Which group each word is in, which topic each group, and their counts."""
-
-    group: np.ndarray  # (N,) int32, from first[j] on in document j
-    size: np.ndarray  # (N,) int32, words of each group
-    topic: np.ndarray  # (N,) int32, of each group
-    used: np.ndarray  # (D,) int32, groups of each document
-    counts: np.ndarray  # (room, V) int32, words of each topic
-    total: np.ndarray  # (room,) int64
-    groups: np.ndarray  # (room,) int64, groups of each topic
-    topics: np.ndarray  # (1,) int64, how many are in use
+@helper(borrows=True)
+def opening_weight(topics, levels, t):
+    """What a group that opens has to do with topic t, over the sum of all of these."""
+    if levels.slots > 0:
+        return float(topics.dummies[t])
+    return topics.groups[t] - levels.discount
 
 
-class Levels(NamedTuple):
-    """The prior's tables, as ``PartitionTables`` has them: of words in groups, groups in topics."""
-
-    join: np.ndarray
-    open: np.ndarray  # by the number of other groups of the document
-    join_topic: np.ndarray
-    open_topic: np.ndarray
-    beta: float  # of the topics' Dirichlet distribution
-
-
-@helper
-def take_topic_off(state, t):
-    """A topic without groups goes, and the last one takes its place."""
-    last = state.topics[0] - 1
-    if t != last:
-        state.counts[t] = state.counts[last]
-        state.total[t], state.groups[t] = state.total[last], state.groups[last]
-        for g in range(state.topic.shape[0]):
-            if state.size[g] > 0 and state.topic[g] == last:
-                state.topic[g] = t
-    state.counts[last] = 0
-    state.total[last], state.groups[last] = 0, 0
-    state.topics[0] = last
+@helper(borrows=True)
+def smooth_mass(topics, levels, inverse):
+    """Σ_t (weight of t) β/(n_t + Vβ) over the topics in use."""
+    found = 0.0
+    for e in range(topics.live[0]):
+        t = topics.order[e]
+        found += opening_weight(topics, levels, t) * inverse[t]
+    return found * levels.beta
 
 
-@helper
-def take_group_off(words, state, j, g):
-    """A group without words goes, and the last one of its document takes its place."""
-    t = state.topic[g]
-    state.groups[t] -= 1
-    state.used[j] -= 1
-    last = words.first[j] + state.used[j]
-    if g != last:
-        state.size[g], state.topic[g] = state.size[last], state.topic[last]
-        for i in range(words.first[j], words.first[j + 1]):
-            if state.group[i] == last:
-                state.group[i] = g
-    state.size[last] = 0
-    if state.groups[t] == 0:
-        take_topic_off(state, t)
-
-
-@helper
-def weigh_topics(state, levels, out):
-    """What topics, and a new one, have to expect of one more group: shares that sum to one."""
-    k = state.topics[0]
-    total = 0.0
-    for t in range(k):
-        out[t] = np.exp(levels.join_topic[state.groups[t]])
-        total += out[t]
-    out[k] = np.exp(levels.open_topic[k])
-    total += out[k]
-    for t in range(k + 1):
-        out[t] /= total
-
-
-@helper
-def pick(rng, weights, k):
-    """One of the first k by these weights."""
-    total = 0.0
-    for i in range(k):
-        total += weights[i]
-    u = rng.random() * total
-    for i in range(k):
-        u -= weights[i]
-        if u < 0.0:
-            return i
-    return k - 1
+@helper(borrows=True)
+def count_word(topics, inverse, prior_total, t, change):
+    """Topic t has an observed word more, or less."""
+    topics.total[t] += change
+    inverse[t] = 1.0 / (topics.total[t] + prior_total)
 
 
 @kernel
-def sweep_words(rng, words, state, levels, begin):
+def sweep_words(rng, corpus, seating, lists, topics, levels, begin):
     """Every word from ``begin`` on once, in place.
 
     Stops before a word for which there is no room for one topic more, and returns it: a sweep is
-    over where that is the number of words.
+    over where that is the number of words. Groups are left with gaps in their numbers.
     """
-    n_words = words.word.shape[0]
-    room, vocabulary = state.counts.shape
-    shares, chance = np.empty(room + 1), np.empty(room + 1)
-    weights = np.empty(n_words + room + 1)
-    for j in range(words.first.shape[0] - 1):
-        for i in range(max(words.first[j], begin), words.first[j + 1]):
-            if state.topics[0] == room:
+    word, first, vocabulary = corpus.word, corpus.first, corpus.vocabulary
+    n_words, room = word.shape[0], topics.total.shape[0]
+    beta = levels.beta
+    prior_total = vocabulary * beta
+    inverse, has = 1.0 / (topics.total + prior_total), np.zeros(room)
+    longest = 0
+    for j in range(first.shape[0] - 1):
+        longest = max(longest, first[j + 1] - first[j])
+    by_group, by_topic = np.empty(longest + 1), np.empty(room + 1)
+    places = 0  # groups in all
+    for e in range(topics.live[0]):
+        places += topics.groups[topics.order[e]]
+    i = begin
+    if i == n_words:
+        return i
+    for j in range(document_of(first, begin), first.shape[0] - 1):
+        at, used = first[j], seating.used[j]
+        smooth = smooth_mass(topics, levels, inverse)
+        others = 0  # groups that have words
+        for g in range(used):
+            others += seating.size[at + g] > 0
+        while i < first[j + 1]:
+            if topics.live[0] == room:
+                seating.used[j] = used
                 return i
-            x, g = words.word[i], state.group[i]
-            t = state.topic[g]
-            state.counts[t, x] -= 1
-            state.total[t] -= 1
-            state.size[g] -= 1
-            if state.size[g] == 0:
-                take_group_off(words, state, j, g)
-            k, used, at = state.topics[0], state.used[j], words.first[j]
-            for t in range(k):
-                top = state.counts[t, x] + levels.beta
-                chance[t] = top / (state.total[t] + vocabulary * levels.beta)
-            chance[k] = 1.0 / vocabulary
-            for f in range(used):
-                join = np.exp(levels.join[state.size[at + f]])
-                weights[f] = join * chance[state.topic[at + f]]
-            weigh_topics(state, levels, shares)
-            opening = np.exp(levels.open[used])
-            for t in range(k + 1):
-                weights[used + t] = opening * shares[t] * chance[t]
-            f = pick(rng, weights, used + k + 1)
-            if f < used:
-                g = at + f
+            x, g = word[i], seating.group[i]
+            t = seating.topic[at + g]
+            # out of its group
+            weight = opening_weight(topics, levels, t)
+            smooth -= weight * beta * inverse[t]
+            if x >= 0:
+                strike(lists, x, t)
+                count_word(topics, inverse, prior_total, t, -1)
+            topics.members[t] -= 1
+            seating.size[at + g] -= 1
+            if seating.size[at + g] == 0:
+                others -= 1
+                places -= 1
+                topics.groups[t] -= 1
+                topics.dummies[t] += levels.slots > 0
+                weight = opening_weight(topics, levels, t)
+            if topics.groups[t] + topics.dummies[t] == 0:
+                close_topic(topics, t)
             else:
-                g, t = at + used, f - used
-                state.used[j] += 1
-                state.topic[g] = t
-                state.groups[t] += 1
-                if t == k:
-                    state.topics[0] += 1
-            state.group[i] = g
-            state.size[g] += 1
-            state.counts[state.topic[g], x] += 1
-            state.total[state.topic[g]] += 1
-    return n_words
-
-
-@helper
-def log_chance(words, state, levels, j, g, t):
-    """log P(the words of group g | those of topic t), which changes and is put back."""
-    vocabulary = state.counts.shape[1]
-    logs = 0.0
-    seen = 0
-    for i in range(words.first[j], words.first[j + 1]):
-        if state.group[i] == g:
-            x = words.word[i]
-            logs += np.log(state.counts[t, x] + levels.beta)
-            logs -= np.log(state.total[t] + seen + vocabulary * levels.beta)
-            state.counts[t, x] += 1
-            seen += 1
-    for i in range(words.first[j], words.first[j + 1]):
-        if state.group[i] == g:
-            state.counts[t, words.word[i]] -= 1
-    return logs
-
-
-@helper
-def move_words(words, state, j, g, t, change):
-    """Add the words of a group to a topic, or take them from it."""
-    for i in range(words.first[j], words.first[j + 1]):
-        if state.group[i] == g:
-            state.counts[t, words.word[i]] += change
-            state.total[t] += change
-
-
-@kernel
-def sweep_groups(rng, words, state, levels, begin):
-    """Every group from ``begin`` on once, in place; stops for want of room as ``sweep_words``."""
-    room = state.counts.shape[0]
-    weights = np.empty(room + 1)
-    for j in range(words.first.shape[0] - 1):
-        for f in range(state.used[j]):
-            g = words.first[j] + f
-            if g < begin:
-                continue
-            if state.topics[0] == room:
-                return g
-            t = state.topic[g]
-            move_words(words, state, j, g, t, -1)
-            state.groups[t] -= 1
-            if state.groups[t] == 0:
-                state.topic[g] = -1
-                take_topic_off(state, t)
-            k = state.topics[0]
-            weigh_topics(state, levels, weights)
-            top = -np.inf
-            for t in range(k + 1):
-                weights[t] = np.log(weights[t]) + log_chance(words, state, levels, j, g, t)
-                top = max(top, weights[t])
-            for t in range(k + 1):
-                weights[t] = np.exp(weights[t] - top)
-            t = pick(rng, weights, k + 1)
-            if t == k:
-                state.topics[0] += 1
-            state.topic[g] = t
-            state.groups[t] += 1
-            move_words(words, state, j, g, t, 1)
-    return words.word.shape[0]
+                smooth += weight * beta * inverse[t]
+            # what it may join
+            in_groups, hole = 0.0, used
+            of_word, opened = 0.0, levels.open[others]
+            fresh = 0.0 if levels.slots > 0 else levels.mass + topics.live[0] * levels.discount
+            all_weights = levels.slots - places if levels.slots > 0 else places + levels.mass
+            if all_weights <= 0:  # every place has a group
+                opened, all_weights = 0.0, 1.0
+            if x >= 0:
+                some, list_begin = lists.length[x], lists.begin[x]
+                for e in range(some):
+                    t = lists.topic[list_begin + e]
+                    count = float(lists.count[list_begin + e])
+                    has[t] = count
+                    of_word += opening_weight(topics, levels, t) * count * inverse[t]
+                    by_topic[e] = of_word
+                for g in range(used):
+                    size, t = seating.size[at + g], seating.topic[at + g]
+                    if size == 0:
+                        hole = g
+                    in_groups += levels.join[size] * (has[t] + beta) * inverse[t]
+                    by_group[g] = in_groups
+                for e in range(some):
+                    has[lists.topic[list_begin + e]] = 0.0
+                opening = opened / all_weights * (of_word + smooth + fresh / vocabulary)
+            else:
+                for g in range(used):
+                    if seating.size[at + g] == 0:
+                        hole = g
+                    in_groups += levels.join[seating.size[at + g]]
+                    by_group[g] = in_groups
+                opening = opened
+            u = rng.random() * (in_groups + opening)
+            if u < in_groups:
+                g = 0
+                while by_group[g] <= u:
+                    g += 1
+                t = seating.topic[at + g]
+                smooth -= opening_weight(topics, levels, t) * beta * inverse[t]
+            else:
+                if x >= 0:
+                    u = rng.random() * (of_word + smooth + fresh / vocabulary)
+                else:
+                    u = rng.random() * all_weights
+                t = -1
+                if x >= 0 and u < of_word:
+                    e = 0
+                    while by_topic[e] <= u:
+                        e += 1
+                    t = lists.topic[list_begin + e]
+                else:
+                    u -= of_word
+                    for e in range(topics.live[0]):
+                        s = topics.order[e]
+                        share = opening_weight(topics, levels, s)
+                        if x >= 0:
+                            share *= beta * inverse[s]
+                        u -= share
+                        if share > 0.0 and (u < 0.0 or fresh == 0.0):
+                            t = s
+                            if u < 0.0:
+                                break
+                if t < 0:
+                    t = open_topic(topics)
+                    topics.total[t], topics.members[t], topics.groups[t] = 0, 0, 0
+                    inverse[t] = 1.0 / prior_total
+                else:
+                    smooth -= opening_weight(topics, levels, t) * beta * inverse[t]
+                g = hole
+                used = max(used, g + 1)
+                seating.topic[at + g], seating.size[at + g] = t, 0
+                topics.groups[t] += 1
+                topics.dummies[t] -= levels.slots > 0
+                places += 1
+                others += 1
+            seating.group[i] = g
+            seating.size[at + g] += 1
+            topics.members[t] += 1
+            if x >= 0:
+                enlist(lists, x, t)
+                count_word(topics, inverse, prior_total, t, 1)
+            smooth += opening_weight(topics, levels, t) * beta * inverse[t]
+            i += 1
+        seating.used[j] = used
+    return i

@@ -19,6 +19,7 @@ from thali.likelihoods.nonnegative_linear_gaussian import NonnegativeLinearGauss
 from thali.likelihoods.normal_gamma import NormalGamma
 from thali.likelihoods.normal_wishart import NormalWishart
 from thali.likelihoods.sparse_factor import SparseFactor
+from thali.likelihoods.topic_words import TopicWords
 from thali.registry import import_family
 
 import_family(__name__, __path__)
@@ -41,4 +42,5 @@ __all__ = [
     "NormalWishart",
     "SearchRows",
     "SparseFactor",
+    "TopicWords",
 ]

@@ -46,6 +46,7 @@ class Likelihood(ABC):
     structure: ClassVar[Structure[Any]]
     starts: ClassVar[tuple[str, ...]]
     words: ClassVar[Words]
+    spectrum: ClassVar[bool] = True  # whether its starts look at the data's singular values
 
     def check_data(self, data: Data) -> None:  # noqa: B027 most take any numbers
         """Refuse data that the likelihood gives no probability to."""
@@ -338,9 +339,10 @@ class MaskedCollapsed(Masked, Collapsed):
         """The distribution of each missing entry given Z and what was observed, row by row."""
 
 
-class TakesSparse(FeatureLikelihood):
+class TakesSparse(Likelihood):
     """X may be a sparse matrix, to every method that an engine with ``sparse`` asks for, and is
-    never made dense: of X it needs products with matrices of few columns, and sums of squares."""
+    never made dense: of X features need products with matrices of few columns, and sums of
+    squares."""
 
 
 class Scaled(FeatureLikelihood):

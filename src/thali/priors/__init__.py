@@ -1,10 +1,12 @@
-"""Priors on binary feature matrices and on partitions, each a table of potentials (one file a
-prior)."""
+"""Priors on binary feature matrices, on partitions and on grouped ones, each a table of potentials
+(one file a prior)."""
 
 from thali.priors.base import PredictsRow, Sequential, Truncates
 from thali.priors.beta_bernoulli import BetaBernoulli
 from thali.priors.flexible_ibp import FlexibleIBP
 from thali.priors.flexible_partition import FlexiblePartition
+from thali.priors.hierarchical_dirichlet_process import HierarchicalDirichletProcess
+from thali.priors.hierarchical_flexible import HierarchicalFlexible
 from thali.priors.ibp import IBP
 from thali.priors.learned_ibp import LearnedIBP
 from thali.priors.learned_partition import LearnedPartition
@@ -19,3 +21,4 @@ import_family(__name__, __path__)
 __all__ = ["IBP", "BetaBernoulli", "DirichletProcess", "FlexiblePartition", "PitmanYor"]
 __all__ += ["FlexibleIBP", "LearnedIBP", "LearnedPartition", "SmoothIBP", "SmoothPartition"]
 __all__ += ["PredictsRow", "Sequential", "Truncates", "TwoParameterIBP"]
+__all__ += ["HierarchicalDirichletProcess", "HierarchicalFlexible"]

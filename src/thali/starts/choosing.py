@@ -53,8 +53,9 @@ class Starting:
         init = suitable(init, self.model, self.engine.races)
         names = self._contenders() if init == RACE else [init] * chains
         generators = [np.random.default_rng(s) for s in sequence.spawn(len(names))]
-        self.filled.singular_values  # noqa: B018 computed once, before threads need it
-        self.filled.squares  # noqa: B018
+        if self.model.likelihood.spectrum:  # computed once, before threads need it
+            self.filled.singular_values  # noqa: B018
+            self.filled.squares  # noqa: B018
         if init == "empty" and getattr(self.engine, "anneal", 0) == 0:
             return [STARTS[init](generators[0], self.model, self.filled)] * chains
         starts = self._begin(names, generators)

@@ -1,0 +1,197 @@
+r"""The hierarchical Dirichlet process by topics of words (Teh and others 2006, section 5.3).
+
+Given weights of topics b_1 … b_K, and b_0 of those not in use, a word of document j has topic t
+with weight
+
+    (n_jt + α b_t) p_t(x),    p_t(x) = (n_tx + β)/(n_t + Vβ),
+
+and one not in use with α b_0/V. The sum is that of n_jt p_t over the topics of the document, of
+α b_t n_tx/(n_t + Vβ) over those of the word, and of α b_t β/(n_t + Vβ) over all, which is
+maintained: a word costs as much as its document and itself have topics.
+
+Groups are forgotten before, and drawn anew after: the words of a document that share a topic sit
+down one by one, at a table of their own with weight α b_t, or with one of those before.
+"""
+
+import numpy as np
+
+from thali.kernels.compiling import helper, kernel
+from thali.kernels.corpus import close_topic, document_of, enlist, open_topic, strike
+from thali.kernels.franchise_words import count_word
+
+
+@helper(borrows=True)
+def weighted_mass(topics, weights, inverse, beta):
+    """Σ_t b_t β/(n_t + Vβ) over the topics in use."""
+    found = 0.0
+    for e in range(topics.live[0]):
+        t = topics.order[e]
+        found += weights[t] * inverse[t]
+    return found * beta
+
+
+@kernel
+def sweep_assignments(rng, corpus, label, lists, topics, weights, left, masses, beta, begin):
+    """Every word's topic from ``begin`` on once, in place; ``left`` is b_0, ``masses`` α and γ.
+
+    Stops before a word for which there is no room for one topic more, and returns it with b_0.
+    """
+    word, first, vocabulary = corpus.word, corpus.first, corpus.vocabulary
+    n_words, room = word.shape[0], topics.total.shape[0]
+    alpha, gamma = masses
+    prior_total = vocabulary * beta
+    inverse, has = 1.0 / (topics.total + prior_total), np.zeros(room)
+    by_own, by_topic, own, own_topics = (
+        np.empty(room + 1),
+        np.empty(room + 1),
+        np.zeros(room),
+        np.empty(room, np.int32),
+    )
+    own_place = np.zeros(room, np.int32)
+    i = begin
+    if i == n_words:
+        return i, left
+    for j in range(document_of(first, begin), first.shape[0] - 1):
+        smooth = weighted_mass(topics, weights, inverse, beta)
+        several = 0  # topics of the document
+        for at in range(first[j], first[j + 1]):
+            t = label[at]
+            if own[t] == 0.0:
+                own_topics[several], own_place[t] = t, several
+                several += 1
+            own[t] += 1.0
+        while i < first[j + 1] and topics.live[0] < room:
+            x, t = word[i], label[i]
+            # out of its topic
+            own[t] -= 1.0
+            if own[t] == 0.0:
+                several -= 1
+                last = own_topics[several]
+                own_topics[own_place[t]], own_place[last] = last, own_place[t]
+            topics.members[t] -= 1
+            smooth -= weights[t] * beta * inverse[t]
+            if x >= 0:
+                strike(lists, x, t)
+                count_word(topics, inverse, prior_total, t, -1)
+            if topics.members[t] == 0:
+                left += weights[t]
+                close_topic(topics, t)
+            else:
+                smooth += weights[t] * beta * inverse[t]
+            # what it may have
+            of_document, of_word = 0.0, 0.0
+            if x >= 0:
+                some, list_begin = lists.length[x], lists.begin[x]
+                for e in range(some):
+                    t = lists.topic[list_begin + e]
+                    count = float(lists.count[list_begin + e])
+                    has[t] = count
+                    of_word += weights[t] * count * inverse[t]
+                    by_topic[e] = of_word
+                for e in range(several):
+                    t = own_topics[e]
+                    of_document += own[t] * (has[t] + beta) * inverse[t]
+                    by_own[e] = of_document
+                for e in range(some):
+                    has[lists.topic[list_begin + e]] = 0.0
+                all_topics = of_word + smooth + left / vocabulary
+            else:
+                for e in range(several):
+                    of_document += own[own_topics[e]]
+                    by_own[e] = of_document
+                all_topics = 1.0
+            u = rng.random() * (of_document + alpha * all_topics)
+            t = -1
+            if u < of_document:
+                e = 0
+                while by_own[e] <= u:
+                    e += 1
+                t = own_topics[e]
+            else:
+                u = rng.random() * all_topics
+                if u < of_word:
+                    e = 0
+                    while by_topic[e] <= u:
+                        e += 1
+                    t = lists.topic[list_begin + e]
+                else:
+                    u -= of_word
+                    for e in range(topics.live[0]):
+                        s = topics.order[e]
+                        u -= weights[s] * (beta * inverse[s] if x >= 0 else 1.0)
+                        if u < 0.0:
+                            t = s
+                            break
+            if t < 0:
+                t = open_topic(topics)
+                topics.total[t], topics.members[t] = 0, 0
+                share = 1.0 - (1.0 - rng.random()) ** (1.0 / gamma)  # Beta(1, γ)
+                weights[t] = share * left
+                left -= weights[t]
+                inverse[t] = 1.0 / prior_total
+            else:
+                smooth -= weights[t] * beta * inverse[t]
+            label[i] = t
+            if own[t] == 0.0:
+                own_topics[several], own_place[t] = t, several
+                several += 1
+            own[t] += 1.0
+            topics.members[t] += 1
+            if x >= 0:
+                enlist(lists, x, t)
+                count_word(topics, inverse, prior_total, t, 1)
+            smooth += weights[t] * beta * inverse[t]
+            i += 1
+        for e in range(several):
+            own[own_topics[e]] = 0.0
+        if i < first[j + 1]:
+            break
+    return i, left
+
+
+@kernel
+def topics_of_words(corpus, seating):
+    """The topic of each word."""
+    label = np.empty(corpus.word.shape[0], np.int32)
+    for j in range(corpus.first.shape[0] - 1):
+        at = corpus.first[j]
+        for i in range(at, corpus.first[j + 1]):
+            label[i] = seating.topic[at + seating.group[i]]
+    return label
+
+
+@kernel
+def draw_groups(rng, corpus, label, seating, topics, weights, alpha):
+    """Groups given topics of words and weights of topics, in place; counts of groups too."""
+    room, longest = topics.total.shape[0], 0
+    for j in range(corpus.first.shape[0] - 1):
+        longest = max(longest, corpus.first[j + 1] - corpus.first[j])
+    count, offset = np.zeros(room, np.int64), np.zeros(room, np.int64)
+    seated = np.empty(longest + 1, np.int64)  # words by topic
+    topics.groups[:] = 0
+    for j in range(corpus.first.shape[0] - 1):
+        at, used, taken = corpus.first[j], 0, 0
+        for i in range(at, corpus.first[j + 1]):
+            offset[label[i]] -= 1  # how many there are, until the first of them comes
+        for i in range(at, corpus.first[j + 1]):
+            t = label[i]
+            if offset[t] < 0:
+                taken, offset[t] = taken - offset[t], taken
+            mass = alpha * weights[t]
+            u = rng.random() * (mass + count[t]) - mass
+            if u < 0.0 or count[t] == 0:
+                g = used
+                used += 1
+                seating.topic[at + g], seating.size[at + g] = t, 0
+                topics.groups[t] += 1
+            else:
+                g = seating.group[seated[offset[t] + min(np.int64(u), count[t] - 1)]]
+            seating.group[i] = g
+            seating.size[at + g] += 1
+            seated[offset[t] + count[t]] = i
+            count[t] += 1
+        for i in range(at, corpus.first[j + 1]):
+            count[label[i]], offset[label[i]] = 0, 0
+        for g in range(used, seating.used[j]):
+            seating.size[at + g] = 0
+        seating.used[j] = used

@@ -1,0 +1,64 @@
+"""Where chains of topics begin: words over topics at random, one topic for all, a draw."""
+
+import numpy as np
+
+from thali.data import Data
+from thali.data.documents import lengths_of
+from thali.model import Model
+from thali.starts.base import Start, start
+from thali.structures.grouped_partitions import GROUPED_PARTITIONS, Grouping
+
+SCATTERED = 50  # topics that words are scattered over, fewer where there are few words
+EACH = 20  # words that a topic should have at least
+
+
+def scattered(
+    rng: np.random.Generator, lengths: np.ndarray, topics: int, places: int = 0
+) -> Grouping:
+    """Every word has one of so many topics at random, and one group for each in its document.
+
+    Where there are ``places``, and too few for that, documents have one group each.
+    """
+    lengths = lengths.astype(np.int32)
+    document = np.repeat(np.arange(len(lengths), dtype=np.int64), lengths)
+    topic = rng.integers(0, topics, len(document))
+    pairs, group = np.unique(document * topics + topic, return_inverse=True)
+    if places and len(pairs) > places:
+        topic = rng.integers(0, topics, len(lengths))[document]
+        pairs, group = np.unique(document * topics + topic, return_inverse=True)
+    owner = pairs // topics
+    firsts = np.searchsorted(owner, np.arange(len(lengths)))
+    dummies = np.zeros(0, np.int32)
+    if places:
+        spread = rng.integers(0, topics, places - len(pairs))
+        dummies = np.bincount(spread, minlength=topics).astype(np.int32)
+        used = np.union1d(pairs % topics, np.flatnonzero(dummies))
+        place = np.searchsorted(used, pairs % topics)
+        found = Grouping(
+            *(lengths, (group - firsts[document]).astype(np.int32)),
+            *(place.astype(np.int32), dummies[used]),
+        )
+        return GROUPED_PARTITIONS.canonical(found)
+    own = (group - firsts[document]).astype(np.int32)
+    names = np.unique(pairs % topics, return_inverse=True)[1].astype(np.int32)
+    return GROUPED_PARTITIONS.canonical(Grouping(lengths, own, names, dummies))
+
+
+def begin_with(rng: np.random.Generator, model: Model, data: Data, name: str, topics: int) -> Start:
+    """A start of so many topics."""
+    places = getattr(model.prior, "places", 0)
+    latent = scattered(rng, lengths_of(data), topics, places)
+    return Start(name, latent, model.start(data))
+
+
+@start("scattered")
+def scattered_start(rng: np.random.Generator, model: Model, data: Data) -> Start:
+    """Words over many topics at random."""
+    words = int(lengths_of(data).sum())
+    return begin_with(rng, model, data, "scattered", int(np.clip(words // EACH, 1, SCATTERED)))
+
+
+@start("one_topic")
+def one_topic_start(rng: np.random.Generator, model: Model, data: Data) -> Start:
+    """All words in one topic, each document one group."""
+    return begin_with(rng, model, data, "one_topic", 1)
