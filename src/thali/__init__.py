@@ -11,6 +11,7 @@ from thali import engines
 from thali.estimators.latent_features import LatentFeatures
 from thali.estimators.latent_partition import LatentPartition
 from thali.estimators.saving import load
+from thali.estimators.topic_model import TopicModel
 from thali.hyperparameters import Beta, Gamma, InverseGamma, Normal
 from thali.likelihoods import (
     BetaBernoulliItems,
@@ -77,6 +78,7 @@ __all__ = [
     "SmoothIBP",
     "SmoothPartition",
     "SparseFactor",
+    "TopicModel",
     "TopicWords",
     "TwoParameterIBP",
     "UncollapsedGibbs",

@@ -22,7 +22,10 @@ def log_topics(prior, labels: tuple[int, ...], places: int) -> float:
     """log P that groups have these topics: of the first of ``places`` where there are any."""
     if not places:
         return prior.log_prob(np.array(labels))
-    return logsumexp([value for first, value in all_places(prior, places, len(labels)) if first == labels] or [-np.inf])
+    return logsumexp(
+        [value for first, value in all_places(prior, places, len(labels)) if first == labels]
+        or [-np.inf]
+    )
 
 
 @cache
@@ -57,7 +60,9 @@ def all_groupings(documents, bottom, top, beta, vocabulary, places=0):
             yield of_words, each, value
 
 
-def law_of_topics(documents, bottom, top, beta, vocabulary, places=0) -> dict[tuple[int, ...], float]:
+def law_of_topics(
+    documents, bottom, top, beta, vocabulary, places=0
+) -> dict[tuple[int, ...], float]:
     """The probability of each partition of all words by topic."""
     found: dict[tuple[int, ...], list[float]] = {}
     for _, each, value in all_groupings(documents, bottom, top, beta, vocabulary, places):

@@ -8,7 +8,6 @@ from oracles.topics import law_of_topics
 from scipy.sparse import csr_array
 from scipy.special import gammaln
 from statistical.budget import p_value_of_mean, threshold
-from statistical.mutants import mutate
 
 import thali
 from thali.data.documents import Documents
@@ -92,9 +91,7 @@ def p_values(documents, prior, sampler, seed, sweeps=SWEEPS):
     state = state_of(model, data, latent, model.start(data))
     levels = levels_of(model, state)
     flat = [np.sort(np.array(d))[::-1] if min(d) < 0 else np.array(d) for d in documents]
-    law = law_of_topics(
-        *(flat, prior.of_groups, prior.of_topics, BETA, VOCABULARY, prior.places)
-    )
+    law = law_of_topics(*(flat, prior.of_groups, prior.of_topics, BETA, VOCABULARY, prior.places))
     common = {key: i for i, key in enumerate(k for k, p in law.items() if p > 0.01)}
     seen = np.zeros((sweeps, len(common)))
     for s in range(sweeps):
@@ -116,13 +113,17 @@ def check(state):
     for j in range(len(corpus.first) - 1):
         at = corpus.first[j]
         own = seating.group[at : corpus.first[j + 1]]
-        assert np.array_equal(np.bincount(own, minlength=seating.used[j]), seating.size[at : at + seating.used[j]])
+        assert np.array_equal(
+            np.bincount(own, minlength=seating.used[j]), seating.size[at : at + seating.used[j]]
+        )
         for i in range(at, corpus.first[j + 1]):
             t = seating.topic[at + seating.group[i]]
             fresh[t, corpus.word[i]] = fresh.get((t, corpus.word[i]), 0) + 1
     for x in range(corpus.vocabulary):
         some = slice(state.lists.begin[x], state.lists.begin[x] + state.lists.length[x])
-        found = dict(zip(state.lists.topic[some].tolist(), state.lists.count[some].tolist(), strict=True))
+        found = dict(
+            zip(state.lists.topic[some].tolist(), state.lists.count[some].tolist(), strict=True)
+        )
         assert found == {t: c for (t, w), c in fresh.items() if w == x}
     live = state.topics.order[: state.topics.live[0]]
     for t in live:
@@ -143,8 +144,14 @@ CASES = [
     *(("two documents", prior, "words, groups") for prior in PRIORS if prior != "hdp"),
     ("a hidden word", "flexible topics", "words, groups, swaps"),
     ("two documents", "hdp", "words"),
-    *(("two documents", p, "words, groups, swaps") for p in ("hdp", "flexible topics", "few places")),
-    *(("two documents", p, "words, groups, moves") for p in ("hdp", "pitman-yor twice", "flexible topics")),
+    *(
+        ("two documents", p, "words, groups, swaps")
+        for p in ("hdp", "flexible topics", "few places")
+    ),
+    *(
+        ("two documents", p, "words, groups, moves")
+        for p in ("hdp", "pitman-yor twice", "flexible topics")
+    ),
 ]
 
 

@@ -14,7 +14,6 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from thali.data.matrix import Data
-from thali.data.sparse import is_sparse
 
 LARGEST_COUNT = 10**6  # of one word in one document
 MOST_WORDS = 2**31 - 1  # in all: positions of words are 32 bits wide
@@ -83,7 +82,8 @@ def is_word_lists(X: object) -> bool:
     """Whether X is a list of documents that are lists of words."""
     if not isinstance(X, list | tuple) or not len(X):
         return False
-    return all(isinstance(d, list | tuple) for d in X) and any(isinstance(w, str) for d in X for w in d)
+    lists = all(isinstance(d, list | tuple) for d in X)
+    return lists and any(isinstance(w, str) for d in X for w in d)
 
 
 def is_texts(X: object) -> bool:
@@ -126,10 +126,3 @@ def counts_of(
     X = csr_array((ones, (rows, columns)), shape=(len(documents), len(words)))
     X.sum_duplicates()
     return X, words
-
-
-def as_counts(X: Any) -> Any:
-    """A dense table of counts as a sparse one; what is sparse as it is."""
-    if is_sparse(X):
-        return X
-    return X

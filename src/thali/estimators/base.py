@@ -168,7 +168,7 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
             X = validation.validated(self, X, reset=True, copy=copy)
             mean = observed_means(X) if self.center else np.zeros(X.shape[1])
             data = Data.of(np.subtract(X, mean, out=X) if self.center else X)
-            data = replace(data, future=self._future)
+            data = self._with_more(data)
             gaps = data.observed is not None
             engine = choose_engine(self.engine, model, sparse=data.sparse, missing=gaps)
             check_engine(engine, model, data)
@@ -191,6 +191,10 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
             warn_of_no_probability(self.log_joint_)
             warn_of_copies(fit)
             return self
+
+    def _with_more(self, data: Data) -> Data:
+        """The data, and what is known of them besides X: how many rows are to come."""
+        return replace(data, future=self._future)
 
     @contextmanager
     def _undo_on_failure(self) -> Iterator[None]:

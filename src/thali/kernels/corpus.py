@@ -92,13 +92,28 @@ def close_topic(topics, t):
 
 
 @helper(borrows=True)
+def exchange(lists, e, f):
+    """Two entries of a list change places."""
+    lists.topic[e], lists.topic[f] = lists.topic[f], lists.topic[e]
+    lists.count[e], lists.count[f] = lists.count[f], lists.count[e]
+
+
+@helper(borrows=True)
+def add_to(lists, x, e):
+    """Entry e of the list of word x counts one more; large counts stay near the beginning."""
+    lists.count[e] += 1
+    if e > lists.begin[x] and lists.count[e] > lists.count[e - 1]:
+        exchange(lists, e, e - 1)
+
+
+@helper(borrows=True)
 def enlist(lists, x, t):
     """Topic t has word x once more."""
     begin = lists.begin[x]
     end = begin + lists.length[x]
     for e in range(begin, end):
         if lists.topic[e] == t:
-            lists.count[e] += 1
+            add_to(lists, x, e)
             return
     lists.topic[end], lists.count[end] = t, 1
     lists.length[x] += 1
@@ -116,6 +131,28 @@ def strike(lists, x, t):
     if lists.count[e] == 0:
         lists.topic[e], lists.count[e] = lists.topic[last], lists.count[last]
         lists.length[x] -= 1
+    elif e < last and lists.count[e] < lists.count[e + 1]:
+        exchange(lists, e, e + 1)
+
+
+@helper(borrows=True, fastmath={"nnan", "nsz", "reassoc", "contract"})
+def weigh_list(lists, x, by_topic):
+    """Σ n_tx by_topic[t] over the topics that have word x."""
+    begin, found = lists.begin[x], 0.0
+    for e in range(begin, begin + lists.length[x]):
+        found += lists.count[e] * by_topic[lists.topic[e]]
+    return found
+
+
+@helper(borrows=True)
+def find_in_list(lists, x, by_topic, u):
+    """The entry at which a sum as of ``weigh_list`` comes to u, the last of them at most."""
+    e, last = lists.begin[x], lists.begin[x] + lists.length[x] - 1
+    u -= lists.count[e] * by_topic[lists.topic[e]]
+    while u >= 0.0 and e < last:
+        e += 1
+        u -= lists.count[e] * by_topic[lists.topic[e]]
+    return e
 
 
 @helper(borrows=True)

@@ -5,9 +5,10 @@ with weight
 
     (n_jt + α b_t) p_t(x),    p_t(x) = (n_tx + β)/(n_t + Vβ),
 
-and one not in use with α b_0/V. The sum is that of n_jt p_t over the topics of the document, of
-α b_t n_tx/(n_t + Vβ) over those of the word, and of α b_t β/(n_t + Vβ) over all, which is
-maintained: a word costs as much as its document and itself have topics.
+and one not in use with α b_0/V. The sum is that of (n_jt + α b_t) n_tx/(n_t + Vβ) over the topics
+that have the word, of n_jt β/(n_t + Vβ) over those of the document and of α b_t β/(n_t + Vβ) over
+all; the last two are maintained, so that a word costs as much as it has topics, however many there
+are (Yao, Mimno and McCallum 2009).
 
 Groups are forgotten before, and drawn anew after: the words of a document that share a topic sit
 down one by one, at a table of their own with weight α b_t, or with one of those before.
@@ -16,7 +17,16 @@ down one by one, at a table of their own with weight α b_t, or with one of thos
 import numpy as np
 
 from thali.kernels.compiling import helper, kernel
-from thali.kernels.corpus import close_topic, document_of, enlist, open_topic, strike
+from thali.kernels.corpus import (
+    add_to,
+    close_topic,
+    document_of,
+    enlist,
+    find_in_list,
+    open_topic,
+    strike,
+    weigh_list,
+)
 from thali.kernels.franchise_words import count_word
 
 
@@ -40,14 +50,9 @@ def sweep_assignments(rng, corpus, label, lists, topics, weights, left, masses, 
     n_words, room = word.shape[0], topics.total.shape[0]
     alpha, gamma = masses
     prior_total = vocabulary * beta
-    inverse, has = 1.0 / (topics.total + prior_total), np.zeros(room)
-    by_own, by_topic, own, own_topics = (
-        np.empty(room + 1),
-        np.empty(room + 1),
-        np.zeros(room),
-        np.empty(room, np.int32),
-    )
-    own_place = np.zeros(room, np.int32)
+    inverse = 1.0 / (topics.total + prior_total)
+    chance = alpha * weights * inverse  # (n_jt + α b_t)/(n_t + Vβ), j the document at hand
+    own, own_topics, own_place = np.zeros(room), np.empty(room, np.int32), np.zeros(room, np.int32)
     i = begin
     if i == n_words:
         return i, left
@@ -60,68 +65,57 @@ def sweep_assignments(rng, corpus, label, lists, topics, weights, left, masses, 
                 own_topics[several], own_place[t] = t, several
                 several += 1
             own[t] += 1.0
+        near = 0.0  # Σ n_jt β/(n_t + Vβ)
+        for e in range(several):
+            t = own_topics[e]
+            near += own[t] * inverse[t] * beta
+            chance[t] = (own[t] + alpha * weights[t]) * inverse[t]
+        others = first[j + 1] - first[j] - 1.0
         while i < first[j + 1] and topics.live[0] < room:
             x, t = word[i], label[i]
             # out of its topic
+            near -= own[t] * beta * inverse[t]
+            smooth -= weights[t] * beta * inverse[t]
             own[t] -= 1.0
             if own[t] == 0.0:
                 several -= 1
                 last = own_topics[several]
                 own_topics[own_place[t]], own_place[last] = last, own_place[t]
             topics.members[t] -= 1
-            smooth -= weights[t] * beta * inverse[t]
             if x >= 0:
                 strike(lists, x, t)
                 count_word(topics, inverse, prior_total, t, -1)
             if topics.members[t] == 0:
                 left += weights[t]
+                weights[t] = 0.0
                 close_topic(topics, t)
-            else:
-                smooth += weights[t] * beta * inverse[t]
+            near += own[t] * beta * inverse[t]
+            smooth += weights[t] * beta * inverse[t]
+            chance[t] = (own[t] + alpha * weights[t]) * inverse[t]
             # what it may have
-            of_document, of_word = 0.0, 0.0
             if x >= 0:
-                some, list_begin = lists.length[x], lists.begin[x]
-                for e in range(some):
-                    t = lists.topic[list_begin + e]
-                    count = float(lists.count[list_begin + e])
-                    has[t] = count
-                    of_word += weights[t] * count * inverse[t]
-                    by_topic[e] = of_word
-                for e in range(several):
-                    t = own_topics[e]
-                    of_document += own[t] * (has[t] + beta) * inverse[t]
-                    by_own[e] = of_document
-                for e in range(some):
-                    has[lists.topic[list_begin + e]] = 0.0
-                all_topics = of_word + smooth + left / vocabulary
+                of_word = weigh_list(lists, x, chance)
+                u = rng.random() * (of_word + near + alpha * (smooth + left / vocabulary)) - of_word
+            else:
+                u = rng.random() * (others + alpha)
+            t, entry = -1, -1
+            if u < 0.0:
+                entry = find_in_list(lists, x, chance, u + of_word)
+                t = lists.topic[entry]
             else:
                 for e in range(several):
-                    of_document += own[own_topics[e]]
-                    by_own[e] = of_document
-                all_topics = 1.0
-            u = rng.random() * (of_document + alpha * all_topics)
-            t = -1
-            if u < of_document:
-                e = 0
-                while by_own[e] <= u:
-                    e += 1
-                t = own_topics[e]
-            else:
-                u = rng.random() * all_topics
-                if u < of_word:
-                    e = 0
-                    while by_topic[e] <= u:
-                        e += 1
-                    t = lists.topic[list_begin + e]
-                else:
-                    u -= of_word
-                    for e in range(topics.live[0]):
-                        s = topics.order[e]
-                        u -= weights[s] * (beta * inverse[s] if x >= 0 else 1.0)
-                        if u < 0.0:
-                            t = s
-                            break
+                    s = own_topics[e]
+                    u -= own[s] * (beta * inverse[s] if x >= 0 else 1.0)
+                    if u < 0.0:
+                        t = s
+                        break
+            if t < 0:
+                for e in range(topics.live[0]):
+                    s = topics.order[e]
+                    u -= alpha * weights[s] * (beta * inverse[s] if x >= 0 else 1.0)
+                    if u < 0.0:
+                        t = s
+                        break
             if t < 0:
                 t = open_topic(topics)
                 topics.total[t], topics.members[t] = 0, 0
@@ -130,6 +124,7 @@ def sweep_assignments(rng, corpus, label, lists, topics, weights, left, masses, 
                 left -= weights[t]
                 inverse[t] = 1.0 / prior_total
             else:
+                near -= own[t] * beta * inverse[t]
                 smooth -= weights[t] * beta * inverse[t]
             label[i] = t
             if own[t] == 0.0:
@@ -138,12 +133,19 @@ def sweep_assignments(rng, corpus, label, lists, topics, weights, left, masses, 
             own[t] += 1.0
             topics.members[t] += 1
             if x >= 0:
-                enlist(lists, x, t)
+                if entry >= 0:
+                    add_to(lists, x, entry)
+                else:
+                    enlist(lists, x, t)
                 count_word(topics, inverse, prior_total, t, 1)
+            near += own[t] * beta * inverse[t]
             smooth += weights[t] * beta * inverse[t]
+            chance[t] = (own[t] + alpha * weights[t]) * inverse[t]
             i += 1
         for e in range(several):
-            own[own_topics[e]] = 0.0
+            t = own_topics[e]
+            own[t] = 0.0
+            chance[t] = alpha * weights[t] * inverse[t]
         if i < first[j + 1]:
             break
     return i, left

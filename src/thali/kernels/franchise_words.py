@@ -9,10 +9,10 @@ opens one with ``open`` times, over all topics and one more,
 
     (weight of topic t / all weights) · p_t(x),       p_t(x) = (n_tx + β)/(n_t + Vβ):
 
-eqs. 14 to 16 of Welling and others (2012) with their normalizers. The sum over topics is that over
-the topics which have the word, n_tx > 0, and one of β/(n_t + Vβ) over all, which is maintained; so
-a word costs as much as its document has groups and as it has topics of its own, however many
-topics there are.
+eqs. 14 to 16 of Welling and others (2012) with their normalizers. The sum over groups and topics is
+one over the topics that have the word, n_tx > 0, and of β/(n_t + Vβ) over the groups and over all
+topics; the last two are maintained, so that a word costs as much as it has topics, however many
+there are (as Yao, Mimno and McCallum 2009 have it for a fixed number).
 
 Where there are slots, a group that opens takes a place that none has (a dummy), and with it the
 topic of that place; one that closes leaves its place behind.
@@ -21,7 +21,15 @@ topic of that place; one that closes leaves its place behind.
 import numpy as np
 
 from thali.kernels.compiling import helper, kernel
-from thali.kernels.corpus import close_topic, document_of, enlist, open_topic, strike
+from thali.kernels.corpus import (
+    add_to,
+    close_topic,
+    document_of,
+    enlist,
+    find_in_list,
+    open_topic,
+    strike,
+)
 
 
 @helper(borrows=True)
@@ -49,6 +57,28 @@ def count_word(topics, inverse, prior_total, t, change):
     inverse[t] = 1.0 / (topics.total[t] + prior_total)
 
 
+@helper(borrows=True)
+def group_of_topic(seating, join, at, used, t, u):
+    """The group of the document at which a sum of ``join`` over those of topic t comes to u."""
+    found = -1
+    for g in range(used):
+        if seating.topic[at + g] == t and seating.size[at + g] > 0:
+            found = g
+            u -= join[seating.size[at + g]]
+            if u < 0.0:
+                break
+    return found
+
+
+@helper(borrows=True)
+def free_number(seating, at, used):
+    """The number of a group that has no words, or the next one."""
+    for g in range(used):
+        if seating.size[at + g] == 0:
+            return g
+    return used
+
+
 @kernel
 def sweep_words(rng, corpus, seating, lists, topics, levels, begin):
     """Every word from ``begin`` on once, in place.
@@ -58,13 +88,11 @@ def sweep_words(rng, corpus, seating, lists, topics, levels, begin):
     """
     word, first, vocabulary = corpus.word, corpus.first, corpus.vocabulary
     n_words, room = word.shape[0], topics.total.shape[0]
-    beta = levels.beta
+    beta, join = levels.beta, levels.join
     prior_total = vocabulary * beta
-    inverse, has = 1.0 / (topics.total + prior_total), np.zeros(room)
-    longest = 0
-    for j in range(first.shape[0] - 1):
-        longest = max(longest, first[j + 1] - first[j])
-    by_group, by_topic = np.empty(longest + 1), np.empty(room + 1)
+    inverse = 1.0 / (topics.total + prior_total)
+    joined = np.zeros(room)  # Σ join over the document's groups that have a topic
+    chance = np.zeros(room)  # (that + opening weight · share)/(n_t + Vβ)
     places = 0  # groups in all
     for e in range(topics.live[0]):
         places += topics.groups[topics.order[e]]
@@ -74,100 +102,92 @@ def sweep_words(rng, corpus, seating, lists, topics, levels, begin):
     for j in range(document_of(first, begin), first.shape[0] - 1):
         at, used = first[j], seating.used[j]
         smooth = smooth_mass(topics, levels, inverse)
-        others = 0  # groups that have words
+        others, all_joined, near = 0, 0.0, 0.0  # groups that have words, Σ join, Σ join β/(n + Vβ)
         for g in range(used):
-            others += seating.size[at + g] > 0
+            size, t = seating.size[at + g], seating.topic[at + g]
+            others += size > 0
+            joined[t] += join[size]
+            all_joined += join[size]
+            near += join[size] * beta * inverse[t]
         while i < first[j + 1]:
             if topics.live[0] == room:
-                seating.used[j] = used
-                return i
+                break
             x, g = word[i], seating.group[i]
             t = seating.topic[at + g]
             # out of its group
-            weight = opening_weight(topics, levels, t)
-            smooth -= weight * beta * inverse[t]
+            size = seating.size[at + g]
+            near -= joined[t] * beta * inverse[t]
+            smooth -= opening_weight(topics, levels, t) * beta * inverse[t]
+            joined[t] += join[size - 1] - join[size]
+            all_joined += join[size - 1] - join[size]
+            seating.size[at + g] = size - 1
+            topics.members[t] -= 1
             if x >= 0:
                 strike(lists, x, t)
                 count_word(topics, inverse, prior_total, t, -1)
-            topics.members[t] -= 1
-            seating.size[at + g] -= 1
-            if seating.size[at + g] == 0:
+            hole = used
+            if size == 1:
+                hole = g
                 others -= 1
                 places -= 1
                 topics.groups[t] -= 1
                 topics.dummies[t] += levels.slots > 0
-                weight = opening_weight(topics, levels, t)
             if topics.groups[t] + topics.dummies[t] == 0:
+                joined[t] = 0.0
                 close_topic(topics, t)
             else:
-                smooth += weight * beta * inverse[t]
+                near += joined[t] * beta * inverse[t]
+                smooth += opening_weight(topics, levels, t) * beta * inverse[t]
             # what it may join
-            in_groups, hole = 0.0, used
-            of_word, opened = 0.0, levels.open[others]
             fresh = 0.0 if levels.slots > 0 else levels.mass + topics.live[0] * levels.discount
             all_weights = levels.slots - places if levels.slots > 0 else places + levels.mass
-            if all_weights <= 0:  # every place has a group
-                opened, all_weights = 0.0, 1.0
+            share = levels.open[others] / all_weights if all_weights > 0 else 0.0
+            entry, t, g = -1, -1, -1
             if x >= 0:
-                some, list_begin = lists.length[x], lists.begin[x]
-                for e in range(some):
-                    t = lists.topic[list_begin + e]
-                    count = float(lists.count[list_begin + e])
-                    has[t] = count
-                    of_word += opening_weight(topics, levels, t) * count * inverse[t]
-                    by_topic[e] = of_word
-                for g in range(used):
-                    size, t = seating.size[at + g], seating.topic[at + g]
-                    if size == 0:
-                        hole = g
-                    in_groups += levels.join[size] * (has[t] + beta) * inverse[t]
-                    by_group[g] = in_groups
-                for e in range(some):
-                    has[lists.topic[list_begin + e]] = 0.0
-                opening = opened / all_weights * (of_word + smooth + fresh / vocabulary)
+                of_word = 0.0
+                for e in range(lists.begin[x], lists.begin[x] + lists.length[x]):
+                    s = lists.topic[e]
+                    weight = joined[s] + share * opening_weight(topics, levels, s)
+                    chance[s] = weight * inverse[s]
+                    of_word += lists.count[e] * chance[s]
+                u = of_word + near + share * (smooth + fresh / vocabulary)
+                u = rng.random() * u - of_word
+                if u < 0.0:
+                    entry = find_in_list(lists, x, chance, u + of_word)
+                    t = lists.topic[entry]
+                    # by a group of the document, or a new one
+                    weight = share * opening_weight(topics, levels, t)
+                    u = rng.random() * (joined[t] + weight) - weight
+                    if u >= 0.0:
+                        g = group_of_topic(seating, join, at, used, t, u)
             else:
-                for g in range(used):
-                    if seating.size[at + g] == 0:
-                        hole = g
-                    in_groups += levels.join[seating.size[at + g]]
-                    by_group[g] = in_groups
-                opening = opened
-            u = rng.random() * (in_groups + opening)
-            if u < in_groups:
-                g = 0
-                while by_group[g] <= u:
-                    g += 1
-                t = seating.topic[at + g]
+                u = rng.random() * (all_joined + share * all_weights)
+            if t < 0:
+                for f in range(used):
+                    s = seating.topic[at + f]
+                    u -= join[seating.size[at + f]] * (beta * inverse[s] if x >= 0 else 1.0)
+                    if u < 0.0:
+                        t, g = s, f
+                        break
+            if t < 0:
+                for e in range(topics.live[0]):
+                    s = topics.order[e]
+                    weight = share * opening_weight(topics, levels, s)
+                    u -= weight * (beta * inverse[s] if x >= 0 else 1.0)
+                    if weight > 0.0 and (u < 0.0 or fresh == 0.0):
+                        t = s
+                        if u < 0.0:
+                            break
+            if t < 0:
+                t = open_topic(topics)
+                topics.total[t], topics.members[t], topics.groups[t] = 0, 0, 0
+                inverse[t] = 1.0 / prior_total
+            else:
+                near -= joined[t] * beta * inverse[t]
                 smooth -= opening_weight(topics, levels, t) * beta * inverse[t]
-            else:
-                if x >= 0:
-                    u = rng.random() * (of_word + smooth + fresh / vocabulary)
-                else:
-                    u = rng.random() * all_weights
-                t = -1
-                if x >= 0 and u < of_word:
-                    e = 0
-                    while by_topic[e] <= u:
-                        e += 1
-                    t = lists.topic[list_begin + e]
-                else:
-                    u -= of_word
-                    for e in range(topics.live[0]):
-                        s = topics.order[e]
-                        share = opening_weight(topics, levels, s)
-                        if x >= 0:
-                            share *= beta * inverse[s]
-                        u -= share
-                        if share > 0.0 and (u < 0.0 or fresh == 0.0):
-                            t = s
-                            if u < 0.0:
-                                break
-                if t < 0:
-                    t = open_topic(topics)
-                    topics.total[t], topics.members[t], topics.groups[t] = 0, 0, 0
-                    inverse[t] = 1.0 / prior_total
-                else:
-                    smooth -= opening_weight(topics, levels, t) * beta * inverse[t]
+            if g < 0:
+                if hole == used:
+                    hole = free_number(seating, at, used)
                 g = hole
                 used = max(used, g + 1)
                 seating.topic[at + g], seating.size[at + g] = t, 0
@@ -175,13 +195,24 @@ def sweep_words(rng, corpus, seating, lists, topics, levels, begin):
                 topics.dummies[t] -= levels.slots > 0
                 places += 1
                 others += 1
+            size = seating.size[at + g]
             seating.group[i] = g
-            seating.size[at + g] += 1
+            seating.size[at + g] = size + 1
+            joined[t] += join[size + 1] - join[size]
+            all_joined += join[size + 1] - join[size]
             topics.members[t] += 1
             if x >= 0:
-                enlist(lists, x, t)
+                if entry >= 0:
+                    add_to(lists, x, entry)
+                else:
+                    enlist(lists, x, t)
                 count_word(topics, inverse, prior_total, t, 1)
+            near += joined[t] * beta * inverse[t]
             smooth += opening_weight(topics, levels, t) * beta * inverse[t]
             i += 1
         seating.used[j] = used
+        for g in range(used):
+            joined[seating.topic[at + g]] = 0.0
+        if i < first[j + 1]:
+            break
     return i

@@ -129,8 +129,8 @@ class TopicWords(Settings, TopicLikelihood, TakesSparse):
         if isinstance(hyperprior, Hyperprior):
 
             def log_density(value: float) -> float:
-                return hyperprior.log_density(value) + self.at(
-                    concentration=value
-                ).log_marginal_of(counts)
+                return hyperprior.log_density(value) + self.at(concentration=value).log_marginal_of(
+                    counts
+                )
 
             hyper["concentration"] = slice_step(rng, hyper["concentration"], log_density, 0.5)

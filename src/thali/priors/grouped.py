@@ -76,7 +76,7 @@ class GroupedPrior(Prior):
         """The hyperparameters of "groups" or "topics" by their own names; writing to them writes
         to ``hyper``."""
 
-    def check_documents(self, lengths: np.ndarray) -> None:  # noqa: B027 most take any
+    def check_documents(self, lengths: np.ndarray) -> None:
         """Refuse documents that the prior has no say about."""
 
     def tables(self, longest: int) -> GroupedTables:
@@ -91,6 +91,7 @@ class GroupedPrior(Prior):
                     "use a smaller number for sizes that are not wanted."
                 )
         join = np.append(0.0, np.exp(found.join[1:]))
+        join = np.append(join, join[-1])  # of all words of a document, which none can join
         topics, none = self.of_topics, np.zeros(1)
         if isinstance(topics, ConsistentPartition):
             mass, discount = (float(x) for x in topics.mass_and_discount(topics.start()))
@@ -197,15 +198,14 @@ def log_prob_of_documents(prior: PredictsLabel, counts: GroupingCounts) -> float
         n = np.flatnonzero(rows)
         steps = np.cumsum(np.log(alpha + np.arange(1.0, n[-1] + 1.0)))  # log (α + 1) ⋯ (α + i)
         found -= rows[n] @ np.append(0.0, steps)[n - 1]
-        return float(found + (gammaln(sizes - discount) - gammaln(1.0 - discount)).sum())
+        times = np.bincount(sizes)
+        i = np.flatnonzero(times)
+        return float(found + times[i] @ (gammaln(i - discount) - gammaln(1.0 - discount)))
     if isinstance(prior, LinearPartition):
         longest = int(lengths.max())
         own, sums = prior.potentials_for(longest), prior.log_sums(longest)
         return float(own[sizes - 1].sum() - sums[lengths].sum())
-    found, ends = 0.0, np.cumsum(counts.groups_of)
-    for n, own in zip(counts.lengths, np.split(sizes, ends[:-1]), strict=True):
-        found += prior.log_prob_counts(PartitionCounts(int(n), own)) if n else 0.0
-    return found
+    raise TypeError(f"{type(prior).__name__} has no form that many documents can share.")
 
 
 def check_level(owner: str, name: str, prior: object) -> None:

@@ -177,11 +177,16 @@ class HierarchicalFlexible(Settings, GroupedPrior):
             else relaxed_over_documents(rng, prior, counts)
         )
         i = np.arange(1.0, len(found) + 1.0)
-        slopes = np.stack([np.ones_like(i), gammaln(i + own["c"]), own["b"] * digamma(i + own["c"])])
+        slopes = np.stack(
+            [np.ones_like(i), gammaln(i + own["c"]), own["b"] * digamma(i + own["c"])]
+        )
         # metric of Poisson counts: an approximate Newton step, whatever the size of the corpus
         metric = (slopes * expected) @ slopes.T + 1e-3 * np.eye(3) * max(expected.sum(), 1.0)
         step = RATE * np.linalg.solve(metric, slopes @ (found - expected))
-        a, b, c = (own[k] + d for k, d in zip("abc", np.clip(step, -LONGEST_STEP, LONGEST_STEP), strict=True))
+        a, b, c = (
+            own[k] + d
+            for k, d in zip("abc", np.clip(step, -LONGEST_STEP, LONGEST_STEP), strict=True)
+        )
         own["a"], own["b"], own["c"] = a, max(b, 1e-3), max(c, -0.95)
 
 

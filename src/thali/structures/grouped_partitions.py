@@ -96,7 +96,9 @@ class GroupedPartitions(Structure[Grouping]):
         order = found[np.argsort(names)]
         others = np.setdiff1d(np.arange(len(latent.dummies)), order)
         others = others[np.argsort(-latent.dummies[others], kind="stable")]
-        dummies = latent.dummies[np.append(order, others)] if len(latent.dummies) else latent.dummies
+        dummies = (
+            latent.dummies[np.append(order, others)] if len(latent.dummies) else latent.dummies
+        )
         return Grouping(latent.lengths, group, canonical_labels(topic).astype(np.int32), dummies)
 
     def counts(self, latent: Grouping) -> GroupingCounts:
@@ -119,7 +121,9 @@ class GroupedPartitions(Structure[Grouping]):
         """One array of bytes: lengths of its parts and their types, then each in little space."""
         parts = [part.astype(np.min_scalar_type(int(part.max(initial=0)))) for part in latent]
         head = np.array([[len(part), part.itemsize] for part in parts], np.int64)
-        return np.concatenate([head.view(np.uint8).ravel(), *(part.view(np.uint8) for part in parts)])
+        return np.concatenate(
+            [head.view(np.uint8).ravel(), *(part.view(np.uint8) for part in parts)]
+        )
 
     def unpack(self, packed: np.ndarray, n: int) -> Grouping:
         raw = np.ascontiguousarray(packed).view(np.uint8)

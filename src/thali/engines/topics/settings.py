@@ -67,12 +67,12 @@ class TopicChains(ChainSettings, Sampler[TopicState]):
         prior.check_documents(lengths)
         latent = start.latent
         if int(latent.lengths.sum()) != int(lengths.sum()):
-            latent = scattered(rng, lengths, 1, prior.places)  # a stop came before there was a start
+            latent = scattered(
+                rng, lengths, 1, prior.places
+            )  # a stop came before there was a start
         return state_of(model, data, latent, dict(start.hyper))
 
-    def step(
-        self, rng: np.random.Generator, model: Model, data: Data, state: TopicState
-    ) -> Info:
+    def step(self, rng: np.random.Generator, model: Model, data: Data, state: TopicState) -> Info:
         levels = levels_of(model, state)
         self.sweep(rng, model, state, levels)
         return steps.update_hyperparameters(rng, model, state)
@@ -103,5 +103,7 @@ class TopicChains(ChainSettings, Sampler[TopicState]):
             setattr(state, name, kind(*own))
         return state
 
-    def value_kept(self, model: Model, state: TopicState) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    def value_kept(
+        self, model: Model, state: TopicState
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         return GROUPED_PARTITIONS.pack(state.latent), {}

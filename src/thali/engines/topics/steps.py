@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from thali.engines.base import Info
-from thali.engines.topics.state import SPARE, TopicState, levels_of, make_room
+from thali.engines.topics.state import SPARE, TopicState, make_room
 from thali.likelihoods.topic_words import TopicLikelihood
 from thali.model import Model
 from thali.priors.grouped import GroupedPrior
@@ -76,9 +76,7 @@ def index_of(state: TopicState) -> Index:
     return cast("Index", index_groups(state.corpus, state.seating))
 
 
-def sweep_groups(
-    rng: np.random.Generator, state: TopicState, levels: Levels, index: Index
-) -> None:
+def sweep_groups(rng: np.random.Generator, state: TopicState, levels: Levels, index: Index) -> None:
     """Every group once, and every place without one."""
     from thali.kernels import franchise_groups as franchise
 
@@ -122,6 +120,4 @@ def update_hyperparameters(rng: np.random.Generator, model: Model, state: TopicS
     log_joint = model.prior_at(hyper).log_prob_counts(counts)
     log_joint += cast(TopicLikelihood, model.likelihood_at(hyper)).log_marginal_of(words)
     state.sweep += 1
-    return Info(state.n_topics, log_joint, dict(hyper))
-
-
+    return Info(state.n_topics, log_joint, dict(hyper), 0.0)
