@@ -92,6 +92,17 @@ def one_blas_thread() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def blank_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports are blank, for tests that look at other things: pictures take the most time."""
+
+    def blank(model: object, path: Path, **_: object) -> Path:
+        path.write_text("<!doctype html></html>", encoding="utf-8")
+        return path
+
+    monkeypatch.setattr("thali.report.write_report", blank)
+
+
 @pytest.fixture(scope="session")
 def textbook() -> ModuleType:
     """The textbook sampler of ``benchmarks/textbook.py``, which is not part of the package."""
