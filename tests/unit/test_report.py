@@ -145,6 +145,7 @@ def test_it_is_written_whole_or_not_at_all(
 
     with monkeypatch.context() as patch:
         patch.setattr("os.replace", refuse)
+        patch.setattr("thali.report.page.page", lambda *_: "new")
         with pytest.raises(OSError, match="no space"):
             write_report(images, path)
     assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
