@@ -47,8 +47,8 @@ def words_of(data: Data) -> np.ndarray:
     return found
 
 
-def check_counts(data: Data, owner: str) -> None:
-    """Refuse what is no count, and a corpus without words."""
+def check_counts(data: Data, owner: str, empty: bool = False) -> None:
+    """Refuse what is no count, and a corpus without words unless it may be ``empty``."""
     if data.observed is not None:
         i, j = (int(at[0]) for at in data.where_missing)
         raise ValueError(
@@ -72,7 +72,7 @@ def check_counts(data: Data, owner: str) -> None:
             "CountVectorizer."
         )
     total = float(values.sum())
-    if total == 0.0:
+    if total == 0.0 and not empty:
         raise ValueError("X has no words: every count is 0.")
     if total > MOST_WORDS:
         raise ValueError(f"X has {total:,.0f} words in all, more than {MOST_WORDS:,}.")
