@@ -66,6 +66,11 @@ def check_counts(data: Data, owner: str, empty: bool = False) -> None:
         else:
             i, j = (int(at) for at in np.argwhere(wrong)[0])
             value = values[i, j]
+        if value < 0.0:
+            raise ValueError(
+                f"Negative values in data: X has {value:g} at row {i}, column {j}, where {owner} "
+                "needs counts of words."
+            )
         raise ValueError(
             f"X has {value:g} at row {i}, column {j}, where {owner} needs counts of words: whole "
             f"numbers from 0 to {LARGEST_COUNT:,}. Weights such as those of tf-idf are none; use "
