@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from thali.data import Data
 from thali.data.documents import Documents, check_counts, words_of
 from thali.engines.base import AnyEngine
-from thali.estimators import validation, word_counts
+from thali.estimators import topic_streaming, validation, word_counts
 from thali.estimators.base import LatentModel
 from thali.likelihoods.base import Likelihood
 from thali.priors.base import Prior
@@ -56,9 +56,12 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentModel)
     topic_sizes_ : array (K,)
         How many words topics have.
     topic_presence_ : array (K,)
-        How much of a topic is found again in other draws, between 0 and 1.
+        How much of a topic is found again in other draws, between 0 and 1; NaN after
+        ``partial_fit``, which keeps one.
     document_topics_ : array (D, K)
         The share of each topic in each document that was fitted.
+    n_documents_seen_ : int
+        How many documents there were, those of all pieces after ``partial_fit``.
     vocabulary_ : list of str
         What columns of X stand for.
     log_joint_, history_, posterior_, diagnostics_
@@ -130,6 +133,37 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentModel)
         """
         return self.fit(X, y, **fit_params).document_topics_
 
+    def partial_fit(self, X: Any, y: object = None) -> Self:
+        """Take in one piece of the documents; the first is fitted by itself, and finds topics.
+
+        A model that was fitted, or loaded, goes on from there. Topics keep the words and groups of
+        all documents seen before; only new documents are sampled, by a few sweeps in which new
+        topics may open, and are then counted too. Earlier ones are not revisited, which is an
+        approximation: the first piece should be large enough to know most topics. Topics keep
+        their numbers, and new ones come last. What is said of documents (``document_topics_``,
+        ``fit_``) is of the last piece. The prior over topics must be consistent.
+
+        >>> import thali
+        >>> documents = [["dal", "rice", "dal"], ["goal", "ball"], ["rice", "dal"]] * 10
+        >>> model = thali.TopicModel(engine=thali.DirectAssignment(sweeps=20), random_state=0)
+        >>> for piece in (documents[:20], documents[20:]):
+        ...     model = model.partial_fit(piece)
+        >>> model.n_documents_seen_, model.document_topics_.shape[0]
+        (30, 10)
+        """
+        topic_streaming.refuse_places(self._part("prior"))
+        if not hasattr(self, "fit_"):
+            return self.fit(X, y)
+        X = self._new(X)
+        if not X.nnz:
+            raise ValueError("X has no words: every count is 0.")
+        with self._undo_on_failure():
+            fit = topic_streaming.absorbed(self.fit_, self.grouping_, X)
+            mean = self.mean_
+            self._forget()
+            self.mean_, self.row_names_ = mean, None
+            return self._show(fit)
+
     def _with_more(self, data: Data) -> Data:
         word_counts.check_names(self._names, data.d)
         check_counts(data, type(self).__name__)
@@ -140,15 +174,21 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentModel)
         super()._show(fit)
         self._worked_out: dict[str, Any] = {}  # at the first question, which changes no attribute
         beta = float(self.fit_.model.likelihood_at(fit.mean_hyper()).beta)  # type: ignore[attr-defined]
-        found = topic_answer.answer(fit, words_of(fit.data))
+        in_pieces = topic_streaming.is_stream(fit)
+        found = (
+            topic_streaming.answer(fit)
+            if in_pieces
+            else topic_answer.answer(fit, words_of(fit.data))
+        )
         self.grouping_ = found.grouping
-        self.n_components_ = self._n_features_out = found.grouping.n_topics
+        self.n_components_ = self._n_features_out = len(found.counts)
         smoothed = found.counts + beta
         self.components_ = smoothed / smoothed.sum(axis=1, keepdims=True)
         self.topic_sizes_ = found.counts.sum(axis=1)
         self.topic_presence_ = found.presence
         self.document_topics_ = self._shares(found.documents)
         self.log_joint_ = float(fit.means()["log_joint"])
+        self.n_documents_seen_ = topic_streaming.documents_seen(fit)
         return self
 
     def _shares(self, counts: np.ndarray) -> np.ndarray:
@@ -164,7 +204,11 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentModel)
     def _topics(self) -> list[TopicsOfDraw]:
         """The topics of a few draws, which new documents are given."""
         if "topics" not in self._worked_out:
-            self._worked_out["topics"] = new_documents.topics_of_fit(self.fit_, self.grouping_)
+            self._worked_out["topics"] = (
+                topic_streaming.topics_of_stream(self.fit_)
+                if topic_streaming.is_stream(self.fit_)
+                else new_documents.topics_of_fit(self.fit_, self.grouping_)
+            )
         return cast("list[TopicsOfDraw]", self._worked_out["topics"])
 
     @property

@@ -33,7 +33,7 @@ def as_matrix(X: Any, vocabulary: Sequence[str] | None) -> tuple[Any, list[str] 
 
 def without_frame(X: Any) -> Any:
     """A column of lists of words, of pandas or NumPy, as a list of these."""
-    if getattr(X, "ndim", 0) == 1 and getattr(X, "dtype", None) == object:
+    if getattr(X, "ndim", 0) == 1 and getattr(X, "dtype", None) == np.dtype(object):
         values = list(X)
         return values if all(isinstance(each, list | tuple) for each in values) else X
     return X

@@ -6,9 +6,10 @@ Kernels change all of it in place. What a trace keeps is a ``Grouping``, from wh
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from thali.data import Data
 from thali.data.documents import lengths_of, words_of
@@ -78,10 +79,22 @@ class TopicState:
         return WordCounts(count, times[count], self.topics.total[used], self.corpus.vocabulary)
 
 
+class Earlier(NamedTuple):
+    """What is known of topics from documents that are not sampled any more."""
+
+    counts: csr_array  # (K, V) words by topic
+    groups: np.ndarray  # (K,)
+
+
 def state_of(
-    model: Model, data: Data, latent: Grouping, hyper: Values, sweep: int = 0
+    model: Model,
+    data: Data,
+    latent: Grouping,
+    hyper: Values,
+    sweep: int = 0,
+    earlier: Earlier | None = None,
 ) -> TopicState:
-    """All that follows from a value and hyperparameters."""
+    """All that follows from a value and hyperparameters; topics begin as they were ``earlier``."""
     from thali.kernels.corpus import Corpus, Seating, fill_lists
 
     lengths = lengths_of(data)
@@ -98,10 +111,11 @@ def state_of(
     place = np.repeat(first[:-1] - (np.cumsum(used) - used), used) + np.arange(used.sum())
     seating.topic[place] = latent.topic
     seating.size[place] = np.bincount(latent.group_in_all, minlength=len(place))
-    k = max(latent.n_topics, len(latent.dummies))
+    before = 0 if earlier is None else len(earlier.groups)
+    k = max(latent.n_topics, len(latent.dummies), before)
     topics = empty_topics(k + max(SPARE, k // 2), k)
     topics.dummies[: len(latent.dummies)] = latent.dummies
-    lists = empty_lists(corpus)
+    lists = empty_lists(corpus) if earlier is None else lists_from(earlier, corpus, topics)
     fill_lists(corpus, seating, lists, topics)
     return TopicState(corpus, seating, lists, topics, hyper, sweep)
 
@@ -116,6 +130,22 @@ def empty_lists(corpus: Corpus, more: np.ndarray | None = None) -> WordLists:
     begin = np.concatenate([[0], np.cumsum(room)]).astype(np.int64)
     none = np.zeros(int(begin[-1]), np.int32)
     return WordLists(begin, none, none.copy(), np.zeros(corpus.vocabulary, np.int32))
+
+
+def lists_from(earlier: Earlier, corpus: Corpus, topics: Topics) -> WordLists:
+    """Lists with earlier counts in them, the largest first, and room for more; topics too."""
+    counts = earlier.counts.tocsc()
+    several = np.diff(counts.indptr)
+    lists = empty_lists(corpus, several)
+    word = np.repeat(np.arange(corpus.vocabulary), several)
+    order = np.lexsort((-counts.data, word))
+    place = lists.begin[word] + np.arange(len(word)) - np.repeat(counts.indptr[:-1], several)
+    lists.topic[place], lists.count[place] = counts.indices[order], counts.data[order]
+    lists.length[:] = several
+    k = len(earlier.groups)
+    topics.groups[:k] = earlier.groups
+    topics.total[:k] = topics.members[:k] = np.asarray(counts.sum(axis=1)).ravel()
+    return lists
 
 
 def empty_topics(room: int, live: int) -> Topics:
