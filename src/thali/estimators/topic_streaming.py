@@ -112,8 +112,13 @@ def absorbed(fit: Fit, found: Grouping, X: csr_array) -> Draws:
     chain.keep(Kept(GROUPED_PARTITIONS.pack(state.latent), {}))
     extra = what_is_kept(state, stream, labels) | {"pieces": np.array([pieces + 1])}
     extra = {f"{PREFIX}{name}": value for name, value in extra.items()}
-    own = {"burn_in": SWEEPS - 1, "starts": fit.starts, "sweeps": SWEEPS, "extra": extra}
-    return Draws(model, data, fit.engine, fit.seed, (chain,), **own)
+    return Draws(
+        *(model, data, fit.engine, fit.seed, (chain,)),
+        burn_in=SWEEPS - 1,
+        starts=fit.starts,
+        sweeps=SWEEPS,
+        extra=extra,
+    )
 
 
 def in_one_group(rng: np.random.Generator, lengths: np.ndarray, groups: np.ndarray) -> Grouping:

@@ -23,7 +23,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from scipy.sparse import coo_array, csr_array
@@ -119,7 +119,7 @@ def fold_in(topics: TopicsOfDraw, documents: Documents, seed: int, sweeps: int) 
     words, lengths = words_of(documents), lengths_of(documents)
     first = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     tables = topics.prior.tables(int(lengths.max(initial=0)))
-    used, row = np.unique(documents.X.indices), np.zeros(documents.d, np.int32)
+    used, row = np.unique(cast(Any, documents.X).indices), np.zeros(documents.d, np.int32)
     row[used] = np.arange(len(used))
     fixed = folding_in.FixedTopics(topics.phi(used), row, topics.share, tables.join, tables.open)
     shape = (len(lengths), len(topics.share))
@@ -173,7 +173,7 @@ def prior_shares(topics: Sequence[TopicsOfDraw], k: int) -> np.ndarray:
     found = np.zeros(k)
     for draw in topics:
         np.add.at(found, draw.place[draw.place >= 0], draw.share[:-1][draw.place >= 0])
-    return found / found.sum()
+    return np.asarray(found / found.sum())
 
 
 def topic_shares(topics: Sequence[TopicsOfDraw], k: int, X: csr_array, seed: int) -> np.ndarray:
@@ -196,7 +196,7 @@ def topic_shares(topics: Sequence[TopicsOfDraw], k: int, X: csr_array, seed: int
     found /= np.maximum(matched, 1.0)
     total = found.sum(axis=1, keepdims=True)
     even = np.tile(prior_shares(topics, k), (len(found), 1))
-    return np.divide(found, total, out=even, where=total > 0.0)
+    return np.asarray(np.divide(found, total, out=even, where=total > 0.0))
 
 
 def held_probabilities(
