@@ -99,8 +99,11 @@ def hyperparameters_of(part: object) -> Mapping[str, Label]:
     """
     if isinstance(part, type):
         return _hyperparameters(part)
-    nested = getattr(type(part), "nested_hyperparameters", None)  # of parts that a part has
-    return _hyperparameters(type(part)) if nested is None else part.nested_hyperparameters
+    cls: type[object] = type(part)
+    if not hasattr(cls, "nested_hyperparameters"):
+        return _hyperparameters(cls)
+    found: Mapping[str, Label] = getattr(part, "nested_hyperparameters")  # noqa: B009
+    return found  # of parts that a part has
 
 
 @lru_cache(maxsize=256)

@@ -97,7 +97,7 @@ class TopicChains(ChainSettings, Sampler[TopicState]):
         hyper: Values = dict(numbers["hyper"])
         empty = scattered(np.random.default_rng(0), lengths_of(data), 1)
         state = state_of(model, data, empty, hyper, numbers["sweep"])
-        kinds = {"seating": Seating, "lists": WordLists, "topics": Topics}
+        kinds: dict[str, Any] = {"seating": Seating, "lists": WordLists, "topics": Topics}
         for name, kind in kinds.items():
             own = (np.ascontiguousarray(arrays[f"{name}_{k}"]) for k in kind._fields)
             setattr(state, name, kind(*own))

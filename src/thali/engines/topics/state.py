@@ -134,13 +134,15 @@ def empty_lists(corpus: Corpus, more: np.ndarray | None = None) -> WordLists:
 
 def lists_from(earlier: Earlier, corpus: Corpus, topics: Topics) -> WordLists:
     """Lists with earlier counts in them, the largest first, and room for more; topics too."""
+    from thali.kernels.corpus import ONE
+
     counts = earlier.counts.tocsc()
     several = np.diff(counts.indptr)
     lists = empty_lists(corpus, several)
     word = np.repeat(np.arange(corpus.vocabulary), several)
     order = np.lexsort((-counts.data, word))
     place = lists.begin[word] + np.arange(len(word)) - np.repeat(counts.indptr[:-1], several)
-    lists.topic[place], lists.count[place] = counts.indices[order], counts.data[order]
+    lists.entry[place] = counts.data[order].astype(np.int64) * ONE + counts.indices[order]
     lists.length[:] = several
     k = len(earlier.groups)
     topics.groups[:k] = earlier.groups
@@ -153,8 +155,8 @@ def empty_topics(room: int, live: int) -> Topics:
     from thali.kernels.corpus import Topics
 
     none, order = np.zeros(room, np.int64), np.arange(room)
-    each = [none.copy() for _ in range(4)]
-    return Topics(*each, order, order.copy(), np.array([live], np.int64))
+    counts = none, none.copy(), none.copy(), none.copy()
+    return Topics(*counts, order, order.copy(), np.array([live], np.int64))
 
 
 def make_room(state: TopicState, more: int) -> None:
