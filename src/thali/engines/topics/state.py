@@ -102,7 +102,7 @@ def state_of(
     corpus = Corpus(words_of(data), first, data.d)
     n = len(corpus.word)
     seating = Seating(
-        np.ascontiguousarray(latent.group, np.int32),
+        np.array(latent.group, np.int32),  # of its own: several chains may begin from one value
         np.zeros(n, np.int32),
         np.zeros(n, np.int32),
         latent.groups_of.astype(np.int32),
