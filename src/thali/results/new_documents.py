@@ -121,7 +121,8 @@ def fold_in(topics: TopicsOfDraw, documents: Documents, seed: int, sweeps: int) 
     tables = topics.prior.tables(int(lengths.max(initial=0)))
     used, row = np.unique(cast(Any, documents.X).indices), np.zeros(documents.d, np.int32)
     row[used] = np.arange(len(used))
-    fixed = folding_in.FixedTopics(topics.phi(used), row, topics.share, tables.join, tables.open)
+    share = np.array(topics.share)  # kernels are compiled for arrays that can be written to
+    fixed = folding_in.FixedTopics(topics.phi(used), row, share, tables.join, tables.open)
     shape = (len(lengths), len(topics.share))
     seen, hidden = np.zeros(shape), np.zeros(shape)
 

@@ -52,9 +52,6 @@ class TopicChains(ChainSettings, Sampler[TopicState]):
     def keeps(self, step: int) -> bool:
         return step % (self.thin or 1) == 0
 
-    def plans(self) -> bool:
-        return self.sweeps is None or self.thin is None
-
     @property
     def kept(self) -> int:
         """Draws kept of each chain, once the number of sweeps is known."""
