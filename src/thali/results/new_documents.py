@@ -40,7 +40,7 @@ from thali.results.topic_answer import matching
 from thali.structures.grouped_partitions import Grouping
 
 DRAWS = 10  # of a fit that new documents are given
-BURN_IN = 10  # sweeps of a document that are not counted,
+BURN_IN = 5  # sweeps of a document that are not counted,
 SWEEPS = 100  # and those that are, over all draws
 BLOCK = 2**22  # probabilities held at once
 TASKS = 4  # pieces of work for each core
@@ -84,17 +84,22 @@ def topics_of(
 
 
 def topics_of_fit(fit: Fit, chosen: Grouping) -> list[TopicsOfDraw]:
-    """The topics of a few draws, matched with those of the answer."""
+    """The topics of a few draws, matched with those of the answer; of the answer itself too, where
+    it has a topic that none of them has."""
     words, labels, k = words_of(fit.data), chosen.topic_of_word, chosen.n_topics
-    found = []
-    for draw in fit.pick(fit.representatives(DRAWS)):
-        latent, hyper = draw.latent, fit.hyper_of(draw.scalars)
+
+    def of(latent: Grouping, hyper: Values) -> TopicsOfDraw:
         most = max(latent.n_topics, len(latent.dummies))
         place = np.append(matching(labels, k, latent)[0], np.full(most - latent.n_topics, -1))
         groups = np.bincount(latent.topic, minlength=most)
         dummies = latent.dummies if len(latent.dummies) else np.zeros(most, np.int64)
         counts = words_by_topic(latent.topic_of_word, words, most, fit.data.d)
-        found.append(topics_of(fit.model, hyper, counts, (groups, dummies), place))
+        return topics_of(fit.model, hyper, counts, (groups, dummies), place)
+
+    picked = fit.pick(fit.representatives(DRAWS))
+    found = [of(draw.latent, fit.hyper_of(draw.scalars)) for draw in picked]
+    if not np.isin(np.arange(k), np.concatenate([draw.place for draw in found])).all():
+        found.append(of(chosen, fit.mean_hyper()))
     return found
 
 
