@@ -38,7 +38,7 @@ WORK = 600.0  # about what a word costs in a sweep, in multiply-adds
 class WordCounts(NamedTuple):
     """How often numbers occur among the counts n_tx > 0, the totals n_t, and V."""
 
-    count: np.ndarray
+    count: np.ndarray  # type: ignore[assignment]
     times: np.ndarray
     totals: np.ndarray
     vocabulary: int

@@ -45,6 +45,24 @@ def scattered(
     return GROUPED_PARTITIONS.canonical(Grouping(lengths, own, names, dummies))
 
 
+def with_places(rng: np.random.Generator, latent: Grouping, places: int) -> Grouping:
+    """The same groups and topics where there are so many places: those that no group has go to
+    topics at random."""
+    groups, dummies = len(latent.topic), latent.dummies
+    if not places:
+        return latent._replace(dummies=np.zeros(0, np.int32))
+    if len(dummies) and groups + int(dummies.sum()) == places:
+        return latent
+    if groups > places:
+        raise ValueError(
+            f"init has {groups} groups of words, and the prior slots={places} places for them; use "
+            "more slots."
+        )
+    k = latent.n_topics
+    spread = rng.multinomial(places - groups, np.full(k, 1.0 / k))
+    return latent._replace(dummies=spread.astype(np.int32))
+
+
 def begin_with(rng: np.random.Generator, model: Model, data: Data, name: str, topics: int) -> Start:
     """A start of so many topics."""
     places = getattr(model.prior, "places", 0)
