@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
+from scipy.sparse import csr_array
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from thali.data import Data
-from thali.data.documents import Documents, counts_of, is_texts, is_word_lists, words_of
+from thali.data.documents import Documents, check_counts, counts_of, is_texts, is_word_lists, words_of
 from thali.engines.base import AnyEngine
 from thali.estimators import validation
 from thali.estimators.base import LatentModel
@@ -21,8 +22,12 @@ from thali.priors.base import Prior
 from thali.registry import ESTIMATORS
 from thali.results import topic_answer
 from thali.results.fit import Fit
+from thali.results.topic_coherence import npmi
 from thali.settings import whole_number
 from thali.structures.grouped_partitions import GROUPED_PARTITIONS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @ESTIMATORS.register("TopicModel")
@@ -143,8 +148,43 @@ class TopicModel(TransformerMixin, LatentModel):  # type: ignore[misc]
         check_is_fitted(self)
         n = whole_number("top_words", "n", n, 1)
         names = np.array(self.vocabulary_, dtype=object)
-        order = np.argsort(-self.components_, axis=1, kind="stable")[:, :n]
-        return [names[row].tolist() for row in order]
+        return [names[row].tolist() for row in self._top(n)]
+
+    def _top(self, n: int) -> np.ndarray:
+        """The columns of the n most probable words of each topic."""
+        return np.asarray(np.argsort(-self.components_, axis=1, kind="stable")[:, :n])
+
+    def coherence(self, n: int = 10, X: Any = None) -> np.ndarray:
+        """Whether the n most probable words of each topic are found together in documents, (K,).
+
+        Mean normalized pointwise mutual information (NPMI) of pairs of them, from −1 (never
+        together) over 0 (as by chance) to 1 (always). By the documents that were fitted, or by
+        others with the same columns: those are the sterner judges.
+        """
+        check_is_fitted(self)
+        n = whole_number("coherence", "n", n, 2)
+        documents = self.fit_.data.X if X is None else self._others(X)
+        return npmi(documents, self._top(n))
+
+    def _others(self, X: Any) -> csr_array:
+        """Other documents with the columns of those that were fitted."""
+        given, _ = as_matrix(X, self.vocabulary_)
+        new = csr_array(np.asarray(given, float) if isinstance(given, pd.DataFrame) else given)
+        if new.shape[1] != self.fit_.data.d:
+            raise ValueError(
+                f"X has {new.shape[1]} columns; the documents that were fitted have "
+                f"{self.fit_.data.d}, a word each."
+            )
+        check_counts(Data.of(new), "coherence")
+        return new
+
+    # pictures
+
+    def plot(self) -> Figure:
+        """One figure with the most useful pictures."""
+        from thali import plots
+
+        return plots.topics_overview(self)
 
 
 def shares(counts: np.ndarray) -> np.ndarray:
