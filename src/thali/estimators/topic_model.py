@@ -13,7 +13,14 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from thali.data import Data
-from thali.data.documents import Documents, check_counts, counts_of, is_texts, is_word_lists, words_of
+from thali.data.documents import (
+    Documents,
+    check_counts,
+    counts_of,
+    is_texts,
+    is_word_lists,
+    words_of,
+)
 from thali.engines.base import AnyEngine
 from thali.estimators import validation
 from thali.estimators.base import LatentModel
