@@ -24,7 +24,7 @@ OWN = {
     "sea": "boat wave harbor sail fish anchor tide island captain shell reef rope",
     "garden": "rose soil seed leaf root shovel tulip hedge lawn bee compost pond",
 }
-COMMON = "people day year time place thing part week world hand hour word"
+COMMON = "people day year time place thing story week world hand hour word"
 SHARED = 0.1  # of a topic's words, those that all topics have
 LONGEST = 10**6  # words of a document
 

@@ -15,6 +15,7 @@ from . import counts, style, tiles, topic_reading
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.ticker import Locator
 
 MOST_TOPICS = 12  # whose words are shown
 MOST_BARS = 25
@@ -276,7 +277,7 @@ def group_size_counts(model: TopicModel, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def _few_whole() -> object:
+def _few_whole() -> Locator:
     from matplotlib.ticker import MaxNLocator
 
     return MaxNLocator(4, integer=True)

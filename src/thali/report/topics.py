@@ -75,6 +75,9 @@ def _doubtful(model: TopicModel) -> Markup:
     own = model.topic_presence_ < DOUBT
     if not own.any():
         return tag("p", f"No topic is in doubt: each is found again to {DOUBT:.0%} or more.")
+    if own.all():
+        said = f"Every topic is in doubt: none is found again to {DOUBT:.0%} in other draws."
+        return tag("p", said)
     share = percent(float(topic_reading.size_shares(model)[own].sum()))
     is_, it = ("is", "It has") if own.sum() == 1 else ("are", "They have")
     said = (
