@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -66,7 +67,9 @@ def test_coherence_of_a_model_on_its_documents_and_on_others(fitted) -> None:
     np.testing.assert_allclose(model.coherence(4, others.toarray()), expected, atol=1e-12)
     lists = [np.repeat(data.words, row.astype(int)).tolist() for row in others.toarray()]
     lists[0].append("a word that was never seen")
-    np.testing.assert_allclose(model.coherence(4, lists), expected, atol=1e-12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of words that are left out
+        np.testing.assert_allclose(model.coherence(4, lists), expected, atol=1e-12)
     assert len(model.coherence(10**6)) == model.n_components_  # more words than there are
 
 
@@ -74,7 +77,7 @@ def test_coherence_refuses_what_it_cannot_use(fitted) -> None:
     model, data = fitted
     with pytest.raises(ValueError, match="n must be"):
         model.coherence(1)
-    with pytest.raises(ValueError, match=r"X has 3 columns; .* a word each"):
+    with pytest.raises(ValueError, match="X has 3 "):
         model.coherence(5, np.ones((4, 3)))
     with pytest.raises(ValueError, match="counts of words"):
         model.coherence(5, data.X * 0.5)

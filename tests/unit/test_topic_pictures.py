@@ -33,7 +33,7 @@ SECTIONS = [
     *("summary", "convergence", "topics", "alike", "documents", "groups", "reading"),
 ]
 EVIL = "<script>alert(1)</script>"
-QUICK = thali.DirectAssignment(sweeps=10, chains=1, init="one_topic")
+QUICK = thali.DirectAssignment(sweeps=10, thin=1, chains=1, init="one_topic")
 
 
 def fitted(X: Any, words: Any = None, engine: Any = QUICK, **options: Any) -> thali.TopicModel:
@@ -93,6 +93,17 @@ def many() -> thali.TopicModel:
     return model
 
 
+def in_pieces() -> thali.TopicModel:
+    """As after documents that came in pieces: no presence, and more topics than the last has."""
+    model = fitted(csr_array(np.array([[3.0, 1, 0], [0, 2, 5]])))
+    more, k = np.full((2, 3), 1 / 3), model.n_components_ + 2
+    model.components_ = np.concatenate([model.components_, more])
+    model.topic_sizes_, model.n_components_ = np.append(model.topic_sizes_, [4.0, 2.0]), k
+    model.topic_presence_, model.n_documents_seen_ = np.full(k, np.nan), 9
+    model.document_topics_ = np.pad(model.document_topics_, ((0, 0), (0, 2)))
+    return model
+
+
 def without_words() -> thali.TopicModel:
     """One of the documents is empty."""
     return fitted(csr_array(np.array([[3.0, 1, 0], [0, 0, 0], [0, 2, 5]])), ["a", "b", "c"])
@@ -101,6 +112,7 @@ def without_words() -> thali.TopicModel:
 EXTREMES: dict[str, Callable[[], thali.TopicModel]] = {
     "one document of one word": lambda: fitted(csr_array([[1.0, 0.0]])),
     "an empty document": without_words,
+    "pieces": in_pieces,
     "names": named,
     "150 topics": many,
     "flexible": lambda: fitted(
@@ -126,6 +138,9 @@ def test_every_picture_and_the_report_cope_with(case: str, tmp_path: Path) -> No
     assert "nan" not in words
     if case == "names":
         assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    if case == "pieces":
+        assert "9 documents" in page
+        assert "presence not known" in page
     if case == "150 topics":
         assert "91 more topics" in page
         assert "The 100 largest" not in page  # the table has them all

@@ -12,6 +12,7 @@ from thali.data.sparse import is_sparse
 from thali.estimators.base import LatentModel
 from thali.evaluation import match_features
 from thali.plots.reading import labels_of
+from thali.plots.topic_reading import presence
 from thali.report.markup import plural
 from thali.report.words import lacks
 from thali.results.fit import VariationalFit, WeightedDraws
@@ -75,10 +76,8 @@ def _topics_found(model: LatentModel, at_most: int = 12) -> str:
     """The first words of the largest topics, a line each."""
     shares = model.topic_sizes_ / model.topic_sizes_.sum()
     lines = [
-        f"  {k}: {', '.join(words)} ({shares[k]:.0%} of words, presence {presence:.0%})"
-        for k, (words, presence) in enumerate(
-            zip(model.top_words(6)[:at_most], model.topic_presence_, strict=False)
-        )
+        f"  {k}: {', '.join(words)} ({shares[k]:.0%} of words, presence {presence(model, k)})"
+        for k, words in enumerate(model.top_words(6)[:at_most])
     ]
     rest = model.n_components_ - len(lines)
     if rest:
@@ -184,7 +183,7 @@ def _print_topics(model: LatentModel, at_most: int = 20) -> None:
     title = None if model.n_components_ <= at_most else f"the {at_most} largest topics"
     shares = model.topic_sizes_ / model.topic_sizes_.sum()
     rows = [
-        (str(k), f"{shares[k]:.0%}", f"{model.topic_presence_[k]:.0%}", ", ".join(words))
+        (str(k), f"{shares[k]:.0%}", presence(model, k), ", ".join(words))
         for k, words in enumerate(model.top_words(6)[:at_most])
     ]
     _print_table(("topic", "share", "presence", "words"), rows, title=title)

@@ -11,6 +11,8 @@ from thali.priors.grouped import GroupedPrior
 from thali.priors.partition import ConsistentPartition, PartitionPrior
 from thali.structures.grouped_partitions import GROUPED_PARTITIONS, Grouping
 
+from .style import percent
+
 MOST_DRAWS = 40  # looked at, evenly spaced
 INTERVAL = (0.05, 0.95)
 LONGEST = 20_000  # words of a document up to which a prior's sizes of groups are summed exactly
@@ -42,6 +44,17 @@ def document_name(model: TopicModel, n: int) -> str:
     return f"document {n + 1}" if names is None else str(names[n])
 
 
+def presence(model: TopicModel, k: int) -> str:
+    """How much of a topic is found again in other draws, in percent, or that it is not known."""
+    share = float(model.topic_presence_[k])
+    return "not known" if np.isnan(share) else percent(share)
+
+
+def in_pieces(model: TopicModel) -> bool:
+    """Whether documents came in pieces, so that there is one draw, and no presence."""
+    return bool(np.isnan(model.topic_presence_).any())
+
+
 def size_shares(model: TopicModel) -> np.ndarray:
     """The share of all words that each topic has."""
     return np.asarray(model.topic_sizes_ / max(model.topic_sizes_.sum(), 1e-300))
@@ -66,7 +79,12 @@ class SizeSpread(NamedTuple):
 
 
 def size_spread(model: TopicModel) -> SizeSpread:
-    """How many words each topic has over draws, matched as ``topic_presence_`` is."""
+    """How many words each topic has over draws, matched as ``topic_presence_`` is.
+
+    Of documents that came in pieces there is one draw, and no spread.
+    """
+    if in_pieces(model):
+        return SizeSpread(*(model.topic_sizes_ for _ in SizeSpread._fields))
     labels, k = model.grouping_.topic_of_word.astype(np.int64), model.n_components_
     found = []
     for draw in drawn(model):

@@ -70,14 +70,13 @@ def topic_words(
     family = style.fonts(names)
     for k in range(shown):
         x, y = k % across, -(k // across) * (n + 2.6)
-        presence = style.percent(float(model.topic_presence_[k]))
         head = f"Topic {k} · {style.percent(largest[k])} of words"
         ax.text(
             x, y + 1.75, head, fontsize=points, fontweight="bold", color=colors.ink, va="center"
         )
         ax.text(
-            x, y + 0.85, f"presence {presence}", fontsize=0.92 * points, color=colors.quiet,
-            va="center",
+            x, y + 0.85, f"presence {topic_reading.presence(model, k)}", fontsize=0.92 * points,
+            color=colors.quiet, va="center",
         )  # fmt: skip
         rows = y - np.arange(len(found.words[k]))
         bars = (0.88 - room) * found.shares[k] / top

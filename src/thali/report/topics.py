@@ -27,14 +27,18 @@ ALIKE = 0.7  # cosine above which two topics may be one
 def lede(model: TopicModel) -> str:
     """What was found, in one sentence."""
     (n, v), total = model.X_.shape, int(lengths_of(model.fit_.data).sum())
+    if topic_reading.in_pieces(model):
+        n, total = model.n_documents_seen_, round(model.topic_sizes_.sum())
     found = (
         f"{plural(model.n_components_, 'topic')} found in {plural(n, 'document')} of "
         f"{plural(total, 'word')}, {v:,} of them different"
     )
     if model.n_components_ == 1:
         return f"{found}: nothing sets some of the words apart from the others."
+    if topic_reading.in_pieces(model):
+        return f"{found}; they came in pieces, and what is said of documents is of the last one."
     shares = topic_reading.size_shares(model)
-    sure = percent(float(shares @ model.topic_presence_))
+    sure = percent(min(1.0, float(shares @ model.topic_presence_)))
     again = f"a topic is found again to {sure} in other draws, on average over words"
     return f"{found}; {again}."
 
@@ -72,6 +76,10 @@ def _how_many(model: TopicModel) -> str:
 
 def _doubtful(model: TopicModel) -> Markup:
     """How much there is to topics that are seldom found again."""
+    if topic_reading.in_pieces(model):
+        return tag(
+            "p", "Documents came in pieces: there are no other draws to find topics again in."
+        )
     own = model.topic_presence_ < DOUBT
     if not own.any():
         return tag("p", f"No topic is in doubt: each is found again to {DOUBT:.0%} or more.")
@@ -106,7 +114,7 @@ def _cards(model: TopicModel, coherence: np.ndarray) -> list[Markup]:
             for word, share in zip(found.words[k], found.shares[k], strict=True)
         ]
         said = (
-            f"{percent(shares[k])} of words · presence {percent(float(model.topic_presence_[k]))}"
+            f"{percent(shares[k])} of words · presence {topic_reading.presence(model, k)}"
             f" · coherence {_two_digits(coherence[k])}"
         )
         cards.append(
@@ -158,7 +166,7 @@ def _table(model: TopicModel, coherence: np.ndarray) -> list[Markup]:
             f"{spread.words[k]:,.0f}",
             percent(shares[k]),
             f"{spread.low[k]:,.0f} to {spread.high[k]:,.0f}",
-            percent(float(model.topic_presence_[k])),
+            topic_reading.presence(model, k),
             _two_digits(coherence[k]),
             f"{documents[k]:,}",
         ]
