@@ -25,6 +25,7 @@ from typing import NamedTuple
 import numpy as np
 import real_data
 from tables import markdown
+from threadpoolctl import threadpool_limits
 
 import thali
 from thali.data import Data
@@ -148,28 +149,38 @@ def quality(names: list[str], plans: list[Plan], labels: list[str], splits: int)
     print("\n" + markdown(HEADS, rows))
 
 
-def cost(n: int = 500, d: int = 500, k: int = 20, calls: int = 15) -> None:
-    """Sweeps in turns, the median of their ratio."""
+def cost(n: int = 500, d: int = 500, k: int = 20, rounds: int = 200) -> None:
+    """The median ratio of neighbouring calls, and how far rounds are from one another.
+
+    Both priors walk one state in turns, there and back (ABBA): so where its arrays lie in memory,
+    which alone makes a tenth of a sweep, is the same for both, and so is what else the machine
+    does. Calls are those of a run, of a few sweeps each; times are of this thread's processor.
+    """
     rng = np.random.default_rng(0)
     Z = rng.random((n, k)) < 0.3
     X = Z @ rng.normal(size=(k, d)) + 0.5 * rng.normal(size=(n, d))
     data, engine = Data.of(X), thali.CollapsedGibbs(moves=0)
     made = thali.FlexibleIBP.from_expectations(m=2.0 / np.arange(1, n + 1), n_rows=n)
-    states = []
+    walks = []
     for prior in (thali.IBP(alpha=2.0), made):
         model = Model(prior, thali.LinearGaussian(0.5, 1.0))
         start = Start("given", Z, model.start(data))
-        states.append((model, engine.begin(np.random.default_rng(0), model, data, start)))
-    times = np.zeros((calls + 2, 2))
-    for i in range(calls + 2):
-        for j, (model, state) in enumerate(states):
-            began = time.perf_counter()
-            drawn = engine.several(np.random.default_rng(i), model, data, state, 4, keep=False)
-            times[i, j] = (time.perf_counter() - began) / len(drawn)
+        walks.append((model, engine.begin(np.random.default_rng(0), model, data, start)))
+    times, last = np.zeros((rounds + 2, 2)), walks[0][1]
+    with threadpool_limits(1):
+        for i in range(rounds + 2):
+            for j in (0, 1, 1, 0) if i % 2 else (1, 0, 0, 1):
+                model, state = walks[j]
+                state.rows, state.n_components = last.rows, last.n_components
+                began = time.thread_time()
+                drawn = engine.several(rng, model, data, state, 4, keep=False)
+                times[i, j] += (time.thread_time() - began) / (2 * len(drawn))
+                last = state
     own, other = np.median(times[2:], axis=0)
-    ratio = np.median(times[2:, 1] / times[2:, 0])
+    low, ratio, high = np.percentile(times[2:, 1] / times[2:, 0], [25, 50, 75])
+    error = 2.0 * 1.25 * (high - low) / 1.35 / np.sqrt(rounds)  # of a median, near a normal law
     print(f"a sweep at {n}×{d}, K = {k}: IBP {1e3 * own:.2f} ms, FlexibleIBP {1e3 * other:.2f} ms")
-    print(f"median ratio of neighbouring calls: {ratio:.3f}")
+    print(f"median ratio: {ratio:.3f} ± {error:.3f}; half of the rounds: {low:.3f} to {high:.3f}")
 
 
 if __name__ == "__main__":

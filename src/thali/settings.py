@@ -284,7 +284,7 @@ def _as_float(value: object) -> float | None:
 
 def whole_number(owner: str, name: str, value: object, least: int, most: int = MOST) -> int:
     """Return ``value`` as an int from ``least`` to ``most``, or say what is wrong."""
-    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+    if isinstance(value, bool) or not isinstance(value, int | SupportsIndex):  # a protocol is slow
         raise TypeError(f"{owner}: {name} must be a whole number, not {shown(value)}.")
     if value.__index__() < least:
         raise ValueError(f"{owner}: {name} must be at least {least}, not {shown(value)}.")

@@ -86,9 +86,10 @@ def install_kernel(patch: pytest.MonkeyPatch, kernel: ModuleType) -> None:
 
 def update_in_python(patch: pytest.MonkeyPatch) -> None:
     """Let collapsed Gibbs update hyperparameters as it does where compiled code cannot."""
+    from thali.engines.features import gibbs
     from thali.kernels.hyperparameter_steps import ELSEWHERE
 
-    patch.setattr(thali.CollapsedGibbs, "_laws", lambda *_: ELSEWHERE)
+    patch.setattr(gibbs, "laws_at", lambda *_: ELSEWHERE)
 
 
 def block(text: str, indent: int) -> str:

@@ -17,7 +17,7 @@ from statistical.mutants import mutate
 
 import thali
 from thali.data import Data
-from thali.engines.collapsed_gibbs import column_tables
+from thali.engines.features.columns import column_tables
 from thali.kernels.gaussian_row import Scales
 from thali.model import Model
 from thali.starts import Start

@@ -22,7 +22,7 @@ from statistical.budget import TESTS, alarms, judge, p_value_of_mean, pooled
 
 import thali
 from thali.data import Data
-from thali.engines.collapsed_gibbs import column_tables
+from thali.engines.features.columns import column_tables
 from thali.kernels.gaussian_row import Scales
 from thali.model import Model
 from thali.starts import Start

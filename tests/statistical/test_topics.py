@@ -13,6 +13,7 @@ import thali
 from thali.data.documents import Documents
 from thali.engines.topics import steps
 from thali.engines.topics.state import levels_of, state_of
+from thali.kernels.corpus import BITS, LOW
 from thali.model import Model
 from thali.starts.topics import scattered
 from thali.structures.labels import canonical_labels
@@ -113,17 +114,15 @@ def check(state):
     for j in range(len(corpus.first) - 1):
         at = corpus.first[j]
         own = seating.group[at : corpus.first[j + 1]]
-        assert np.array_equal(
-            np.bincount(own, minlength=seating.used[j]), seating.size[at : at + seating.used[j]]
-        )
+        sizes = seating.size[at : at + seating.used[j]]
+        assert np.array_equal(np.bincount(own, minlength=seating.used[j]), sizes)
         for i in range(at, corpus.first[j + 1]):
             t = seating.topic[at + seating.group[i]]
             fresh[t, corpus.word[i]] = fresh.get((t, corpus.word[i]), 0) + 1
     for x in range(corpus.vocabulary):
-        some = slice(state.lists.begin[x], state.lists.begin[x] + state.lists.length[x])
-        found = dict(
-            zip(state.lists.topic[some].tolist(), state.lists.count[some].tolist(), strict=True)
-        )
+        begin = state.lists.begin[x]
+        entries = state.lists.entry[begin : begin + state.lists.length[x]].tolist()
+        found = {e & LOW: e >> BITS for e in entries}
         assert found == {t: c for (t, w), c in fresh.items() if w == x}
     live = state.topics.order[: state.topics.live[0]]
     for t in live:

@@ -543,6 +543,7 @@ FITTED_FILES = {
 }
 
 
+@pytest.mark.usefixtures("blank_report")
 @pytest.mark.parametrize("name", FITTED_FILES)
 def test_a_data_file_that_is_fitted_is_described_in_one_line(name, tmp_path, monkeypatch, capsys):
     content, size = FITTED_FILES[name]

@@ -127,6 +127,7 @@ def test_the_report_is_whole(fitted):
     assert text.rstrip().endswith("</html>")
 
 
+@pytest.mark.usefixtures("blank_report")
 def test_a_file_without_names_gets_numbers(X, tmp_path):
     np.save("x.npy", X)
     assert run(["fit", "x.npy", *SHORT, "--seed", "3", "-q", "--out", "out"]) == 0
@@ -149,6 +150,7 @@ def test_a_second_run_replaces_the_files_and_leaves_others_alone(fitted, plates,
     assert Path("out", "summary.json").read_text() != "old"
 
 
+@pytest.mark.usefixtures("blank_report")
 def test_options_reach_the_model(plates):
     options = {
         "--prior": "two-parameter-ibp", "--alpha": 1.5, "--beta": 2, "--sigma-x": 0.5,
@@ -199,6 +201,7 @@ def test_the_rates_of_noisy_or_are_read(tmp_path):
     assert thali.load("out/model.thali").likelihood_ == thali.NoisyOr(0.02, 0.7, 0.2)
 
 
+@pytest.mark.usefixtures("blank_report")
 @pytest.mark.parametrize("name", ["beta-bernoulli", "beta_bernoulli"])
 def test_beta_bernoulli_keeps_to_its_number_of_features(name, plates):
     arguments = ["--prior", name, "--n-components", "2", "--out", "out", "--quiet"]
@@ -206,6 +209,7 @@ def test_beta_bernoulli_keeps_to_its_number_of_features(name, plates):
     assert thali.load("out/model.thali").n_components_ <= 2
 
 
+@pytest.mark.usefixtures("blank_report")
 def test_transpose_fits_the_columns(plates):
     assert run(["fit", str(plates), *SHORT, "--transpose", "--out", "out", "--quiet"]) == 0
     model = thali.load("out/model.thali")
@@ -214,6 +218,7 @@ def test_transpose_fits_the_columns(plates):
     assert model.feature_names_in_[0] == "plate 0"
 
 
+@pytest.mark.usefixtures("blank_report")
 def test_a_run_can_start_from_a_model_or_a_table(fitted, plates):
     for k, start in enumerate((fitted / "model.thali", fitted / "assignments.csv")):
         arguments = ["--init", str(start), "--out", f"out{k}", "--quiet"]
@@ -233,6 +238,7 @@ def test_what_is_not_given_is_left_to_the_library(plates, monkeypatch):
 # ------------------------------------------------------------------------------------ what is said
 
 
+@pytest.mark.usefixtures("blank_report")
 def test_a_run_without_seed_draws_one_and_says_it(plates, capsys):
     assert run(["fit", str(plates), *SHORT, "--out", "a"]) == 0
     said = capsys.readouterr().out
@@ -242,6 +248,7 @@ def test_a_run_without_seed_draws_one_and_says_it(plates, capsys):
     assert Path("a/assignments.csv").read_bytes() == Path("b/assignments.csv").read_bytes()
 
 
+@pytest.mark.usefixtures("blank_report")
 def test_a_run_says_what_it_read_and_where_to_look(plates, capsys):
     assert run(["fit", str(plates), *SHORT, "--out", "out"]) == 0
     said = capsys.readouterr().out
@@ -264,6 +271,7 @@ def test_quiet_says_nothing(plates, capfd):
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.usefixtures("blank_report")
 def test_the_header_is_guessed_aloud_and_can_be_told(capsys):
     Path("t.csv").write_text("2001,2002,2003\n0.1,0.2,0.7\n0.3,0.1,0.4\n")
     for option, size in (([], "2 x 3"), (["--header"], "2 x 3"), (["--no-header"], "3 x 3")):
@@ -519,12 +527,14 @@ def test_a_checkpoint_of_another_run_is_refused_and_kept(plates, capsys):
     assert Path("out/checkpoint.thali").read_bytes() == before
 
 
+@pytest.mark.usefixtures("blank_report")
 def test_resuming_nothing_starts_afresh_and_says_so(plates, capsys):
     assert run(["fit", str(plates), *SHORT, "--resume", "--out", "out"]) == 0
     assert "no unfinished run in out; starting afresh" in capsys.readouterr().out
     assert names(Path("out")) == sorted(FILES)
 
 
+@pytest.mark.usefixtures("blank_report")
 def test_a_time_budget_stops_the_run_and_keeps_it(plates, fitted, capsys):
     arguments = ["--sweeps", "10000000", "--init", "empty", "--time-budget", "2", "--out", "out"]
     assert run(["fit", str(plates), *arguments]) == 0

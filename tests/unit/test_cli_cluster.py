@@ -82,12 +82,14 @@ def test_it_says_what_it_found(table, capsys):
     assert Path("again.html").read_bytes() == Path("out/report.html").read_bytes()
 
 
+@pytest.mark.usefixtures("blank_report")
 def test_a_run_can_start_from_labels_and_from_a_model(table, fitted):
     for start in ("labels.csv", "model.thali"):
         arguments = ["--init", str(fitted / start), "--out", "out", "--quiet"]
         assert run(["cluster", str(table), *SHORT, *arguments]) == 0
 
 
+@pytest.mark.usefixtures("blank_report")
 def test_potentials_are_read_from_a_file(table):
     own = gammaln(np.arange(1, 25)) + 0.3
     Path("own.csv").write_text("\n".join(map(str, own)))
@@ -187,6 +189,7 @@ def test_settings_of_features_are_not_offered():
     assert idle <= every
 
 
+@pytest.mark.usefixtures("blank_report")
 def test_rows_to_come_are_told_of(table, tmp_path):
     """A prior that is not consistent has then an answer for new rows, and none without."""
     out = str(tmp_path / "out")

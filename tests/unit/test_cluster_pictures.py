@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pandas as pd
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from pictured import drawn
 from scipy.special import gammaln
 from sklearn.exceptions import NotFittedError
 
@@ -46,14 +46,6 @@ def fitted(X: Any, likelihood: Any = "normal_gamma", **options: Any) -> thali.La
 def groups(n: int, d: int, k: int = 3) -> np.ndarray:
     rng = np.random.default_rng(5)
     return 6.0 * rng.normal(size=(k, d))[np.arange(n) % k] + rng.normal(size=(n, d))
-
-
-def drawn(picture: Axes | Figure) -> bytes:
-    """Rendered, since matplotlib finds most troubles only then."""
-    buffer = BytesIO()
-    figure = picture if isinstance(picture, Figure) else picture.figure
-    figure.savefig(buffer, format="png", dpi=50)
-    return buffer.getvalue()
 
 
 def text_of(model: thali.LatentPartition, folder: Path, **options: Any) -> str:

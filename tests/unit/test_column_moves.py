@@ -10,7 +10,7 @@ from oracles import features as oracles
 
 import thali
 from thali.data import Data
-from thali.engines.collapsed_gibbs import column_tables
+from thali.engines.features.columns import column_tables
 from thali.model import Model
 from thali.starts import Start
 

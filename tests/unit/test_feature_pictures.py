@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from io import BytesIO
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from pictured import drawn, no_features
 from row_weighted import RowWeighted
 from scipy.stats import binom, poisson
 from sklearn.exceptions import NotFittedError
@@ -53,13 +53,6 @@ def partition() -> thali.LatentPartition:
     engine = thali.CollapsedGibbs(sweeps=40, chains=2)
     X = np.random.default_rng(0).normal(size=(20, 2)) + 4.0 * (np.arange(20) % 2)[:, None]
     return thali.LatentPartition(engine=engine, random_state=0, progress=False).fit(X)
-
-
-def drawn(ax: Axes) -> bytes:
-    """Rendered, since matplotlib finds most troubles only then."""
-    buffer = BytesIO()
-    ax.figure.savefig(buffer, format="png", dpi=50)
-    return buffer.getvalue()
 
 
 def notes(ax: Axes) -> str:
@@ -243,13 +236,7 @@ def test_few_rows(n: int, tmp_path: Path) -> None:
 
 
 def test_no_features_leave_the_prior() -> None:
-    model = thali.LatentFeatures(
-        prior=thali.IBP(alpha=1e-9),
-        likelihood=thali.LinearGaussian(sigma_x=1.0, sigma_a=1.0),
-        engine=thali.CollapsedGibbs(sweeps=6, chains=2, init="empty"),
-        random_state=0,
-        progress=False,
-    ).fit(np.random.default_rng(0).normal(size=(7, 16)))
+    model = no_features()
     for name in SUMS:
         assert drawn(getattr(plots, name)(model))
     assert "never changes" in plots.autocorrelation(model).texts[0].get_text()

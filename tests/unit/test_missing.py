@@ -170,6 +170,7 @@ def test_the_log_joint_is_that_of_the_observed_entries(rng):
 
 
 def test_the_sweep_keeps_observed_entries_and_its_sums(rng):
+    from thali.engines.features.gibbs import sweep
     from thali.kernels.gaussian_row import Scales
     from thali.kernels.hyperparameter_steps import ELSEWHERE
     from thali.starts import Start
@@ -182,7 +183,7 @@ def test_the_sweep_keeps_observed_entries_and_its_sums(rng):
     state = engine.begin(rng, model, data, Start("given", Z, hyper))
     tables, scales = model.prior.tables(40), Scales(SIGMA_X, SIGMA_A, 9.0)
     for _ in range(5):
-        scalars, _ = engine._sweep(rng, state, tables, scales, ELSEWHERE, 1, False)
+        scalars, _ = sweep(rng, state, tables, scales, ELSEWHERE, 1, False)
         k = state.n_components
         bits = state.latent.astype(float)
         assert np.array_equal(state.X[data.observed], X[data.observed])

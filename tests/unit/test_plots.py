@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from io import BytesIO
 from typing import Any
 
 import matplotlib as mpl
@@ -13,6 +12,7 @@ import pandas as pd
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from pictured import drawn, no_features
 from sklearn.exceptions import NotFittedError
 
 import thali
@@ -53,16 +53,6 @@ def named() -> thali.LatentFeatures:
     return fitted(pd.DataFrame(superposed(12, 5), columns=ODD_NAMES, index=rows))
 
 
-def no_features() -> thali.LatentFeatures:
-    return thali.LatentFeatures(
-        prior=thali.IBP(alpha=1e-9),
-        likelihood=thali.LinearGaussian(sigma_x=1.0, sigma_a=1.0),
-        engine=thali.CollapsedGibbs(sweeps=6, chains=2, init="empty"),
-        random_state=0,
-        progress=False,
-    ).fit(np.random.default_rng(0).normal(size=(7, 16)))
-
-
 EXTREMES = {
     "no features": no_features,
     "one row": lambda: fitted(superposed(1, 5)),
@@ -79,14 +69,6 @@ EXTREMES = {
     "huge values": lambda: fitted(1e15 * superposed(15, 4)),
     "constant": lambda: fitted(np.ones((10, 3))),
 }
-
-
-def drawn(picture: Axes | Figure) -> bytes:
-    """Rendered, since matplotlib finds most troubles only then."""
-    figure = picture if isinstance(picture, Figure) else picture.figure
-    buffer = BytesIO()
-    figure.savefig(buffer, format="png", dpi=50)
-    return buffer.getvalue()
 
 
 @pytest.mark.parametrize("case", EXTREMES)

@@ -14,6 +14,7 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
+from pictured import no_features
 from sklearn.exceptions import NotFittedError
 
 import thali
@@ -144,6 +145,7 @@ def test_it_is_written_whole_or_not_at_all(
 
     with monkeypatch.context() as patch:
         patch.setattr("os.replace", refuse)
+        patch.setattr("thali.report.page.page", lambda *_: "new")
         with pytest.raises(OSError, match="no space"):
             write_report(images, path)
     assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
@@ -196,13 +198,7 @@ def test_it_copes_with(case: str, tmp_path: Path) -> None:
 
 
 def test_no_features_is_an_answer(tmp_path: Path) -> None:
-    model = thali.LatentFeatures(
-        prior=thali.IBP(alpha=1e-9),
-        likelihood=thali.LinearGaussian(sigma_x=1.0, sigma_a=1.0),
-        engine=thali.CollapsedGibbs(sweeps=6, chains=2, init="empty"),
-        random_state=0,
-        progress=False,
-    ).fit(np.random.default_rng(0).normal(size=(7, 16)))
+    model = no_features()
     assert model.n_components_ == 0
     assert "No features were found" in Outline(page_of(model, tmp_path)).text
 

@@ -1,7 +1,8 @@
 """thali warm-up: compile ahead what fits will call, in an image of a machine or on a cluster.
 
-A few rows are fitted and scored: what that calls is compiled, and kept where Numba keeps it (beside
-the library, or in the folder that NUMBA_CACHE_DIR names).
+A few rows are fitted and scored, in as few sweeps as a fit ever makes by itself: what that calls is
+compiled, and kept where Numba keeps it (beside the library, or in the folder that NUMBA_CACHE_DIR
+names).
 """
 
 import time
@@ -12,6 +13,7 @@ from scipy.sparse import csr_array
 
 from thali import datasets
 from thali.cli.parts import CLUSTER, FIT
+from thali.engines import chain_settings
 from thali.engines.base import AnyEngine, missing_capabilities, takes_missing
 from thali.model import Model
 from thali.registry import ENGINES, LIKELIHOODS, PRIORS, estimator_of
@@ -28,6 +30,8 @@ def warm_up(engines: Sequence[str], likelihoods: Sequence[str], missing: bool) -
         model = Model(PRIORS.make(estimator_of(part.structure)().prior), part)
         for name in engines:
             engine = choose_engine(name, model)
+            if isinstance(engine, chain_settings.ChainSettings):
+                engine = engine.replace(sweeps=chain_settings.FEWEST)
             able = takes_missing(engine, model) or not missing
             if able and not missing_capabilities(engine, model):
                 found += 1

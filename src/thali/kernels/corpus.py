@@ -16,6 +16,10 @@ import numpy as np
 
 from thali.kernels.compiling import helper, kernel
 
+BITS = 32
+ONE = 1 << BITS  # what an entry is more for one occurrence of the word
+LOW = ONE - 1
+
 
 class Corpus(NamedTuple):
     """The words by document, where each document begins, and how many different ones there are."""
@@ -26,11 +30,10 @@ class Corpus(NamedTuple):
 
 
 class WordLists(NamedTuple):
-    """The topics of each word, and how often each of them has it."""
+    """The topics of each word, and how often each of them has it: count · 2³² + topic."""
 
     begin: np.ndarray  # (V + 1,) int64
-    topic: np.ndarray  # (N,) int32
-    count: np.ndarray  # (N,) int32
+    entry: np.ndarray  # (N,) int64
     length: np.ndarray  # (V,) int32
 
 
@@ -92,18 +95,25 @@ def close_topic(topics, t):
 
 
 @helper(borrows=True)
-def exchange(lists, e, f):
-    """Two entries of a list change places."""
-    lists.topic[e], lists.topic[f] = lists.topic[f], lists.topic[e]
-    lists.count[e], lists.count[f] = lists.count[f], lists.count[e]
+def topic_of(entry):
+    """The topic of an entry."""
+    return entry & LOW
+
+
+@helper(borrows=True)
+def count_of(entry):
+    """How often the topic of an entry has the word."""
+    return entry >> BITS
 
 
 @helper(borrows=True)
 def add_to(lists, x, e):
     """Entry e of the list of word x counts one more; large counts stay near the beginning."""
-    lists.count[e] += 1
-    if e > lists.begin[x] and lists.count[e] > lists.count[e - 1]:
-        exchange(lists, e, e - 1)
+    found = lists.entry[e] + ONE
+    if e > lists.begin[x] and found > lists.entry[e - 1]:
+        lists.entry[e] = lists.entry[e - 1]
+        e -= 1
+    lists.entry[e] = found
 
 
 @helper(borrows=True)
@@ -112,27 +122,28 @@ def enlist(lists, x, t):
     begin = lists.begin[x]
     end = begin + lists.length[x]
     for e in range(begin, end):
-        if lists.topic[e] == t:
+        if topic_of(lists.entry[e]) == t:
             add_to(lists, x, e)
             return
-    lists.topic[end], lists.count[end] = t, 1
+    lists.entry[end] = ONE + t
     lists.length[x] += 1
 
 
 @helper(borrows=True)
 def strike(lists, x, t):
     """Topic t has word x once less."""
-    begin = lists.begin[x]
-    last = begin + lists.length[x] - 1
-    e = begin
-    while lists.topic[e] != t:
+    last = lists.begin[x] + lists.length[x] - 1
+    e = lists.begin[x]
+    while topic_of(lists.entry[e]) != t:
         e += 1
-    lists.count[e] -= 1
-    if lists.count[e] == 0:
-        lists.topic[e], lists.count[e] = lists.topic[last], lists.count[last]
+    found = lists.entry[e] - ONE
+    if found < ONE:
+        lists.entry[e] = lists.entry[last]
         lists.length[x] -= 1
-    elif e < last and lists.count[e] < lists.count[e + 1]:
-        exchange(lists, e, e + 1)
+    elif e < last and found < lists.entry[e + 1]:
+        lists.entry[e], lists.entry[e + 1] = lists.entry[e + 1], found
+    else:
+        lists.entry[e] = found
 
 
 @helper(borrows=True, fastmath={"nnan", "nsz", "reassoc", "contract"})
@@ -140,7 +151,7 @@ def weigh_list(lists, x, by_topic):
     """Σ n_tx by_topic[t] over the topics that have word x."""
     begin, found = lists.begin[x], 0.0
     for e in range(begin, begin + lists.length[x]):
-        found += lists.count[e] * by_topic[lists.topic[e]]
+        found += count_of(lists.entry[e]) * by_topic[topic_of(lists.entry[e])]
     return found
 
 
@@ -148,10 +159,10 @@ def weigh_list(lists, x, by_topic):
 def find_in_list(lists, x, by_topic, u):
     """The entry at which a sum as of ``weigh_list`` comes to u, the last of them at most."""
     e, last = lists.begin[x], lists.begin[x] + lists.length[x] - 1
-    u -= lists.count[e] * by_topic[lists.topic[e]]
+    u -= count_of(lists.entry[e]) * by_topic[topic_of(lists.entry[e])]
     while u >= 0.0 and e < last:
         e += 1
-        u -= lists.count[e] * by_topic[lists.topic[e]]
+        u -= count_of(lists.entry[e]) * by_topic[topic_of(lists.entry[e])]
     return e
 
 
@@ -222,7 +233,7 @@ class Index(NamedTuple):
 @kernel
 def index_groups(corpus, seating):
     """The observed words of every group, equal ones side by side; groups without gaps."""
-    n, groups, longest = corpus.word.shape[0], 0, 0
+    n, groups = corpus.word.shape[0], 0
     for j in range(seating.used.shape[0]):
         groups += seating.used[j]
     word, place = np.empty(n, np.int32), np.empty(groups, np.int32)
@@ -250,9 +261,9 @@ def histogram(lists):
     most = 0
     for x in range(lists.length.shape[0]):
         for e in range(lists.begin[x], lists.begin[x] + lists.length[x]):
-            most = max(most, lists.count[e])
+            most = max(most, count_of(lists.entry[e]))
     times = np.zeros(most + 1, np.int64)
     for x in range(lists.length.shape[0]):
         for e in range(lists.begin[x], lists.begin[x] + lists.length[x]):
-            times[lists.count[e]] += 1
+            times[count_of(lists.entry[e])] += 1
     return times

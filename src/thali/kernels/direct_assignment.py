@@ -25,6 +25,7 @@ from thali.kernels.corpus import (
     find_in_list,
     open_topic,
     strike,
+    topic_of,
     weigh_list,
 )
 from thali.kernels.franchise_words import count_word
@@ -101,7 +102,7 @@ def sweep_assignments(rng, corpus, label, lists, topics, weights, left, masses, 
             t, entry = -1, -1
             if u < 0.0:
                 entry = find_in_list(lists, x, chance, u + of_word)
-                t = lists.topic[entry]
+                t = topic_of(lists.entry[entry])
             else:
                 for e in range(several):
                     s = own_topics[e]

@@ -19,7 +19,7 @@ either, given the other topic without the words that it loses).
 import numpy as np
 
 from thali.kernels.compiling import helper, kernel
-from thali.kernels.corpus import close_topic, enlist, open_topic, strike
+from thali.kernels.corpus import close_topic, count_of, enlist, open_topic, strike, topic_of
 
 LOGS = 256  # logarithms that are kept
 
@@ -127,18 +127,15 @@ def sweep_groups(rng, index, seating, lists, topics, levels, vocabulary, begin):
         while e < index.end[g]:
             x, count = index.word[e], run_of(index.word, e, index.end[g])
             for i in range(lists.begin[x], lists.begin[x] + lists.length[x]):
-                n = lists.count[i]
+                n = count_of(lists.entry[i])
                 if count == 1 and n < LOGS:
                     gained = ratio[n]
                 else:
                     gained = log_rising(n + beta, count) - log_rising(beta, count)
-                logs[topics.place[lists.topic[i]]] += gained
+                logs[topics.place[topic_of(lists.entry[i])]] += gained
             e += count
         e = pick_by_logs(rng, logs, k + 1)
-        if e == k:
-            t = open_topic(topics)
-        else:
-            t = topics.order[e]
+        t = open_topic(topics) if e == k else topics.order[e]
         seating.topic[index.place[g]] = t
         put_group(index, lists, topics, g, t)
         topics.members[t] += size
@@ -172,20 +169,17 @@ def sweep_dummies(rng, topics, levels, begin):
             logs[e] = log_joining(topics, levels, topics.order[e])
         logs[k] = log_opening(topics, levels)
         e = pick_by_logs(rng, logs, k + 1)
-        if e == k:
-            t = open_topic(topics)
-        else:
-            t = topics.order[e]
+        t = open_topic(topics) if e == k else topics.order[e]
         topics.dummies[t] += 1
     return count
 
 
 @helper(borrows=True)
-def count_of(lists, x, t):
+def times_in(lists, x, t):
     """How often topic t has word x."""
     for e in range(lists.begin[x], lists.begin[x] + lists.length[x]):
-        if lists.topic[e] == t:
-            return lists.count[e]
+        if topic_of(lists.entry[e]) == t:
+            return count_of(lists.entry[e])
     return 0
 
 
@@ -196,7 +190,7 @@ def log_chance(index, lists, topics, beta, prior_total, g, t):
     e = index.begin[g]
     while e < index.end[g]:
         x, count = index.word[e], run_of(index.word, e, index.end[g])
-        logs += log_rising(count_of(lists, x, t) + beta, count)
+        logs += log_rising(times_in(lists, x, t) + beta, count)
         e += count
     return logs
 

@@ -24,11 +24,13 @@ from thali.kernels.compiling import helper, kernel
 from thali.kernels.corpus import (
     add_to,
     close_topic,
+    count_of,
     document_of,
     enlist,
     find_in_list,
     open_topic,
     strike,
+    topic_of,
 )
 
 
@@ -146,15 +148,15 @@ def sweep_words(rng, corpus, seating, lists, topics, levels, begin):
             if x >= 0:
                 of_word = 0.0
                 for e in range(lists.begin[x], lists.begin[x] + lists.length[x]):
-                    s = lists.topic[e]
+                    s = topic_of(lists.entry[e])
                     weight = joined[s] + share * opening_weight(topics, levels, s)
                     chance[s] = weight * inverse[s]
-                    of_word += lists.count[e] * chance[s]
+                    of_word += count_of(lists.entry[e]) * chance[s]
                 u = of_word + near + share * (smooth + fresh / vocabulary)
                 u = rng.random() * u - of_word
                 if u < 0.0:
                     entry = find_in_list(lists, x, chance, u + of_word)
-                    t = lists.topic[entry]
+                    t = topic_of(lists.entry[entry])
                     # by a group of the document, or a new one
                     weight = share * opening_weight(topics, levels, t)
                     u = rng.random() * (joined[t] + weight) - weight

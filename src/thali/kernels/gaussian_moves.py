@@ -15,9 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from thali.kernels.by_type import means
 from thali.kernels.compiling import helper
-from thali.kernels.moving_rows import gain, loss, move, propose, turn_off, turn_on
+from thali.kernels.moving_rows import moves_are
 from thali.kernels.sparse_factor import draw_slab, log_slab_ratio
 from thali.kernels.truncated_normal import log_lifted_ndtr, sample
 
@@ -174,9 +173,4 @@ def move_to(rows, f, g):
             rows.S[n, f] = 0.0
 
 
-means(gain, GaussianMoves, gain_of)
-means(propose, GaussianMoves, propose_to)
-means(loss, GaussianMoves, loss_of)
-means(turn_on, GaussianMoves, turn_on_in)
-means(turn_off, GaussianMoves, turn_off_in)
-means(move, GaussianMoves, move_to)
+moves_are(GaussianMoves, gain_of, propose_to, loss_of, turn_on_in, turn_off_in, move_to)

@@ -1,7 +1,7 @@
 r"""What one bit, one birth and one death do to the rows of a model.
 
 A model says what moves do to a row by a NamedTuple, its *rows*, and by functions of that type
-(``by_type.means``):
+(``moves_are``):
 
     gain(rows, n, f, on)            log density of row n with feature f, less that without it
     propose(rows, rng, n, f, drawn) put parameters for a new feature of row n alone at f, and what
@@ -17,6 +17,8 @@ out of the gain: the prior and the proposal cancel in both.
 """
 
 from typing import Any
+
+from thali.kernels.by_type import means
 
 
 def gain(rows: Any, n: Any, f: Any, on: Any) -> Any:
@@ -41,3 +43,9 @@ def turn_off(rows: Any, n: Any, f: Any) -> Any:
 
 def move(rows: Any, f: Any, g: Any) -> Any:
     raise NotImplementedError
+
+
+def moves_are(kind: type, *own: Any) -> None:
+    """Let the six above mean ``own``, in their order, where rows are of this ``kind``."""
+    for generic, specific in zip((gain, propose, loss, turn_on, turn_off, move), own, strict=True):
+        means(generic, kind, specific)

@@ -14,9 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from thali.kernels.by_type import means
 from thali.kernels.compiling import helper
-from thali.kernels.moving_rows import gain, loss, move, propose, turn_off, turn_on
+from thali.kernels.moving_rows import moves_are
 
 
 class NoisyOrMoves(NamedTuple):
@@ -91,9 +90,4 @@ def move_to(rows, f, g):
         rows.A[g, t] = rows.A[f, t]
 
 
-means(gain, NoisyOrMoves, gain_of)
-means(propose, NoisyOrMoves, propose_to)
-means(loss, NoisyOrMoves, loss_of)
-means(turn_on, NoisyOrMoves, turn_on_in)
-means(turn_off, NoisyOrMoves, turn_off_in)
-means(move, NoisyOrMoves, move_to)
+moves_are(NoisyOrMoves, gain_of, propose_to, loss_of, turn_on_in, turn_off_in, move_to)

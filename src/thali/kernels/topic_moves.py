@@ -18,7 +18,7 @@ import numpy as np
 
 from thali.kernels.compiling import helper, kernel
 from thali.kernels.corpus import close_topic, open_topic
-from thali.kernels.franchise_groups import log_rising, put_group, run_of, take_group
+from thali.kernels.franchise_groups import log_rising, put_group, take_group
 
 
 @helper(borrows=True)
@@ -43,13 +43,18 @@ def log_given(index, counts, total, beta, prior_total, g):
     """log P(words of a group | counts of words); a place without a group has none."""
     if g < 0:
         return 0.0
-    logs = -log_rising(total + prior_total, index.end[g] - index.begin[g])
-    e = index.begin[g]
-    while e < index.end[g]:
-        count = run_of(index.word, e, index.end[g])
-        logs += log_rising(counts[index.word[e]] + beta, count)
-        e += count
-    return logs
+    logs, ratio = 0.0, 1.0
+    seen, run, before = 0, 0, -1
+    for e in range(index.begin[g], index.end[g]):
+        x = index.word[e]
+        run = run + 1 if x == before else 0
+        before = x
+        ratio *= (counts[x] + run + beta) / (total + seen + prior_total)
+        seen += 1
+        if ratio < 1e-200:
+            logs += np.log(ratio)
+            ratio = 1.0
+    return logs + np.log(ratio)
 
 
 @helper(borrows=True)

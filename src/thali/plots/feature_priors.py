@@ -40,9 +40,8 @@ def column_sum_counts(model: LatentFeatures, ax: Axes | None = None) -> Axes:
     >>> thali.plots.column_sum_counts(model).get_xlabel()
     'rows with a feature'
     """
-    feature_reading.check_features(model, "column_sum_counts")
-    ax = style.given_or_new(ax, 4.2, 2.8)
-    prior, found = feature_reading.prior_sums(model), feature_reading.drawn_sums(model).columns
+    ax, prior, drawn = _opened(model, ax, "column_sum_counts")
+    found = drawn.columns
     expected = None if prior is None else prior.columns
     if not found.any() and (expected is None or not expected.any()):
         return style.say(ax, "Column sums", style.NO_FEATURES)
@@ -69,9 +68,8 @@ def row_sum_counts(model: LatentFeatures, ax: Axes | None = None) -> Axes:
     """
     from matplotlib.ticker import MaxNLocator
 
-    feature_reading.check_features(model, "row_sum_counts")
-    ax = style.given_or_new(ax, 4.2, 2.8)
-    prior, found = feature_reading.prior_sums(model), feature_reading.drawn_sums(model).rows
+    ax, prior, drawn = _opened(model, ax, "row_sum_counts")
+    found = drawn.rows
     style.tidy(ax, "Row sums", _key(model, prior))
     ax.bar(
         np.arange(len(found)), found, width=0.72, color=style.VERMILLION, alpha=0.45, linewidth=0
@@ -91,6 +89,15 @@ def row_sum_counts(model: LatentFeatures, ax: Axes | None = None) -> Axes:
     ax.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
     style.label(ax, x="features of a row", y="expected rows")
     return ax
+
+
+def _opened(
+    model: LatentFeatures, ax: Axes | None, picture: str
+) -> tuple[Axes, ExpectedSums | None, feature_reading.DrawnSums]:
+    """Where a picture of sums is drawn, what the prior says of them, and what the posterior."""
+    feature_reading.check_features(model, picture)
+    ax = style.given_or_new(ax, 4.2, 2.8)
+    return ax, feature_reading.prior_sums(model), feature_reading.drawn_sums(model)
 
 
 def _key(model: LatentFeatures, prior: ExpectedSums | None) -> str:

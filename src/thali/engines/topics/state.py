@@ -1,6 +1,6 @@
 """The state of a sampler of topics: words, their groups, the topics of these, and counts of both.
 
-Kernels change all of it in place. What a trace keeps is a ``Grouping``, from which all else follows.
+Kernels change all of it in place. What a trace keeps is a ``Grouping``: all else follows from it.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ def empty_lists(corpus: Corpus, more: np.ndarray | None = None) -> WordLists:
     if more is not None:
         room = room + more
     begin = np.concatenate([[0], np.cumsum(room)]).astype(np.int64)
-    none = np.zeros(int(begin[-1]), np.int32)
-    return WordLists(begin, none, none.copy(), np.zeros(corpus.vocabulary, np.int32))
+    entries = np.zeros(int(begin[-1]), np.int64)
+    return WordLists(begin, entries, np.zeros(corpus.vocabulary, np.int32))
 
 
 def empty_topics(room: int, live: int) -> Topics:

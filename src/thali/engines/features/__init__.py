@@ -1,0 +1,1 @@
+"""What collapsed Gibbs sampling does where the latent structure is a feature matrix."""

@@ -1,0 +1,104 @@
+"""What collapsed Gibbs sampling of a feature matrix carries from sweep to sweep, and its packing.
+
+The maintained arrays of ``kernels.maintained_rows`` (Z, C = ZᵀZ, T = ZᵀX and more), the
+hyperparameters and the count of sweeps; where entries of X are missing, the data as last completed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from thali.data import Augmented, Data
+from thali.hyperparameters import Values
+from thali.likelihoods.base import Collapsed
+from thali.model import Model
+from thali.priors.base import PredictsRow
+from thali.starts import Start
+
+if TYPE_CHECKING:
+    from thali.kernels.maintained_rows import Rows
+
+
+@dataclass
+class FeatureState:
+    """What the next sweep needs: the maintained arrays, the hyperparameters, and the count."""
+
+    data: Data  # those given, or ``Augmented`` by draws
+    rows: Rows
+    n_components: int
+    hyper: Values
+    sweep: int = 0
+    hold_sigma: int = 0  # the scales stay put until this sweep, while features are being born
+    prior: PredictsRow | None = None  # the model's at ``hyper``, kept for the next sweep
+
+    @property
+    def latent(self) -> np.ndarray:
+        """The N×K matrix of the features in use."""
+        return np.asarray(self.rows.Z[:, : self.n_components], bool)
+
+    @property
+    def X(self) -> np.ndarray:
+        """What the rows are made of: reduced, unless entries were drawn into gaps."""
+        return kernel_matrix(self.data)
+
+
+def begin(rng: np.random.Generator, model: Model, data: Data, start: Start) -> FeatureState:
+    """The state at a start, arrays made afresh from its matrix."""
+    from thali.kernels.maintained_rows import rows_of
+
+    Z = start.latent[:, start.latent.any(axis=0)]
+    Z = Z[:, rng.permutation(Z.shape[1])]  # the order of columns must carry no information
+    hyper = dict(start.hyper)
+    at, _ = augmented(rng, model, data, Z, hyper)
+    rows = rows_of(Z, kernel_matrix(at))
+    return FeatureState(at, rows, Z.shape[1], hyper, 0, start.hold_sigma)
+
+
+def to_arrays(state: FeatureState) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The state as arrays and plain values; T goes along, so that a resumed chain is bitwise the
+    same (M and G are made afresh at each sweep)."""
+    k = state.n_components
+    arrays = {"Z": np.packbits(state.rows.Z[:, :k], axis=0), "T": state.rows.T[:k].copy()}
+    if isinstance(state.data, Augmented):
+        arrays["X"] = state.data.X
+    progress = {"k": k, "sweep": state.sweep, "hold": state.hold_sigma}
+    return arrays, progress | {"hyper": dict(state.hyper)}
+
+
+def from_arrays(data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]) -> FeatureState:
+    """What ``to_arrays`` packed."""
+    from thali.kernels.maintained_rows import rows_of
+
+    Z = np.unpackbits(arrays["Z"], axis=0, count=data.n).astype(bool)
+    at = Augmented(arrays["X"], source=data) if "X" in arrays else data
+    rows = rows_of(Z, kernel_matrix(at))
+    rows.T[: numbers["k"]] = arrays["T"]
+    hyper = dict(numbers["hyper"])
+    return FeatureState(at, rows, numbers["k"], hyper, numbers["sweep"], numbers["hold"])
+
+
+def kernel_matrix(data: Data) -> np.ndarray:
+    """X with gaps filled as it is, any other reduced: the reduction changes with what is drawn."""
+    return np.asarray(data.reduced if data.given.observed is None else data.X)
+
+
+def total_square(data: Data) -> float:
+    """Σx² of complete data."""
+    return float(data.squares.sum()) if data.given.observed is None else data.total_square
+
+
+def augmented(
+    rng: np.random.Generator, model: Model, data: Data, Z: np.ndarray, hyper: Values
+) -> tuple[Data, float]:
+    """What was given as the likelihood augments it, A being drawn first; and its log P given Z.
+
+    Data that need nothing come back as they are, and no log P of them: a sweep knows it.
+    """
+    if not model.likelihood.augments(data.given):
+        return data, np.nan
+    likelihood = cast(Collapsed, model.likelihood_at(hyper))
+    A, evidence = likelihood.draw_features_and_evidence(rng, data, Z)
+    return likelihood.augment(rng, data.given, Z, {"A": A}), evidence
