@@ -102,6 +102,7 @@ def test_what_is_left_out_is_said(table: Path, data: thali.datasets.Corpus) -> N
     assert "so" in own
 
 
+@pytest.mark.usefixtures("blank_report")
 def test_counts_in_a_table_and_in_a_sparse_file(
     data: thali.datasets.Corpus, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -119,6 +120,7 @@ def test_counts_in_a_table_and_in_a_sparse_file(
         assert Path("one", name).read_bytes() == Path("two", name).read_bytes()
 
 
+@pytest.mark.usefixtures("blank_report")
 def test_a_flexible_prior_is_fitted_and_shown(
     table: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

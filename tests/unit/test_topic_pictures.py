@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from pictured import drawn
 from scipy.sparse import csr_array
 from sklearn.exceptions import NotFittedError
 
@@ -39,14 +38,6 @@ QUICK = thali.DirectAssignment(sweeps=10, thin=1, chains=1, init="one_topic")
 def fitted(X: Any, words: Any = None, engine: Any = QUICK, **options: Any) -> thali.TopicModel:
     model = thali.TopicModel(engine=engine, random_state=0, progress=False, **options)
     return model.fit(X, vocabulary=words)
-
-
-def drawn(picture: Axes | Figure) -> bytes:
-    """Rendered, since matplotlib finds most troubles only then."""
-    buffer = BytesIO()
-    figure = picture if isinstance(picture, Figure) else picture.figure
-    figure.savefig(buffer, format="png", dpi=50)
-    return buffer.getvalue()
 
 
 def text_of(model: thali.TopicModel, folder: Path, **options: Any) -> str:
