@@ -166,7 +166,7 @@ MISTAKES = {
         "--vocabulary few.txt has 1 word where counts.csv has 2 columns",
     ),
     "gap": (["gap.csv"], "no count at row 2, column 'dal'; a word that a document does not have"),
-    "not whole": (["half.csv", *SHORT], "where TopicWords needs counts of words"),
+    "not whole": (["half.csv", *SHORT], "needs counts of words: whole numbers"),
     "share": (["DATA", "--text", "Body", "--max-df", "3"], "--max-df 3 is a share"),
     "stop words": (["DATA", "--text", "Body", "--stop-words", "x.txt"], "there is no file x.txt"),
     "engine": (
