@@ -304,8 +304,9 @@ def make_app() -> typer.Typer:
     )
     app.callback()(_options)
     offers = ((fit, parts.FIT), (cluster, parts.CLUSTER), (topics, parts.TOPICS))
-    fitting = [_with_options_of_parts(command, offer) for command, offer in offers]
-    for command in (demo, *fitting, show, report, warm_up):
+    fitting = [_with_options_of_parts(own, offer) for own, offer in offers]
+    commands: list[Callable[..., None]] = [demo, *fitting, show, report, warm_up]
+    for command in commands:
         app.command(context_settings={"token_normalize_func": parts.hyphened})(command)
     return app
 

@@ -46,4 +46,4 @@ def _of_pairs(both: np.ndarray, one: np.ndarray, other: np.ndarray) -> np.ndarra
     log_both = np.log(both[some])
     found[some] = (log_both - np.log(one[some]) - np.log(other[some])) / -log_both
     found[always] = 1.0
-    return np.clip(found, -1.0, 1.0)  # but for rounding it is there already
+    return np.asarray(np.clip(found, -1.0, 1.0))  # but for rounding it is there already
