@@ -13,6 +13,7 @@ votes               house_votes84.npz           the 232 members who voted on all
 animals             animals50_kemp.npz          50 animals × 85 attributes, 0/1
 spectrogram         audio_vibeace_500x161.npz   500 frames × 161 magnitudes
 tags                mirflickr_tags.npz          20,015 pictures × 1,386 tags, 0/1, sparse
+kos                 kos_bow.npz                 3,430 blog entries × 6,906 words, counts, sparse
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def _votes(archive: Archive) -> NDArray:
     return archive["X"][complete]
 
 
-def _tags(archive: Archive) -> csr_array:
+def _sparse(archive: Archive) -> csr_array:
     parts = archive["X_data"].astype(float), archive["X_indices"].astype(np.int32)
     return csr_array((*parts, archive["X_indptr"]), shape=tuple(archive["X_shape"]))
 
@@ -71,7 +72,8 @@ SOURCES = {
     "votes": Source("house_votes84.npz", _votes),
     "animals": Source("animals50_kemp.npz", lambda archive: archive["X"]),
     "spectrogram": Source("audio_vibeace_500x161.npz", lambda archive: archive["X"]),
-    "tags": Source("mirflickr_tags.npz", _tags),
+    "tags": Source("mirflickr_tags.npz", _sparse),
+    "kos": Source("kos_bow.npz", _sparse),
 }
 NAMES = tuple(SOURCES)
 

@@ -14,8 +14,8 @@ contrastive divergence as in the paper; α of the HDP is sampled, with Gamma(1, 
 
     THALI_DATA=… python reproductions/welling_2012_topics.py [--out welling_2012_topics] [--full]
 
---full adds a, b and c with their uncertainty ("posterior"), and β = 0.5; figure 5 is welling_2012.py, figure 1
-benchmarks/flexible_partitions.py.
+--full adds a, b and c with their uncertainty ("posterior"), and β = 0.5. Figure 5 is
+welling_2012.py, figure 1 benchmarks/flexible_partitions.py.
 """
 
 from __future__ import annotations
