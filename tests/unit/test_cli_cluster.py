@@ -17,6 +17,7 @@ from thali.cli import parts, run
 from thali.cli.outputs import CLUSTER_FILES
 from thali.data.tables import read_table
 from thali.registry import ENGINES, LIKELIHOODS, PRIORS
+from thali.structures.grouped_partitions import GROUPED_PARTITIONS
 from thali.structures.partitions import PARTITIONS
 
 SHORT = ["--likelihood", "normal-gamma", "--sweeps", "20", "--chains", "2", "--seed", "3"]
@@ -112,8 +113,11 @@ def test_each_command_offers_the_parts_of_its_structure():
     for family, registry in (("prior", PRIORS), ("likelihood", LIKELIHOODS)):
         ours = {name for name, cls in registry.items() if cls.structure == PARTITIONS}
         assert set(parts.CLUSTER.family(family)) == ours
-        assert set(parts.FIT.family(family)) == set(registry) - ours
-    assert set(parts.FIT.family("engine")) == set(ENGINES)
+        topics = {name for name, cls in registry.items() if cls.structure == GROUPED_PARTITIONS}
+        assert set(parts.TOPICS.family(family)) == topics
+        assert set(parts.FIT.family(family)) == set(registry) - ours - topics
+    assert set(parts.TOPICS.family("engine")) == {"direct_assignment", "franchise"}
+    assert set(parts.FIT.family("engine")) == set(ENGINES) - {"direct_assignment", "franchise"}
     assert "collapsed_gibbs" in parts.CLUSTER.family("engine")
     assert "beam_search" not in parts.CLUSTER.family("engine")
     assert "kmeans" in parts.CLUSTER.start_names()

@@ -1,5 +1,6 @@
-"""The command line: ``commands`` (what one can say), ``parts`` (words to parts), ``outputs`` (the
-files, all or nothing) and ``console`` (what is printed)."""
+"""The command line: ``commands`` and ``options`` (what one can say), ``parts`` (words to parts),
+``rows`` and ``texts`` (what is read), ``outputs`` (the files, all or nothing) and ``console`` (what
+is printed)."""
 
 from thali.cli.commands import main, run
 

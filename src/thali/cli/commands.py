@@ -1,4 +1,4 @@
-"""The command line: thali demo, fit, cluster, show, report and warm-up.
+"""The command line: thali demo, fit, cluster, topics, show, report and warm-up.
 
 A command reads its options, calls the library and says in one line what went wrong.
 Exit codes: 0 done, 1 failed, 2 bad input, 130 stopped by Ctrl-C.
@@ -11,16 +11,39 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any
 
 import typer
 
 import thali
 from thali import datasets
-from thali.cli import console, parts
+from thali.cli import console, parts, texts
+from thali.cli.options import (
+    IMAGE_SHAPE,
+    Center,
+    Columns,
+    CorpusFile,
+    DataFile,
+    Future,
+    Header,
+    ImageShape,
+    MaxDf,
+    MinDf,
+    Names,
+    Out,
+    Quiet,
+    Resume,
+    Saved,
+    Seconds,
+    Seed,
+    StopWords,
+    Text,
+    Transpose,
+    Vocabulary,
+)
 from thali.cli.outputs import CHECKPOINT, IMPUTED, claim_folder, write_outputs
-from thali.data import tables
-from thali.data.matrix import Table, named
+from thali.cli.rows import Asked, Rows, rows_of_documents, rows_of_table
+from thali.data.matrix import Table
 from thali.estimators.base import LatentModel
 from thali.estimators.validation import seed_from
 from thali.model import Model
@@ -28,43 +51,7 @@ from thali.registry import estimator_of
 from thali.run.choices import AUTO
 
 Say = Callable[[str], None]
-_inference = partial(typer.Option, rich_help_panel="Inference")
-_data = partial(typer.Option, rich_help_panel="Data")
-_results = partial(typer.Option, rich_help_panel="Results")
-FORMATS = "A .csv, .tsv, .npy, .npz (or file.npz:name) or .parquet file."
-HEADER = "Whether the first row of a .csv or .tsv names columns; found out if not given."
-IMAGE_SHAPE = {"metavar": "HxW", "help": "Show rows as images, for example 28x28."}
 OUT = Path("thali-out")
-
-# what several commands ask
-Saved = Annotated[Path, typer.Argument(metavar="MODEL", help="A saved model, as model.thali.")]
-DataFile = Annotated[str, typer.Argument(metavar="DATA", help=FORMATS)]
-Seed = Annotated[int | None, _inference(min=0, help="Seed; drawn and printed if not given.")]
-Center = Annotated[bool, _data("--center", help="Subtract column means first.")]
-Transpose = Annotated[bool, _data("--transpose", help="Swap rows and columns.")]
-Columns = Annotated[str | None, _data(help="Columns of the file to use: a,b,c.")]
-Header = Annotated[bool | None, _data("--header/--no-header", help=HEADER)]
-Seconds = Annotated[float | None, _inference(metavar="SECONDS", help="Stop after so many seconds.")]
-ImageShape = Annotated[str | None, _results(**IMAGE_SHAPE)]
-Out = Annotated[Path, _results(help="Folder for the results.")]
-Future = Annotated[int, _inference(min=0, help="Rows to come, of which a prior must be told.")]
-Resume = Annotated[bool, _results("--resume", help="Continue the unfinished run in --out.")]
-Quiet = Annotated[bool, _results("--quiet", "-q", help="Print errors only.")]
-
-
-class Asked(NamedTuple):
-    """What was asked of a command that fits, but for the parts and their settings."""
-
-    data: str
-    seed: int | None
-    transpose: bool
-    columns: str | None
-    header: bool | None
-    time_budget: float | None
-    image_shape: str | None
-    out: Path
-    resume: bool
-    quiet: bool
 
 
 BAD_INPUT = (
@@ -123,7 +110,7 @@ def _options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Find an unknown number of overlapping features, or of clusters, in a table of numbers."""
+    """Find an unknown number of overlapping features, of clusters, or of topics in data."""
 
 
 def demo(
@@ -161,7 +148,8 @@ def fit(
     asked = Asked(
         data, seed, transpose, columns, header, time_budget, image_shape, out, resume, quiet
     )
-    raise typer.Exit(_fit_table(parts.FIT, asked, options, {"center": center} if center else {}))
+    settings = {"center": center} if center else {}
+    raise typer.Exit(_fit_rows(parts.FIT, asked, options, rows_of_table, settings))
 
 
 def cluster(
@@ -183,17 +171,49 @@ def cluster(
     asked = Asked(
         data, seed, transpose, columns, header, time_budget, image_shape, out, resume, quiet
     )
-    raise typer.Exit(_fit_table(parts.CLUSTER, asked, options, of_fit={"n_future": n_future}))
+    of_fit = {"n_future": n_future}
+    raise typer.Exit(_fit_rows(parts.CLUSTER, asked, options, rows_of_table, of_fit=of_fit))
 
 
-def _fit_table(
+def topics(
+    data: CorpusFile,
+    *,
+    text: Text = None,
+    names: Names = None,
+    vocabulary: Vocabulary = None,
+    stop_words: StopWords = None,
+    min_df: MinDf = None,
+    max_df: MaxDf = None,
+    seed: Seed = None,
+    transpose: Transpose = False,
+    columns: Columns = None,
+    header: Header = None,
+    time_budget: Seconds = None,
+    out: Out = OUT,
+    resume: Resume = False,
+    quiet: Quiet = False,
+    **options: object,
+) -> None:
+    """Find topics in documents and write them into a folder."""
+    asked = Asked(data, seed, transpose, columns, header, time_budget, None, out, resume, quiet)
+    wanted = texts.AskedTexts(
+        *(text, names, vocabulary, stop_words, min_df, max_df),
+        *(parts.read_columns(columns), transpose, header),
+    )
+
+    read = partial(rows_of_documents, wanted)
+    raise typer.Exit(_fit_rows(parts.TOPICS, asked, options, read))
+
+
+def _fit_rows(
     offer: parts.Offer,
     asked: Asked,
     options: Mapping[str, object],
+    read: Callable[[Asked, tuple[int, int] | None], Rows],
     settings: Mapping[str, object] | None = None,
-    of_fit: Mapping[str, int] | None = None,
+    of_fit: Mapping[str, object] | None = None,
 ) -> int:
-    """Fit a model to a table, write what it found, say so, and return the exit code.
+    """Fit a model to what is read, write what it found, say so, and return the exit code.
 
     ``settings`` are those of the estimator that not all have, and ``of_fit`` those of its ``fit``.
     """
@@ -203,10 +223,10 @@ def _fit_table(
     engine = given.engine(chosen)  # refuses bad settings before the data are read
     seconds = parts.read_time_budget(asked.time_budget)
     shape = parts.read_image_shape(asked.image_shape)
-    table = _read_table(asked, shape)
-    say(console.describe_table(asked.data, table))
+    rows = read(asked, shape)
+    say(rows.said)
     if options["engine"] == AUTO:
-        engine = given.engine(chosen, table.values)
+        engine = given.engine(chosen, rows.values)
         say(f"engine: {type(engine).__name__} (chosen by auto)")
     out, resume = asked.out, asked.resume
     model = estimator_of(chosen.structure)(
@@ -218,32 +238,21 @@ def _fit_table(
         **(settings or {}),
     )
     with claim_folder(out):
-        X = named(table.values, table.row_names, table.column_names)
         try:
             code = _fit_and_write(
-                model, X, out, shape, say, resume=resume, time_budget=seconds, of_fit=of_fit
+                *(model, rows.X, out, shape, say),
+                resume=resume,
+                time_budget=seconds,
+                of_fit={**(of_fit or {}), **rows.of_fit},
+                names=rows.names,
             )
         except ValueError as error:
-            raise ValueError(console.locate_infinities(asked.data, table) or str(error)) from error
+            raise ValueError(rows.why() or str(error)) from error
     say(console.describe_answer(model))
     if (out / IMPUTED).exists():
         say(f"{model.fit_.data.missing} missing entries were filled in: {out / IMPUTED}.")
     say(f"Written to {out}: open {out / 'report.html'} in a browser.")
     return code
-
-
-def _read_table(asked: Asked, shape: tuple[int, int] | None) -> tables.Table:
-    """The table in the file, if its rows can be images of the given shape."""
-    columns = parts.read_columns(asked.columns)
-    table = tables.read_table(
-        asked.data, transpose=asked.transpose, columns=columns, header=asked.header
-    )
-    if shape is not None and shape[0] * shape[1] != table.values.shape[1]:
-        raise ValueError(
-            f"--image-shape {asked.image_shape} needs {shape[0] * shape[1]} columns; "
-            f"the table has {table.values.shape[1]}."
-        )
-    return table
 
 
 def show(model: Saved) -> None:
@@ -294,8 +303,10 @@ def make_app() -> typer.Typer:
         name="thali", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
     )
     app.callback()(_options)
-    fitting = _with_options_of_parts(fit, parts.FIT), _with_options_of_parts(cluster, parts.CLUSTER)
-    for command in (demo, *fitting, show, report, warm_up):
+    offers = ((fit, parts.FIT), (cluster, parts.CLUSTER), (topics, parts.TOPICS))
+    fitting = [_with_options_of_parts(own, offer) for own, offer in offers]
+    commands: list[Callable[..., None]] = [demo, *fitting, show, report, warm_up]
+    for command in commands:
         app.command(context_settings={"token_normalize_func": parts.hyphened})(command)
     return app
 
@@ -315,9 +326,9 @@ def _with_options_of_parts(command: Callable[..., None], offer: parts.Offer) -> 
 
 
 def _own_names() -> set[str]:
-    """The parameters that ``fit`` and ``cluster`` have by themselves; no option of a part may have
-    these names, in neither, so that an option has one name in both."""
-    own = {p.name for command in (fit, cluster) for p in _parameters(command)}
+    """The parameters that ``fit``, ``cluster`` and ``topics`` have by themselves; no option of a
+    part may have these names, in none of them, so that an option has one name in all."""
+    own = {p.name for command in (fit, cluster, topics) for p in _parameters(command)}
     return own | set(parts.FAMILIES)
 
 
@@ -335,9 +346,13 @@ def _fit_and_write(
     resumable: bool = True,
     resume: bool = False,
     time_budget: float | None = None,
-    of_fit: Mapping[str, int] | None = None,
+    of_fit: Mapping[str, Any] | None = None,
+    names: list[str] | None = None,
 ) -> int:
-    """Fit, write the outputs, and return the exit code; a stopped run can be resumed later."""
+    """Fit, write the outputs, and return the exit code; a stopped run can be resumed later.
+
+    ``names`` are those of rows that X does not tell.
+    """
     checkpoint, earlier = out / CHECKPOINT, out / "checkpoint.previous.thali"
     if resume and not checkpoint.exists():
         say(f"There is no unfinished run in {out}; starting afresh.")
@@ -355,6 +370,8 @@ def _fit_and_write(
         if replaces:
             os.replace(earlier, checkpoint)
         raise
+    if names is not None:
+        model.row_names_ = names
     try:
         write_outputs(model, out, image_shape)
     except OSError as error:

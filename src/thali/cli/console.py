@@ -12,11 +12,13 @@ from thali.data.sparse import is_sparse
 from thali.estimators.base import LatentModel
 from thali.evaluation import match_features
 from thali.plots.reading import labels_of
+from thali.plots.topic_reading import presence
 from thali.report.markup import plural
 from thali.report.words import lacks
 from thali.results.fit import VariationalFit, WeightedDraws
 from thali.structures.base import AnyStructure
 from thali.structures.features import FEATURES
+from thali.structures.grouped_partitions import GROUPED_PARTITIONS
 from thali.structures.partitions import PARTITIONS
 
 
@@ -70,7 +72,23 @@ def _clusters_found(model: LatentModel, at_most: int = 12) -> str:
     return f"Rows in each: {listed}{more}; {sure}."
 
 
-SENTENCES: dict[AnyStructure, Callable[[LatentModel], str]] = {PARTITIONS: _clusters_found}
+def _topics_found(model: LatentModel, at_most: int = 12) -> str:
+    """The first words of the largest topics, a line each."""
+    shares = model.topic_sizes_ / model.topic_sizes_.sum()
+    lines = [
+        f"  {k}: {', '.join(words)} ({shares[k]:.0%} of words, presence {presence(model, k)})"
+        for k, words in enumerate(model.top_words(6)[:at_most])
+    ]
+    rest = model.n_components_ - len(lines)
+    if rest:
+        lines.append(f"  and {rest:,} more")
+    return "\n".join(lines)
+
+
+SENTENCES: dict[AnyStructure, Callable[[LatentModel], str]] = {
+    PARTITIONS: _clusters_found,
+    GROUPED_PARTITIONS: _topics_found,
+}
 
 
 def _verdict(model: LatentModel) -> str:
@@ -161,7 +179,18 @@ def _print_clusters(model: LatentModel, at_most: int = 20) -> None:
     _print_table(("cluster", "rows", "share", "membership"), rows, right=0, title=title)
 
 
+def _print_topics(model: LatentModel, at_most: int = 20) -> None:
+    title = None if model.n_components_ <= at_most else f"the {at_most} largest topics"
+    shares = model.topic_sizes_ / model.topic_sizes_.sum()
+    rows = [
+        (str(k), f"{shares[k]:.0%}", presence(model, k), ", ".join(words))
+        for k, words in enumerate(model.top_words(6)[:at_most])
+    ]
+    _print_table(("topic", "share", "presence", "words"), rows, title=title)
+
+
 COMPONENTS: dict[AnyStructure, Callable[[LatentModel], None]] = {
     FEATURES: _print_frequencies,
     PARTITIONS: _print_clusters,
+    GROUPED_PARTITIONS: _print_topics,
 }

@@ -5,6 +5,9 @@
     assignments.csv   of features: Z, N×K: a row's name, then 0 or 1 for each feature
     labels.csv        of clusters: a row's name, its cluster, and its membership
     clusters.csv      of clusters: a row for each, how many rows it has, and its profile
+    topics.csv        of topics: a row for each, its words, share, presence, coherence, first words
+    words.csv         of topics: the most probable words of each, with their probabilities
+    documents.csv     of topics: a document's name, and its share of each topic
     summary.json      n_components, log_joint, missing, engine, prior, likelihood, seed, seconds,
                       rhat, ess
     report.html       the report
@@ -31,10 +34,16 @@ from thali.results.fit import PointFit, VariationalFit
 from thali.storage import Json
 from thali.structures.base import AnyStructure
 from thali.structures.features import FEATURES
+from thali.structures.grouped_partitions import GROUPED_PARTITIONS
 from thali.structures.partitions import PARTITIONS
 
 FILES = ("model.thali", "features.csv", "assignments.csv", "summary.json", "report.html")
 CLUSTER_FILES = ("model.thali", "labels.csv", "clusters.csv", "summary.json", "report.html")
+TOPIC_FILES = (
+    *("model.thali", "topics.csv", "words.csv", "documents.csv"),
+    *("summary.json", "report.html"),
+)
+MOST_WORDS = 100  # of each topic in words.csv
 LINE = "\r\n"  # as csv has it: names with a carriage return are then quoted
 IMPUTED = "imputed.csv"  # where entries are missing
 CHECKPOINT = "checkpoint.thali"
@@ -45,7 +54,7 @@ def claim_folder(folder: Path) -> Iterator[None]:
     """Make the output folder, and take it away again if the run ends in an error."""
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"--out {folder} is a file; name a folder.")
-    for name in (*FILES, *CLUSTER_FILES, IMPUTED):
+    for name in (*FILES, *CLUSTER_FILES, *TOPIC_FILES, IMPUTED):
         if (folder / name).is_dir():
             raise IsADirectoryError(f"{folder / name} is a folder where a file must go; remove it.")
     made = [path for path in (folder, *folder.parents) if not path.exists()]
@@ -110,9 +119,34 @@ def _write_clusters(model: LatentModel, folder: Path) -> None:
     profiles.to_csv(folder / "clusters.csv", index_label="cluster", lineterminator=LINE)
 
 
+def _write_topics(model: LatentModel, folder: Path) -> None:
+    order = np.argsort(-model.components_, axis=1, kind="stable")[:, :MOST_WORDS]
+    words = np.array(model.vocabulary_, dtype=object)[order]
+    sizes = model.topic_sizes_
+    said = {
+        "words": sizes,
+        "share": sizes / sizes.sum(),
+        "presence": model.topic_presence_,
+        "coherence": model.coherence(10),
+        "first_words": [" ".join(row[:10]) for row in words],
+    }
+    table = pd.DataFrame(said)
+    table.to_csv(folder / "topics.csv", index_label="topic", lineterminator=LINE)
+    k, n = order.shape
+    each = {
+        "topic": np.repeat(np.arange(k), n),
+        "word": words.ravel(),
+        "probability": np.take_along_axis(model.components_, order, axis=1).ravel(),
+    }
+    pd.DataFrame(each).to_csv(folder / "words.csv", index=False, lineterminator=LINE)
+    heads = [f"topic_{k}" for k in range(model.n_components_)]
+    _write_rows(model, folder / "documents.csv", heads, model.document_topics_, "document")
+
+
 TABLES: dict[AnyStructure, Callable[[LatentModel, Path], None]] = {
     FEATURES: _write_features,
     PARTITIONS: _write_clusters,
+    GROUPED_PARTITIONS: _write_topics,
 }
 
 
@@ -149,8 +183,10 @@ def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _write_rows(model: LatentModel, path: Path, heads: Sequence[str], values: np.ndarray) -> None:
+def _write_rows(
+    model: LatentModel, path: Path, heads: Sequence[str], values: np.ndarray, label: str = "row"
+) -> None:
     """A table with a line for each row of the data, its name in front."""
     names = range(1, len(values) + 1) if model.row_names_ is None else model.row_names_
     table = pd.DataFrame(values, index=names, columns=heads)
-    table.to_csv(path, index_label="row", lineterminator=LINE)
+    table.to_csv(path, index_label=label, lineterminator=LINE)

@@ -1,4 +1,4 @@
-"""Options of ``thali fit`` and ``thali cluster`` made from what registered parts declare.
+"""Options of ``thali fit``, ``cluster`` and ``topics`` made from what registered parts declare.
 
 A command offers the parts that speak of its latent structure (``Offer``).
 
@@ -35,6 +35,7 @@ from thali.settings import Setting, check_setting, hyperparameters_of, settings_
 from thali.starts import start_names
 from thali.structures.base import AnyStructure
 from thali.structures.features import FEATURES
+from thali.structures.grouped_partitions import GROUPED_PARTITIONS
 from thali.structures.partitions import PARTITIONS
 
 FAMILIES: dict[str, Registry[Any]] = {"prior": PRIORS, "likelihood": LIKELIHOODS, "engine": ENGINES}
@@ -78,7 +79,7 @@ def speaks_of(engine: type[AnyEngine], structure: AnyStructure) -> bool:
 # a structure that has no command of its own is fitted by ``thali fit``
 FIT = Offer(
     thali.LatentFeatures,
-    lambda structure: structure != PARTITIONS,
+    lambda structure: structure not in (PARTITIONS, GROUPED_PARTITIONS),
     {
         "prior": "Prior of the features' pattern.",
         "likelihood": "How features make data.",
@@ -97,6 +98,23 @@ CLUSTER = Offer(
         "init": "a file (.thali, or a labels.csv)",
     },
     lambda table: table[:, 0],
+)
+
+
+def _no_table(table: Any) -> Any:
+    raise ValueError("--init: topics begin from a name or from a saved model, not from a table.")
+
+
+TOPICS = Offer(
+    thali.TopicModel,
+    lambda structure: structure == GROUPED_PARTITIONS,
+    {
+        "prior": "Prior of groups and topics.",
+        "likelihood": "How topics make words.",
+        "engine": "How the model is inferred.",
+        "init": "a file (.thali)",
+    },
+    _no_table,
 )
 
 

@@ -22,11 +22,13 @@ from thali.registry import ESTIMATORS
 from thali.results import new_documents, topic_answer
 from thali.results.fit import Fit
 from thali.results.new_documents import TopicsOfDraw
+from thali.results.topic_coherence import npmi
 from thali.settings import whole_number
 from thali.storage import Json
 from thali.structures.grouped_partitions import GROUPED_PARTITIONS
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from sklearn.utils import Tags
 
 
@@ -224,8 +226,31 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentModel)
         check_is_fitted(self)
         n = whole_number("top_words", "n", n, 1)
         names = np.array(self.vocabulary_, dtype=object)
-        order = np.argsort(-self.components_, axis=1, kind="stable")[:, :n]
-        return [names[row].tolist() for row in order]
+        return [names[row].tolist() for row in self._top(n)]
+
+    def _top(self, n: int) -> np.ndarray:
+        """The columns of the n most probable words of each topic."""
+        return np.asarray(np.argsort(-self.components_, axis=1, kind="stable")[:, :n])
+
+    def coherence(self, n: int = 10, X: Any = None) -> np.ndarray:
+        """Whether the n most probable words of each topic are found together in documents, (K,).
+
+        Mean normalized pointwise mutual information (NPMI) of pairs of them, from −1 (never
+        together) over 0 (as by chance) to 1 (always). By the documents that were fitted, or by
+        others with the same columns: those are the sterner judges.
+        """
+        check_is_fitted(self)
+        n = whole_number("coherence", "n", n, 2)
+        documents = self.fit_.data.X if X is None else self._new(X)
+        return npmi(documents, self._top(n))
+
+    # pictures
+
+    def plot(self) -> Figure:
+        """One figure with the most useful pictures."""
+        from thali import plots
+
+        return plots.topics_overview(self)
 
     # new documents
 

@@ -8,6 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from thali.estimators.latent_features import LatentFeatures
 from thali.estimators.latent_partition import LatentPartition
+from thali.estimators.topic_model import TopicModel
 
 from . import style
 from .chains import feature_count, trace_of
@@ -17,6 +18,7 @@ from .clusters import cluster_map, cluster_profiles, cluster_sizes, co_clusterin
 from .components import features, frequencies
 from .reading import image_shape_of
 from .rows import assignments, reconstructions
+from .topics import document_topics, group_size_counts, topic_similarity, topic_sizes, topic_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -82,5 +84,37 @@ def clusters_overview(model: LatentPartition) -> Figure:
         trace_of(model, "n_components", own)
     else:
         potentials(model, own)
+    trace_of(model, model.fit_.engine.measure, measure)
+    return figure
+
+
+def topics_overview(model: TopicModel) -> Figure:
+    """The words of topics, their sizes, which are alike, documents, the number of topics, the walk.
+
+    The last line has the posterior of the number of topics, the sizes of groups that prior and
+    posterior expect, and the traces of K and of the log joint.
+
+    Examples
+    --------
+    >>> import thali, thali.plots
+    >>> data = thali.datasets.topics(n=10, k=2)
+    >>> engine = thali.DirectAssignment(sweeps=10, chains=1)
+    >>> model = thali.TopicModel(engine=engine, random_state=0).fit(data.X, vocabulary=data.words)
+    >>> figure = thali.plots.topics_overview(model)  # what model.plot() returns
+    """
+    check_is_fitted(model)
+    words = 0.6 + 1.75 * (1 if model.n_components_ <= 5 else 2)
+    figure = style.new_figure(13.0, words + 3.6 + 2.3)
+    lines = figure.subfigures(3, 1, squeeze=False, height_ratios=[words, 3.6, 2.3])
+    top, middle, bottom = lines.ravel()
+    topic_words(model, top.subplots(), max_topics=10, n=6)
+    sizes, alike, shares = middle.subplots(1, 3, width_ratios=[1.0, 1.25, 1.0])
+    count, groups, walk, measure = bottom.subplots(1, 4, width_ratios=[1.25, 1.0, 1.0, 1.1])
+    topic_sizes(model, sizes, max_topics=20)
+    topic_similarity(model, alike)
+    document_topics(model, shares)
+    feature_count(model, count)
+    group_size_counts(model, groups)
+    trace_of(model, "n_components", walk)
     trace_of(model, model.fit_.engine.measure, measure)
     return figure

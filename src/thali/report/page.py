@@ -13,9 +13,10 @@ from thali.plots.reading import image_shape_of
 from thali.plots.style import plain
 from thali.structures.base import AnyStructure
 from thali.structures.features import FEATURES
+from thali.structures.grouped_partitions import GROUPED_PARTITIONS
 from thali.structures.partitions import PARTITIONS
 
-from . import clusters, features, sections
+from . import clusters, features, sections, topics
 from .markup import Markup, esc, join, section, tag
 from .pictures import drawing
 from .story import Story, plain_story
@@ -24,7 +25,11 @@ OF_EVERY = {
     "summary": ("Summary", sections.summary),
     "convergence": ("Convergence", sections.convergence),
 }
-STORIES: dict[AnyStructure, Story] = {FEATURES: features.STORY, PARTITIONS: clusters.STORY}
+STORIES: dict[AnyStructure, Story] = {
+    FEATURES: features.STORY,
+    PARTITIONS: clusters.STORY,
+    GROUPED_PARTITIONS: topics.STORY,
+}
 
 
 def write_report(

@@ -1,6 +1,7 @@
 """The sections that every report has, each a function from a fitted model to pieces of markup."""
 
 import re
+from typing import NamedTuple
 
 import numpy as np
 
@@ -9,6 +10,8 @@ from thali.estimators.base import LatentModel
 from thali.plots import reading
 from thali.plots.style import CHAINS
 from thali.results.fit import Draws, PointFit, VariationalFit, WeightedDraws
+from thali.structures.base import AnyStructure
+from thali.structures.grouped_partitions import GROUPED_PARTITIONS
 
 from .convergence import Scalar, scalars, verdict
 from .markup import Markup, facts, join, number, table, tag
@@ -18,6 +21,19 @@ from .words import lacks
 
 DRIFT_LIMIT = 1e-8
 LONG = 30  # numbers in brackets of which not all are shown
+
+
+class Nouns(NamedTuple):
+    """What a row, a column and the log joint of a model are called."""
+
+    row: str
+    column: str
+    log_joint: str
+
+
+NOUNS: dict[AnyStructure, Nouns] = {
+    GROUPED_PARTITIONS: Nouns("document", "different word", "mean log joint of the draws")
+}
 STOPPED = {
     "finished": "finished all its steps",
     "interrupted": "interrupted; what was computed until then is kept",
@@ -28,11 +44,12 @@ STOPPED = {
 def summary(model: LatentModel, shape: Shape) -> list[Markup]:
     """Sizes, fit, and how the answer was made."""
     (n, d), k, word = model.X_.shape, model.n_components_, model.structure.component
+    said = NOUNS.get(model.structure, Nouns("row", "column", "log joint of the point estimate"))
     sizes = [
         (f"{word}s" if k != 1 else word, f"{k:,}"),
-        ("rows" if n != 1 else "row", f"{n:,}"),
-        ("columns" if d != 1 else "column", f"{d:,}"),
-        (f"log joint of the point estimate{lacks(model)}", number(model.log_joint_, 5)),
+        (f"{said.row}s" if n != 1 else said.row, f"{n:,}"),
+        (f"{said.column}s" if d != 1 else said.column, f"{d:,}"),
+        (f"{said.log_joint}{lacks(model)}", number(model.log_joint_, 5)),
     ]
     if isinstance(model.fit_, VariationalFit):
         sizes.append(("bound of the log evidence", number(model.elbo_, 5)))

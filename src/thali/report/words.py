@@ -79,6 +79,36 @@ def of_clusters(model: LatentModel, shape: tuple[int, int] | None) -> list[Marku
     return [facts(entries, "legend")]
 
 
+def of_topics(model: LatentModel, shape: tuple[int, int] | None) -> list[Markup]:
+    """The words and symbols of a page on topics."""
+    entries = [
+        ("Model", f"{model.likelihood_.words.model} How many topics there are is found, not "
+         "given."),
+        ("Topic", "A distribution of words; documents share topics, and a document has some of "
+         "each. Topics are numbered from 0 on, as in components_, the largest first."),
+        ("Groups", "Words of a document are in groups, and all words of a group have one topic. "
+         "Groups are how documents come to share topics; they have no meaning of their own."),
+        ("Point estimate", "The sampler visits many explanations. The one shown is that whose "
+         "topics differ least from those of the others; words, sizes and shares are means over "
+         "draws, each topic matched with the one in the draw that shares most words with it."),
+        ("Presence", "How much of a topic is found again in other draws: the words that it shares "
+         "with its match over the words that either has, on average. Near 100% all draws have the "
+         "topic; far below it comes and goes, or is split and merged."),
+        ("Coherence", "Whether the ten most probable words of a topic are found together in "
+         "documents (normalized pointwise mutual information of pairs): 1 always, 0 as often as by "
+         "chance, −1 never."),
+        ("Likeness", "The cosine between the words of two topics: 1 for the same words, 0 for none "
+         "in common. Two that are much alike may be one topic that was split."),
+        ("K and small topics", "The number of topics differs from sweep to sweep. Topics of a few "
+         "words come and go; the large ones are the finding."),
+        *_symbols(model),
+        ("Log joint", "The logarithm of the probability of words, groups and topics together: "
+         "higher is better, and only differences on the same data mean something."),
+        *OF_CHAINS,
+    ]  # fmt: skip
+    return [facts(entries, "legend")]
+
+
 def lacks(model: LatentModel) -> str:
     """What is said of a log joint where the prior's normalizer is not known."""
     return "" if model.prior_.normalized else ", without the prior’s normalizer, which is not known"

@@ -8,8 +8,9 @@ from thali.model import Model
 from thali.starts.base import Start, start
 from thali.structures.grouped_partitions import GROUPED_PARTITIONS, Grouping
 
-SCATTERED = 50  # topics that words are scattered over, fewer where there are few words
-EACH = 20  # words that a topic should have at least
+SCATTERED = 100  # topics that words are scattered over, fewer where there are few words
+EACH, LEAST = 2000, 10  # words that each of them has then, and how many there are at least
+FEWEST = 20  # words that a topic has in any case
 
 
 def scattered(
@@ -73,7 +74,8 @@ def begin_with(rng: np.random.Generator, model: Model, data: Data, name: str, to
 def scattered_start(rng: np.random.Generator, model: Model, data: Data) -> Start:
     """Words over many topics at random."""
     words = int(lengths_of(data).sum())
-    return begin_with(rng, model, data, "scattered", int(np.clip(words // EACH, 1, SCATTERED)))
+    topics = int(np.clip(words // EACH, LEAST, SCATTERED))
+    return begin_with(rng, model, data, "scattered", int(np.clip(words // FEWEST, 1, topics)))
 
 
 @start("one_topic")

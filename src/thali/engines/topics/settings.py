@@ -35,7 +35,7 @@ class TopicChains(ChainSettings, Sampler[TopicState]):
     chains: int = setting(2, help="Chains, run side by side", minimum=1, maximum=10**4)
     init: object = setting("scattered", help="Where to begin")
     moves: int = setting(
-        10, help="Splits and mergers of topics tried in a sweep", minimum=0, maximum=10**6
+        5, help="Splits and mergers of topics tried in a sweep", minimum=0, maximum=10**6
     )
 
     needs_prior: ClassVar[tuple[type, ...]] = (GroupedPrior,)

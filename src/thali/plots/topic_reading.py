@@ -1,0 +1,187 @@
+"""What pictures of topics read from a fitted model: words, sizes in draws, likeness, documents."""
+
+from typing import NamedTuple, cast
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from thali.data.documents import lengths_of
+from thali.estimators.topic_model import TopicModel
+from thali.priors.grouped import GroupedPrior
+from thali.priors.partition import ConsistentPartition, PartitionPrior
+from thali.structures.grouped_partitions import GROUPED_PARTITIONS, Grouping
+
+from .style import percent
+
+MOST_DRAWS = 40  # looked at, evenly spaced
+INTERVAL = (0.05, 0.95)
+LONGEST = 20_000  # words of a document up to which a prior's sizes of groups are summed exactly
+MOST_LENGTHS = 300  # different lengths of documents that are summed over
+
+
+class RankedWords(NamedTuple):
+    """The most probable words of each topic."""
+
+    words: list[list[str]]
+    shares: np.ndarray  # (K, n), of the topic's words
+
+
+def ranked_words(model: TopicModel, n: int) -> RankedWords:
+    """The n most probable words of each topic and their probabilities."""
+    shares = -np.sort(-model.components_, axis=1)[:, :n]
+    return RankedWords(model.top_words(n), shares)
+
+
+def short_name(model: TopicModel, k: int, n: int = 2) -> str:
+    """A topic by its first words: `rice, lentil`."""
+    vocabulary = model.vocabulary_
+    return ", ".join(vocabulary[v] for v in np.argsort(-model.components_[k], kind="stable")[:n])
+
+
+def document_name(model: TopicModel, n: int) -> str:
+    """Name of document n, or its number counted from 1."""
+    names = model.row_names_
+    return f"document {n + 1}" if names is None else str(names[n])
+
+
+def presence(model: TopicModel, k: int) -> str:
+    """How much of a topic is found again in other draws, in percent, or that it is not known."""
+    share = float(model.topic_presence_[k])
+    return "not known" if np.isnan(share) else percent(share)
+
+
+def in_pieces(model: TopicModel) -> bool:
+    """Whether documents came in pieces, so that there is one draw, and no presence."""
+    return bool(np.isnan(model.topic_presence_).any())
+
+
+def size_shares(model: TopicModel) -> np.ndarray:
+    """The share of all words that each topic has."""
+    return np.asarray(model.topic_sizes_ / max(model.topic_sizes_.sum(), 1e-300))
+
+
+def drawn(model: TopicModel) -> list[Grouping]:
+    """At most 40 draws of equal weight."""
+    fit = model.fit_
+    return [draw.latent for draw in fit.pick(fit.representatives(MOST_DRAWS))]
+
+
+class SizeSpread(NamedTuple):
+    """Of each topic: its words, and the 90% interval and the median of those of its match in draws.
+
+    A draw in which a topic shares no word with any has 0 words of it.
+    """
+
+    words: np.ndarray
+    low: np.ndarray
+    median: np.ndarray
+    high: np.ndarray
+
+
+def size_spread(model: TopicModel) -> SizeSpread:
+    """How many words each topic has over draws, matched as ``topic_presence_`` is.
+
+    Of documents that came in pieces there is one draw, and no spread.
+    """
+    if in_pieces(model):
+        return SizeSpread(*(model.topic_sizes_ for _ in SizeSpread._fields))
+    labels, k = model.grouping_.topic_of_word.astype(np.int64), model.n_components_
+    found = []
+    for draw in drawn(model):
+        both = np.bincount(labels * draw.n_topics + draw.topic_of_word, minlength=k * draw.n_topics)
+        together = both.reshape(k, draw.n_topics)
+        rows, columns = linear_sum_assignment(-together)
+        sizes = np.zeros(k)
+        sizes[rows] = np.where(together[rows, columns] > 0, together.sum(axis=0)[columns], 0)
+        found.append(sizes)
+    low, median, high = np.quantile(found, [INTERVAL[0], 0.5, INTERVAL[1]], axis=0)
+    return SizeSpread(model.topic_sizes_, low, median, high)
+
+
+def similarity(components: np.ndarray) -> np.ndarray:
+    """The cosine between the words of any two topics: 1 for the same, 0 for none in common.
+
+    Frequent words decide it, so that topics of few words are not alike for what they all lack.
+    """
+    long = components / np.linalg.norm(components, axis=1, keepdims=True)
+    return np.asarray(np.clip(long @ long.T, 0.0, 1.0))
+
+
+class Similar(NamedTuple):
+    """Topics in an order in which those that are alike touch, and how alike they are."""
+
+    topics: np.ndarray
+    shares: np.ndarray  # (topics, topics)
+
+
+def similar(model: TopicModel, most: int) -> Similar:
+    """The largest topics, in the order of a hierarchical clustering (average linkage)."""
+    from scipy.cluster.hierarchy import leaves_list, linkage
+    from scipy.spatial.distance import squareform
+
+    alike = similarity(model.components_[:most])
+    order = np.arange(len(alike))
+    if len(alike) > 2:
+        apart = squareform(1.0 - alike, checks=False)
+        order = leaves_list(linkage(np.maximum(apart, 0.0), "average", optimal_ordering=True))
+    return Similar(order, alike[np.ix_(order, order)])
+
+
+def likest(model: TopicModel, most: int) -> list[tuple[int, int, float]]:
+    """The pairs of topics that are most alike, the most first."""
+    alike = similarity(model.components_)
+    i, j = np.triu_indices(len(alike), 1)
+    order = np.argsort(-alike[i, j], kind="stable")[:most]
+    return [(int(i[o]), int(j[o]), float(alike[i[o], j[o]])) for o in order]
+
+
+def top_documents(model: TopicModel, k: int, most: int) -> np.ndarray:
+    """The documents with the largest share of a topic, those with none of it left out.
+
+    Of equal shares the longer documents come first: they tell more.
+    """
+    shares, lengths = model.document_topics_[:, k].round(6), lengths_of(model.fit_.data)
+    order = np.lexsort((-lengths, -shares))[:most]
+    return np.asarray(order[(shares[order] > 0.0) & (lengths[order] > 0)])
+
+
+def by_topic(model: TopicModel) -> np.ndarray:
+    """Documents by their largest topic, within it those with the largest share first."""
+    shares = model.document_topics_
+    first = shares.argmax(axis=1)
+    return np.lexsort((-shares[np.arange(len(shares)), first].round(6), first))
+
+
+class GroupSizes(NamedTuple):
+    """How many groups of i words documents have in all, i = 1 …, before and after the data."""
+
+    prior: np.ndarray | None  # at the posterior means of the hyperparameters
+    posterior: np.ndarray
+
+
+def group_sizes(model: TopicModel) -> GroupSizes:
+    """Σ_j E[m_i | n_j] over documents j, by the prior and over draws."""
+    lengths = lengths_of(model.fit_.data)
+    longest = int(lengths.max(initial=1))
+    posterior, draws = np.zeros(longest), drawn(model)
+    for draw in draws:
+        sizes = GROUPED_PARTITIONS.counts(draw).sizes
+        posterior += np.bincount(sizes[sizes > 0], minlength=longest + 1)[1:]
+    return GroupSizes(_expected(model, lengths[lengths > 0]), posterior / len(draws))
+
+
+def _expected(model: TopicModel, lengths: np.ndarray) -> np.ndarray | None:
+    """What the prior expects; None where documents are too long to sum that."""
+    fit = model.fit_
+    prior = cast(GroupedPrior, fit.model.prior_at(fit.mean_hyper()))
+    groups = cast(PartitionPrior, prior.of_groups)
+    longest = int(lengths.max(initial=1))
+    if longest > (LONGEST if isinstance(groups, ConsistentPartition) else LONGEST // 4):
+        return None
+    different, documents = np.unique(lengths, return_counts=True)
+    if len(different) > MOST_LENGTHS:
+        return None
+    found = np.zeros(longest)
+    for n, times in zip(different.tolist(), documents.tolist(), strict=True):
+        found[:n] += times * groups.expected_size_counts(n)
+    return found if np.isfinite(found).all() else None
