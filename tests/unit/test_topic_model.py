@@ -448,8 +448,9 @@ def stopped_at(monkeypatch, engine, at):
     def count(*arguments):
         seen.append(1)
         if len(seen) == at:
+            time.sleep(0.1)  # until the main thread does nothing but wait
             signal.raise_signal(signal.SIGINT)
-            time.sleep(0.1)  # until the main thread has heard of it
+            time.sleep(0.1)  # until it has heard of it
         return step(*arguments)
 
     monkeypatch.setattr(run_module, "cores", lambda: 1)
