@@ -97,10 +97,12 @@ def hyperparameters_of(part: object) -> Mapping[str, Label]:
     >>> {name: said.symbol for name, said in hyperparameters_of(IBP).items()}
     {'alpha': 'α'}
     """
-    if isinstance(part, type):
-        return _hyperparameters(part)
-    nested = getattr(type(part), "nested_hyperparameters", None)  # of parts that a part has
-    return _hyperparameters(type(part)) if nested is None else part.nested_hyperparameters
+    cls = part if isinstance(part, type) else type(part)
+    nested = getattr(cls, "nested_hyperparameters", None)  # of parts that a part has
+    if nested is None or part is cls:
+        return _hyperparameters(cls)
+    found: Mapping[str, Label] = nested.fget(part)
+    return found
 
 
 @lru_cache(maxsize=256)

@@ -10,6 +10,7 @@ from scipy.special import gammaln
 import thali
 from thali.data import Data
 from thali.engines.base import missing_capabilities
+from thali.engines.topics.state import state_of
 from thali.likelihoods.base import Collapsed, FeatureLikelihood, GibbsState
 from thali.likelihoods.gaussian_clusters import GaussianClusters
 from thali.model import Model
@@ -19,6 +20,7 @@ from thali.results.fit import VariationalFit
 from thali.run.choices import check_engine
 from thali.settings import Settings
 from thali.structures.features import FEATURES, Features
+from thali.structures.grouped_partitions import GROUPED_PARTITIONS
 from thali.structures.partitions import PARTITIONS
 
 SMALL = {  # settings of a short run
@@ -33,6 +35,13 @@ GRID = list(
 OF_PARTITIONS = list(
     itertools.product(
         ENGINES, speaking_of(PRIORS, PARTITIONS), speaking_of(LIKELIHOODS, PARTITIONS)
+    )
+)
+OF_TOPICS = list(
+    itertools.product(
+        ENGINES,
+        speaking_of(PRIORS, GROUPED_PARTITIONS),
+        speaking_of(LIKELIHOODS, GROUPED_PARTITIONS),
     )
 )
 OTHERWISE = {  # priors that describe so many rows
@@ -92,6 +101,27 @@ def test_every_allowed_combination_of_clusters_runs_too(engine, prior, likelihoo
         best = fitted.best_
         fixed = Model(fitted.prior_, fitted.likelihood_).at(best.hyper)
         assert np.isclose(fixed.log_joint(X, best.labels), best.log_joint, rtol=1e-10)
+
+
+@pytest.mark.parametrize(("engine", "prior", "likelihood"), OF_TOPICS)
+def test_every_allowed_combination_of_topics_runs_too(engine, prior, likelihood):
+    model = Model(PRIORS[prior](), LIKELIHOODS[likelihood]())
+    if missing_capabilities(ENGINES[engine], model):
+        with pytest.raises(ValueError, match="cannot run"):
+            check_engine(ENGINES[engine](), model)
+        return
+    X = np.random.default_rng(0).poisson(0.7, (12, 8))
+    settings = ENGINES[engine](sweeps=6, chains=2)
+    fitted = thali.TopicModel(prior, likelihood, settings, random_state=0).fit(X)
+    assert fitted.document_topics_.shape == (12, fitted.n_components_)
+    assert fitted.transform(X).shape == (12, fitted.n_components_)
+    fit = fitted.fit_
+    for draw in fit.draws():  # what is maintained is what there is
+        state = state_of(fit.model, fit.data, draw.latent, fit.hyper_of(draw.scalars))
+        at = fit.model.at(state.hyper)
+        value = at.prior.log_prob_counts(state.counts())
+        value += at.likelihood.log_marginal_of(state.word_counts())
+        assert np.isclose(value, draw.scalars["log_joint"], rtol=1e-10)
 
 
 def check_law(fitted):

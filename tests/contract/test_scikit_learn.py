@@ -44,6 +44,29 @@ def test_check_estimator(estimator, check):
     check(estimator)
 
 
+class Counts(thali.TopicModel):
+    """A topic model whose checks are made with whole numbers: scikit-learn has no tag for counts,
+    and rounds the data of what takes categories."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.categorical = True
+        return tags
+
+
+AS_FITTED = "fit_transform tells of documents as they were fitted, transform takes them as new"
+
+
+@parametrize_with_checks(
+    [Counts(engine=thali.DirectAssignment(sweeps=4, chains=1))],
+    expected_failed_checks=lambda estimator: {
+        f"check_transformer_{kind}": AS_FITTED for kind in ("general", "data_not_an_array")
+    },
+)
+def test_check_estimator_of_topics(estimator, check):
+    check(estimator)
+
+
 @pytest.mark.slow
 @parametrize_with_checks([thali.LatentFeatures()], expected_failed_checks=not_for_features)
 def test_check_estimator_at_default_settings(estimator, check):

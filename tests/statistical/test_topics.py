@@ -7,7 +7,14 @@ import pytest
 from oracles.topics import law_of_topics
 from scipy.sparse import csr_array
 from scipy.special import gammaln
-from statistical.budget import p_value_of_mean, threshold
+from statistical.budget import (
+    TESTS,
+    alarms,
+    judge,
+    p_value_of_difference,
+    p_value_of_mean,
+)
+from statistical.mutants import mutate
 
 import thali
 from thali.data.documents import Documents
@@ -16,6 +23,7 @@ from thali.engines.topics.state import levels_of, state_of
 from thali.kernels.corpus import BITS, LOW
 from thali.model import Model
 from thali.starts.topics import scattered
+from thali.structures.grouped_partitions import GROUPED_PARTITIONS
 from thali.structures.labels import canonical_labels
 
 BETA, VOCABULARY, SWEEPS = 0.6, 3, 6000
@@ -76,6 +84,10 @@ def swaps(rng, state, levels):
 
 def moves(rng, state, levels):
     steps.split_or_merge(rng, state, levels, steps.index_of(state), 3)
+
+
+def some_groups(rng, state, levels):
+    steps.sweep_groups(rng, state, levels, steps.index_of(state), 0.4)
 
 
 def direct(rng, state, levels):
@@ -154,14 +166,173 @@ CASES = [
 ]
 
 
+def named(found):
+    return {str(i): p for i, p in enumerate(found)}
+
+
 @pytest.mark.parametrize(("corpus", "prior", "sampler"), CASES)
 def test_topics_of_words_have_the_law_of_all_ways(corpus, prior, sampler, seed):
     found = p_values(CORPORA[corpus], PRIORS[prior], SAMPLERS[sampler], seed)
-    assert found.min() > threshold(len(found)), found
+    judge("topics", named(found))
 
 
+@pytest.mark.parametrize("more", [(), (moves,), (some_groups,)])
 @pytest.mark.parametrize("corpus", CORPORA)
-@pytest.mark.parametrize("more", [(), (moves,)])
 def test_direct_assignment_has_the_same_law(corpus, more, seed):
     found = p_values(CORPORA[corpus], HDP, (direct, *more), seed)
-    assert found.min() > threshold(len(found)), found
+    judge("topics", named(found))
+
+
+def test_the_number_of_places_makes_no_difference_to_a_dirichlet_process():
+    flat = [np.array(d) for d in CORPORA["two documents"]]
+    each = [
+        law_of_topics(flat, DP(alpha=1.3), dirichlet(0.8, m) if m else DP(alpha=0.8), BETA, 3, m)
+        for m in (0, 5, 6, 7)
+    ]
+    for law in each[1:]:
+        assert law.keys() == each[0].keys()
+        assert max(abs(law[key] - each[0][key]) for key in law) < 1e-12
+
+
+# ---- hyperparameters: Geweke (2004) --------------------------------------------------------------
+
+LENGTHS = np.array([3, 2, 4])
+INFERRED = thali.TopicWords(concentration=thali.Gamma(2.0, 2.0))
+JOINT = {
+    "hdp, direct": (
+        thali.HierarchicalDirichletProcess(thali.Gamma(2.0, 2.0), thali.Gamma(2.0, 2.0)),
+        thali.DirectAssignment(sweeps=10, moves=2, passes=2),
+    ),
+    "smooth groups": (
+        both(thali.SmoothPartition(a=thali.Normal(0.0, 0.7)), DP(alpha=thali.Gamma(2.0, 2.0))),
+        thali.Franchise(sweeps=10, moves=2),
+    ),
+    "smooth topics": (
+        both(
+            thali.PitmanYor(alpha=thali.Gamma(2.0, 2.0), discount=thali.Beta(2.0, 2.0)),
+            thali.SmoothPartition(a=thali.Normal(0.0, 0.7), b=1.1, c=0.2),
+            9,
+        ),
+        thali.Franchise(sweeps=10, moves=2),
+    ),
+}
+
+
+def drawn_words(rng, latent, beta):
+    """Words given their topics, one after the other, as counts of words by document."""
+    label, X = latent.topic_of_word, np.zeros((len(latent.lengths), VOCABULARY))
+    counts = np.zeros((latent.n_topics, VOCABULARY))
+    for j, t in zip(latent.document, label, strict=True):
+        p = counts[t] + beta
+        x = rng.choice(VOCABULARY, p=p / p.sum())
+        counts[t, x] += 1.0
+        X[j, x] += 1.0
+    return X, counts
+
+
+def in_order(latent, rng, beta):
+    """Words drawn given topics, put where a matrix of counts has them: documents are bags."""
+    flat, counts = [], np.zeros((latent.n_topics, VOCABULARY))
+    for t in latent.topic_of_word:
+        p = counts[t] + beta
+        flat.append(rng.choice(VOCABULARY, p=p / p.sum()))
+        counts[t, flat[-1]] += 1.0
+    order = np.lexsort([np.array(flat), latent.document])
+    group = latent.group[order]
+    X = np.zeros((len(latent.lengths), VOCABULARY))
+    np.add.at(X, (latent.document, flat), 1.0)
+    return X, GROUPED_PARTITIONS.canonical(latent._replace(group=group))
+
+
+def told(latent, hyper, X):
+    """What both ways of drawing are compared by."""
+    numbers = [float(np.log(v) if v > 0 else v) for k, v in sorted(hyper.items())]
+    several = X.sum(axis=0)
+    return [latent.n_topics, len(latent.topic), float((several**2).sum()), *numbers]
+
+
+@pytest.mark.parametrize("name", JOINT)
+def test_sweeps_and_draws_of_the_model_agree(name, seed):
+    prior, engine = JOINT[name]
+    model, rng, draws = Model(prior, INFERRED), np.random.default_rng(seed), 2500
+    one, other = [], []
+    for _ in range(draws):
+        latent, hyper = fresh(rng, model)
+        X, _ = drawn_words(rng, latent, hyper["concentration"])
+        one.append(told(latent, hyper, X))
+    latent, hyper = fresh(rng, model)
+    for _ in range(draws):
+        X, latent = in_order(latent, rng, hyper["concentration"])
+        data = Documents(csr_array(X))
+        state = state_of(model, data, latent, dict(hyper))
+        engine.step(rng, model, data, state)
+        latent, hyper = state.latent, state.hyper
+        other.append(told(latent, hyper, X))
+    a, b = np.array(one), np.array(other)
+    found = {}
+    for i in range(a.shape[1]):
+        found[f"mean {i}"] = p_value_of_difference(a[:, i], b[:, i])
+        found[f"square {i}"] = p_value_of_difference(a[:, i] ** 2, b[:, i] ** 2)
+    judge("topics", found)
+
+
+def fresh(rng, model):
+    """A draw of hyperparameters and of groups and topics."""
+    hyper = model.start(Documents(csr_array(np.ones((3, VOCABULARY)))))
+    for label, law in model.hyperpriors.items():
+        hyper[label] = law.sample(rng)
+    return model.prior_at(hyper).sample(rng, LENGTHS), hyper
+
+
+# ---- broken variants -----------------------------------------------------------------------------
+
+WORDS, GROUPS = "thali.kernels.franchise_words", "thali.kernels.franchise_groups"
+MOVES, DIRECT = "thali.kernels.topic_moves", "thali.kernels.direct_assignment"
+CHANCE = "log_chance(index, lists, topics, beta, prior_total, other, here)"
+BROKEN = {
+    "eq. 16 without its normalizer": (
+        *(WORDS, "sweep_words", (words,), "hdp"),
+        [
+            ("(topics.total[t] + prior_total)", "(0 * topics.total[t] + prior_total)"),
+            ("(topics.total + prior_total)", "(0 * topics.total + prior_total)"),
+        ],
+    ),
+    "the swap as printed": (
+        *(GROUPS, "swap_places", (words, *(swaps,) * 8), "hdp"),
+        [
+            (
+                f"            gain += {CHANCE}\n",
+                "            put_group(index, lists, topics, one, here)\n"
+                f"            gain += {CHANCE}\n"
+                "            take_group(index, lists, topics, one, here)\n",
+            )
+        ],
+    ),
+    "no new topic for a group": (
+        *(GROUPS, "sweep_groups", (words, groups), "hdp"),
+        [("weights[k] = levels.mass + k * levels.discount", "weights[k] = 1.0 * (k == 0)")],
+    ),
+    "split without its proposal": (
+        *(MOVES, "split_or_merge_topics", (words, moves, moves), "hdp"),
+        [("        gain -= log_q\n", "")],
+    ),
+    "closed topics lose their weight": (
+        *(DIRECT, "sweep_assignments", (direct,), "hdp"),
+        [("                left += weights[t]\n", "")],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_sweeps_are_caught(name, seed, monkeypatch):
+    module, function, sampler, prior, changes = BROKEN[name]
+    broken = mutate(module, changes)
+    monkeypatch.setattr(f"{module}.{function}", getattr(broken, function))
+    swapped = swaps in sampler  # words undo much of what a wrong swap does
+    documents = [[0, 0, 0], [1, 1]] if swapped else CORPORA["two documents"]
+    found = p_values(documents, PRIORS[prior], sampler, seed, SWEEPS * (3 if swapped else 1))
+    assert alarms(named(found))
+
+
+def test_the_budget_knows_how_many_tests_there_are():
+    assert TESTS["topics"] == len(CASES) + 3 * len(CORPORA) + len(JOINT)

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_array
 
 import thali
 from thali.data import Data
@@ -26,6 +27,7 @@ def parts(X, prior=None, likelihood=thali.LinearGaussian):
 
 
 OF_CLUSTERS = [name for name in STARTS if name in thali.NormalWishart.starts] + ["fine_kmeans"]
+OF_TOPICS = [name for name in STARTS if name in thali.TopicWords.starts]
 SHAPES = [(1, 1), (1, 5), (3, 2), (5, 1), (8, 30), (40, 6)]
 
 
@@ -40,7 +42,29 @@ def test_every_start_of_clusters_is_valid_on_every_shape(name, shape, seed):
         assert (canonical_labels(labels) == labels).all()
 
 
-@pytest.mark.parametrize("name", [n for n in STARTS if n == "prior" or n not in OF_CLUSTERS])
+@pytest.mark.parametrize("name", OF_TOPICS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_start_of_topics_is_valid_on_every_shape(name, shape, seed):
+    rng = np.random.default_rng(seed)
+    top = thali.SmoothPartition()
+    for prior in (
+        thali.HierarchicalDirichletProcess(),
+        thali.HierarchicalFlexible(topics=top, slots=60),
+    ):
+        for X in (rng.poisson(2.0, shape) + np.eye(*shape, dtype=int), np.ones(shape)):
+            data, model = parts(csr_array(X), prior, thali.TopicWords)
+            latent = STARTS[name](rng, model, data).latent
+            assert np.array_equal(latent.lengths, X.sum(axis=1))
+            assert all(
+                np.array_equal(*pair)
+                for pair in zip(latent, model.structure.canonical(latent), strict=True)
+            )
+            assert len(latent.topic) + latent.dummies.sum() == (prior.places or len(latent.topic))
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in STARTS if n == "prior" or n not in (*OF_CLUSTERS, *OF_TOPICS)]
+)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_start_is_valid_on_every_shape(name, shape, seed):
     rng = np.random.default_rng(seed)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -35,7 +35,7 @@ def lengths_of(data: Data) -> np.ndarray:
 
 def words_of(data: Data) -> np.ndarray:
     """All words, document after document, −1 for those that are hidden, (N,) int32."""
-    X, hidden = data.X, getattr(data, "hidden", None)
+    X, hidden = cast(Any, data.X), getattr(data, "hidden", None)
     seen = np.repeat(X.indices.astype(np.int32), X.data.astype(np.int64))
     if hidden is None:
         return seen
@@ -47,32 +47,38 @@ def words_of(data: Data) -> np.ndarray:
     return found
 
 
-def check_counts(data: Data, owner: str) -> None:
-    """Refuse what is no count, and a corpus without words."""
+def check_counts(data: Data, owner: str, empty: bool = False) -> None:
+    """Refuse what is no count, and a corpus without words unless it may be ``empty``."""
     if data.observed is not None:
         i, j = (int(at[0]) for at in data.where_missing)
         raise ValueError(
             f"X has {data.missing} counts missing (NaN), the first at row {i}, column {j}; a word "
             "that a document does not have is a count of 0."
         )
-    values = data.X.data if data.sparse else np.asarray(data.X)
+    X: Any = data.X
+    values = np.asarray(X.data if data.sparse else X)
     with np.errstate(invalid="ignore"):
         wrong = (values < 0.0) | (values != np.rint(values)) | (values > LARGEST_COUNT)
     if wrong.any():
         if data.sparse:
             entry = int(np.flatnonzero(wrong)[0])
-            i = int(np.searchsorted(data.X.indptr, entry, side="right")) - 1
-            j, value = int(data.X.indices[entry]), values[entry]
+            i = int(np.searchsorted(X.indptr, entry, side="right")) - 1
+            j, value = int(X.indices[entry]), values[entry]
         else:
             i, j = (int(at) for at in np.argwhere(wrong)[0])
             value = values[i, j]
+        if value < 0.0:
+            raise ValueError(
+                f"Negative values in data: X has {value:g} at row {i}, column {j}, where {owner} "
+                "needs counts of words."
+            )
         raise ValueError(
             f"X has {value:g} at row {i}, column {j}, where {owner} needs counts of words: whole "
             f"numbers from 0 to {LARGEST_COUNT:,}. Weights such as those of tf-idf are none; use "
             "CountVectorizer."
         )
     total = float(values.sum())
-    if total == 0.0:
+    if total == 0.0 and not empty:
         raise ValueError("X has no words: every count is 0.")
     if total > MOST_WORDS:
         raise ValueError(f"X has {total:,.0f} words in all, more than {MOST_WORDS:,}.")

@@ -1,9 +1,9 @@
 r"""The hierarchical Dirichlet process by topics of words (Teh and others 2006, section 5.3).
 
 Given weights of topics, a word has one of them in proportion to how many words of its document have
-it and to that weight; groups are drawn anew after every sweep, and tell of the weights, of α and γ,
-and of splits and mergers of topics. So both samplers walk over the same values, and their log
-joints compare.
+it and to that weight; groups are drawn anew after every sweep, and tell of the weights and of α and
+γ. Some of them then join other topics as a whole, and topics are split and merged. So both samplers
+walk over the same values, and their log joints compare.
 """
 
 from dataclasses import dataclass
@@ -17,6 +17,9 @@ from thali.engines.topics.state import TopicState
 from thali.model import Model
 from thali.priors.hierarchical_dirichlet_process import HierarchicalDirichletProcess
 from thali.registry import ENGINES
+from thali.settings import setting
+
+SOME = 0.2  # of the groups, that are moved whole in a sweep: new topics seldom begin with one word
 
 
 @ENGINES.register("direct_assignment")
@@ -29,8 +32,10 @@ class DirectAssignment(TopicChains):
     sweeps, burn_in, thin, chains, init
         How long chains are, which sweeps are kept, how many chains there are and where they begin:
         as of ``Franchise``.
-    moves : int, default 10
+    moves : int, default 5
         Splits and mergers of topics tried in a sweep.
+    passes : int, default 3
+        How often a sweep visits every word before groups are drawn.
 
     Examples
     --------
@@ -38,13 +43,15 @@ class DirectAssignment(TopicChains):
     50
     """
 
+    passes: int = setting(3, help="Visits of every word in a sweep", minimum=1, maximum=10**6)
+
     needs_prior: ClassVar[tuple[type, ...]] = (HierarchicalDirichletProcess,)
     auto_rank: ClassVar[int | None] = 10
 
     def sweep(self, rng: np.random.Generator, model: Model, state: TopicState, levels: Any) -> None:
         hyper = model.prior_values(state.hyper)
         alpha, gamma = float(hyper["alpha"]), float(hyper["gamma"])
-        steps.sweep_assignments(rng, state, alpha, gamma, levels.beta)
-        if self.moves:
-            index = steps.index_of(state)
-            steps.split_or_merge(rng, state, levels, index, self.moves)
+        steps.sweep_assignments(rng, state, alpha, gamma, levels.beta, self.passes)
+        index = steps.index_of(state)
+        steps.sweep_groups(rng, state, levels, index, SOME)
+        steps.split_or_merge(rng, state, levels, index, self.moves)

@@ -31,7 +31,7 @@ class Franchise(TopicChains):
         How long chains are, which sweeps are kept, how many chains there are and where they begin.
         ``init`` is "scattered" (words over topics at random), "one_topic", "prior", or a fitted
         ``TopicModel``.
-    moves : int, default 10
+    moves : int, default 5
         Splits and mergers of topics tried in a sweep.
     swap : bool, default True
         Whether places exchange topics, about as many attempts in a sweep as there are documents.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
@@ -31,6 +31,7 @@ from thali.results.fit import Fit
 from thali.run.choices import check_engine, choose_engine
 from thali.run.loop import run
 from thali.settings import Settings, positive_number, refuse_class
+from thali.storage import Json
 from thali.structures.base import Structure
 
 if TYPE_CHECKING:
@@ -195,6 +196,16 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
     def _with_more(self, data: Data) -> Data:
         """The data, and what is known of them besides X: how many rows are to come."""
         return replace(data, future=self._future)
+
+    def _more_to_save(self) -> tuple[dict[str, np.ndarray], dict[str, Json]]:
+        """What a file must hold besides: arrays, and JSON-able values."""
+        return {}, {}
+
+    def _take_more(
+        self, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any], data: Data
+    ) -> Data:
+        """Take back what ``_more_to_save`` gave; returns the data with what is known of them."""
+        return data
 
     @contextmanager
     def _undo_on_failure(self) -> Iterator[None]:

@@ -20,6 +20,7 @@ from thali.registry import ESTIMATORS, known_classes
 from thali.results.fit import Fit, fit_from_arrays
 from thali.settings import MOST, number_from_zero, shown, whole_number
 from thali.storage import Json
+from thali.structures.grouped_partitions import Grouping
 
 if TYPE_CHECKING:
     from thali.estimators.base import LatentModel
@@ -42,6 +43,8 @@ def save(model: LatentModel, path: str | os.PathLike[str]) -> None:
         arrays["X"] = X
     arrays["mean"] = model.mean_
     columns = getattr(model, "feature_names_in_", None)
+    more, meta_of_more = model._more_to_save()
+    arrays |= more
     meta = {
         "estimator": type(model).__name__,
         "params": {name: to_json(value) for name, value in model.get_params(deep=False).items()},
@@ -51,6 +54,7 @@ def save(model: LatentModel, path: str | os.PathLike[str]) -> None:
         "seed": model.seed_,
         "row_names": model.row_names_,
         "column_names": None if columns is None else [str(name) for name in columns],
+        "more": meta_of_more,
     }
     storage.write(path, "model", arrays, meta)
 
@@ -78,6 +82,7 @@ def load(path: str | os.PathLike[str]) -> LatentModel:
         data = Data.of(arrays["X"])
         if meta["shape"] != [data.n, data.d]:
             raise ValueError(f"X is {data.n} x {data.d}, not {' x '.join(map(str, meta['shape']))}")
+        data = model._take_more(arrays, meta.get("more", {}), data)
         model.mean_ = arrays["mean"]
         model.n_features_in_ = data.d
         model.row_names_ = meta["row_names"]
@@ -153,13 +158,16 @@ def to_json(value: object) -> Json:
         return {"class": type(value).__name__} | {k: to_json(own) for k, own in fields.items()}
     if isinstance(value, np.bool_ | np.integer | np.floating):
         return cast(bool | int | float, value.item())
+    if isinstance(value, Grouping):
+        return {"class": "Grouping"} | value._asdict()
     if isinstance(value, tuple | list):
         kind = "tuple" if isinstance(value, tuple) else "list"
         return {"class": kind, "values": [to_json(each) for each in value]}
     if isinstance(value, str | int | float | bool | np.ndarray) or value is None:
         return value
     if hasattr(value, "fit_"):  # a fitted model: of it a start needs only the answer
-        return np.asarray(getattr(value, value.fit_.model.structure.answer))
+        answer = getattr(value, value.fit_.model.structure.answer)
+        return to_json(answer) if isinstance(answer, Grouping) else np.asarray(answer)
     if isinstance(value, np.random.Generator | np.random.RandomState):
         return None  # cannot be written; the seed that was drawn from it is saved
     raise TypeError(
@@ -175,6 +183,8 @@ def from_json(value: Json) -> Any:
     name = str(value["class"])
     if name in PLAIN:
         return PLAIN[name]([from_json(each) for each in cast(list[Json], value["values"])])
+    if name == "Grouping":
+        return Grouping(*(np.asarray(value[field]) for field in Grouping._fields))
     known = known_classes()
     if name not in known:
         raise KeyError(f"no part is called {name!r}; import the module that defines it first")

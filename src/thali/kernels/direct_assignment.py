@@ -102,7 +102,7 @@ def sweep_assignments(rng, corpus, label, lists, topics, weights, left, masses, 
             t, entry = -1, -1
             if u < 0.0:
                 entry = find_in_list(lists, x, chance, u + of_word)
-                t = topic_of(lists.entry[entry])
+                t = np.int64(topic_of(lists.entry[entry]))
             else:
                 for e in range(several):
                     s = own_topics[e]

@@ -19,9 +19,17 @@ either, given the other topic without the words that it loses).
 import numpy as np
 
 from thali.kernels.compiling import helper, kernel
-from thali.kernels.corpus import close_topic, count_of, enlist, open_topic, strike, topic_of
+from thali.kernels.corpus import (
+    LOW,
+    close_topic,
+    count_of,
+    enlist,
+    open_topic,
+    strike,
+    topic_of,
+)
 
-LOGS = 256  # logarithms that are kept
+DIGITS, LARGEST_COUNT = 280.0, 9.0  # that a product may have, and a count
 
 
 @helper(borrows=True)
@@ -97,18 +105,90 @@ def pick_by_logs(rng, logs, k):
     return e
 
 
+@helper(borrows=True, fastmath={"nnan", "nsz", "reassoc", "contract"})
+def weigh_words(index, lists, topics, beta, prior_total, totals, first, last, run, weights):
+    """∏ P(word | topic, the words before)/P(word | a new topic, the same) over a few words.
+
+    ``run`` is how often the first of them came before; returns the same of the next.
+    """
+    k, seen = topics.live[0], first[1]
+    for e in range(k):
+        weights[e] = 1.0
+    for i in range(last - first[0]):
+        scale = 1.0 / (prior_total + seen + i)
+        for e in range(k):
+            weights[e] *= (totals[e] + seen + i) * scale
+    for e in range(k):
+        weights[e] = 1.0 / weights[e]
+    for e in range(first[0], last):
+        x, scale = index.word[e], 1.0 / (beta + run)
+        for i in range(lists.begin[x], lists.begin[x] + lists.length[x]):
+            entry = lists.entry[i]
+            weights[topics.place[topic_of(entry)]] *= (count_of(entry) + beta + run) * scale
+        same = e + 1 < index.word.shape[0] and index.word[e + 1] == x
+        run = run + 1.0 if same else 0.0
+    return run
+
+
+@helper(borrows=True)
+def draw_topic(rng, index, lists, topics, levels, prior_total, chunk, g, weights, logs, totals):
+    """The place of a topic for a group that is in none, as many as there are for a new one.
+
+    Products of a few words at a time; a group of few words needs no logarithm at all.
+    """
+    k, begin, end = topics.live[0], index.begin[g], index.end[g]
+    for e in range(k):
+        totals[e] = topics.total[topics.order[e]] + prior_total
+        logs[e] = 0.0
+    at, run = begin, 0.0
+    while True:
+        last = min(at + chunk, end)
+        span = (at, at - begin)
+        run = weigh_words(
+            index, lists, topics, levels.beta, prior_total, totals, span, last, run, weights
+        )
+        if last == end:
+            break
+        at = last
+        for e in range(k):
+            logs[e] += np.log(weights[e])
+    if at == begin and levels.slots == 0:
+        for e in range(k):
+            weights[e] *= topics.groups[topics.order[e]] - levels.discount
+        weights[k] = levels.mass + k * levels.discount
+        return pick(rng, weights, k + 1)
+    for e in range(k):
+        logs[e] += np.log(weights[e]) + log_joining(topics, levels, topics.order[e])
+    logs[k] = log_opening(topics, levels)
+    return pick_by_logs(rng, logs, k + 1)
+
+
+@helper(borrows=True)
+def pick(rng, weights, k):
+    """One of the first k by these weights."""
+    total = 0.0
+    for e in range(k):
+        total += weights[e]
+    u = rng.random() * total
+    e = 0
+    u -= weights[0]
+    while u >= 0.0 and e < k - 1:
+        e += 1
+        u -= weights[e]
+    return e
+
+
 @kernel
-def sweep_groups(rng, index, seating, lists, topics, levels, vocabulary, begin):
-    """Every group from ``begin`` on once, in place.
+def sweep_groups(rng, index, seating, lists, topics, levels, vocabulary, begin, end):
+    """Every group from ``begin`` to ``end`` once, in place.
 
     Stops before one for which there is no room for one topic more, and returns it.
     """
-    room, beta = topics.total.shape[0], levels.beta
-    prior_total = vocabulary * beta
-    logs, ratio = np.empty(room + 1), np.empty(LOGS)
-    for n in range(LOGS):
-        ratio[n] = np.log((n + beta) / beta)
-    for g in range(begin, index.place.shape[0]):
+    room, prior_total = topics.total.shape[0], vocabulary * levels.beta
+    weights, logs, totals = np.empty(room + 1), np.empty(room + 1), np.empty(room + 1)
+    digits = LARGEST_COUNT + max(0.0, -np.log10(levels.beta))  # of what one word may multiply by
+    chunk = max(1, int(DIGITS / digits))
+    for g in range(begin, end):
         if topics.live[0] == room:
             return g
         t = seating.topic[index.place[g]]
@@ -117,29 +197,15 @@ def sweep_groups(rng, index, seating, lists, topics, levels, vocabulary, begin):
         topics.members[t] -= size
         if topics.groups[t] + topics.dummies[t] == 0:
             close_topic(topics, t)
-        k, s = topics.live[0], index.end[g] - index.begin[g]
-        for e in range(k):
-            t = topics.order[e]
-            logs[e] = log_joining(topics, levels, t)
-            logs[e] -= log_rising(topics.total[t] + prior_total, s)
-        logs[k] = log_opening(topics, levels) - log_rising(prior_total, s)
-        e = index.begin[g]
-        while e < index.end[g]:
-            x, count = index.word[e], run_of(index.word, e, index.end[g])
-            for i in range(lists.begin[x], lists.begin[x] + lists.length[x]):
-                n = count_of(lists.entry[i])
-                if count == 1 and n < LOGS:
-                    gained = ratio[n]
-                else:
-                    gained = log_rising(n + beta, count) - log_rising(beta, count)
-                logs[topics.place[topic_of(lists.entry[i])]] += gained
-            e += count
-        e = pick_by_logs(rng, logs, k + 1)
+        k = topics.live[0]
+        e = draw_topic(
+            rng, index, lists, topics, levels, prior_total, chunk, g, weights, logs, totals
+        )
         t = open_topic(topics) if e == k else topics.order[e]
         seating.topic[index.place[g]] = t
         put_group(index, lists, topics, g, t)
         topics.members[t] += size
-    return index.place.shape[0]
+    return end
 
 
 @kernel
@@ -178,7 +244,7 @@ def sweep_dummies(rng, topics, levels, begin):
 def times_in(lists, x, t):
     """How often topic t has word x."""
     for e in range(lists.begin[x], lists.begin[x] + lists.length[x]):
-        if topic_of(lists.entry[e]) == t:
+        if lists.entry[e] & LOW == t:
             return count_of(lists.entry[e])
     return 0
 

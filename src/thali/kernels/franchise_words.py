@@ -156,7 +156,7 @@ def sweep_words(rng, corpus, seating, lists, topics, levels, begin):
                 u = rng.random() * u - of_word
                 if u < 0.0:
                     entry = find_in_list(lists, x, chance, u + of_word)
-                    t = topic_of(lists.entry[entry])
+                    t = np.int64(topic_of(lists.entry[entry]))
                     # by a group of the document, or a new one
                     weight = share * opening_weight(topics, levels, t)
                     u = rng.random() * (joined[t] + weight) - weight

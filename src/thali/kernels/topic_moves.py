@@ -44,13 +44,12 @@ def log_given(index, counts, total, beta, prior_total, g):
     if g < 0:
         return 0.0
     logs, ratio = 0.0, 1.0
-    seen, run, before = 0, 0, -1
-    for e in range(index.begin[g], index.end[g]):
+    begin, run, before = index.begin[g], 0, -1
+    for e in range(begin, index.end[g]):
         x = index.word[e]
         run = run + 1 if x == before else 0
         before = x
-        ratio *= (counts[x] + run + beta) / (total + seen + prior_total)
-        seen += 1
+        ratio *= (counts[x] + run + beta) / (total + e - begin + prior_total)
         if ratio < 1e-200:
             logs += np.log(ratio)
             ratio = 1.0

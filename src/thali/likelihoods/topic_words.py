@@ -19,7 +19,6 @@ from scipy.special import gammaln
 from thali.data import Data
 from thali.data.documents import check_counts
 from thali.hyperparameters import (
-    Gamma,
     Hyperprior,
     Value,
     Values,
@@ -33,13 +32,13 @@ from thali.registry import LIKELIHOODS
 from thali.settings import Settings, hyperparameter
 from thali.structures.grouped_partitions import GROUPED_PARTITIONS
 
-WORK = 400.0  # about what a word costs in a sweep, in multiply-adds
+WORK = 600.0  # about what a word costs in a sweep, in multiply-adds
 
 
 class WordCounts(NamedTuple):
     """How often numbers occur among the counts n_tx > 0, the totals n_t, and V."""
 
-    count: np.ndarray
+    count: np.ndarray  # type: ignore[assignment]
     times: np.ndarray
     totals: np.ndarray
     vocabulary: int
@@ -77,8 +76,10 @@ class TopicWords(Settings, TopicLikelihood, TakesSparse):
 
     Parameters
     ----------
-    concentration : float or hyperprior, default Gamma(1, 1)
-        The weight of each word: the smaller, the fewer words a topic has much of.
+    concentration : float or hyperprior, default 0.1
+        The weight of each word: the smaller, the fewer words a topic has much of, and the more
+        topics there are. A hyperprior such as ``Gamma(1, 1)`` means that it is inferred; texts in
+        which words come in bursts then have very many topics of a document or two.
 
     Examples
     --------
@@ -89,7 +90,7 @@ class TopicWords(Settings, TopicLikelihood, TakesSparse):
     """
 
     concentration: float | Hyperprior = hyperparameter(
-        Gamma(1.0, 1.0), symbol="β", words="how even the words of a topic are"
+        0.1, symbol="β", words="how even the words of a topic are"
     )
 
     def __post_init__(self) -> None:

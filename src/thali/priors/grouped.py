@@ -106,13 +106,14 @@ class GroupedPrior(Prior):
             sizes = counts.topics[counts.topics > 0]
             own = PartitionCounts(int(sizes.sum()), sizes)
             return found + (self.of_topics.log_prob_counts(own) if len(sizes) else 0.0)
-        sizes = counts.topics + counts.dummies
+        dummies = counts.dummies if len(counts.dummies) else np.zeros_like(counts.topics)
+        sizes = counts.topics + dummies
         if int(sizes.sum()) != self.places:
             return -np.inf
         found += self.of_topics.log_prob_counts(PartitionCounts(self.places, sizes))
-        alone = counts.dummies[counts.topics == 0]
+        alone = dummies[counts.topics == 0]
         equal = np.unique(alone, return_counts=True)[1]
-        found += gammaln(counts.dummies.sum() + 1.0) - gammaln(counts.dummies + 1.0).sum()
+        found += gammaln(dummies.sum() + 1.0) - gammaln(dummies + 1.0).sum()
         return float(found - gammaln(equal + 1.0).sum())
 
     def start(self) -> dict[str, Value]:
@@ -151,7 +152,7 @@ class GroupedPrior(Prior):
 
     def resample(self, rng: np.random.Generator, hyper: Values, counts: GroupingCounts) -> None:
         self.resample_groups(rng, hyper, counts)
-        sizes = counts.topics + counts.dummies if self.places else counts.topics
+        sizes = counts.topics + counts.dummies if len(counts.dummies) else counts.topics
         sizes = sizes[sizes > 0]
         if len(sizes):
             own = PartitionCounts(int(sizes.sum()), sizes)

@@ -1,4 +1,4 @@
-r"""Flexible priors over words in groups, and groups in topics (Welling and others 2012, section IV).
+r"""Flexible priors over words in groups, and groups in topics (Welling and others 2012, IV).
 
 The sizes of groups within a document may follow any prior over partitions that is a product over
 groups, so that few large ones, or no tiny ones, can be asked for; and so may the sizes of topics.
@@ -94,8 +94,8 @@ class HierarchicalFlexible(Settings, GroupedPrior):
             if self.slots is None:
                 raise ValueError(
                     f"{owner}: topics={type(self.topics).__name__} is not consistent: it tells of "
-                    "a number of places for groups, which slots must give. Use at least a few times "
-                    "as many as there are documents."
+                    "a number of places for groups, which slots must give. Use at least a few "
+                    "times as many as there are documents."
                 )
             given = getattr(self.topics, "potentials", None)
             if given is not None and np.size(given) > 1 and np.size(given) < self.slots:

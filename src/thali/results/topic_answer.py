@@ -41,17 +41,10 @@ def answer(fit: Fit, words: np.ndarray) -> TopicAnswer:
     counts, documents = np.zeros((k, fit.data.d)), np.zeros((fit.data.n, k))
     presence, matched = np.zeros(k), np.zeros(k)
     for draw in draws:
-        own, place = draw.topic_of_word, np.full(draw.n_topics, -1)
-        together = np.zeros((k, draw.n_topics), np.int64)
-        np.add.at(together, (labels, own), 1)
-        rows, columns = linear_sum_assignment(-together)
-        either = together.sum(axis=1)[rows] + together.sum(axis=0)[columns]
-        both = together[rows, columns]
-        presence[rows] += both / (either - both)
-        some = both > 0
-        place[columns[some]] = rows[some]
-        matched[rows[some]] += 1.0
-        other = place[own]
+        place, overlap = matching(labels, k, draw)
+        presence += overlap
+        matched[place[place >= 0]] += 1.0
+        other = place[draw.topic_of_word]
         use = (other >= 0) & seen
         np.add.at(counts, (other[use], words[use]), 1.0)
         use = other >= 0
@@ -64,6 +57,24 @@ def answer(fit: Fit, words: np.ndarray) -> TopicAnswer:
         presence / len(draws),
         estimate.loss,
     )
+
+
+def matching(labels: np.ndarray, k: int, draw: Grouping) -> tuple[np.ndarray, np.ndarray]:
+    """Topics of a draw by those of the answer, which words have by ``labels``.
+
+    The topic of the answer for each of the draw's, or −1, and of each of the k in the answer the
+    words that both have over those that either has.
+    """
+    together = np.zeros((k, draw.n_topics), np.int64)
+    np.add.at(together, (labels, draw.topic_of_word), 1)
+    rows, columns = linear_sum_assignment(-together)
+    either = together.sum(axis=1)[rows] + together.sum(axis=0)[columns]
+    both = together[rows, columns]
+    place, overlap = np.full(draw.n_topics, -1), np.zeros(k)
+    overlap[rows] = both / (either - both)
+    some = both > 0
+    place[columns[some]] = rows[some]
+    return place, overlap
 
 
 def by_size(latent: Grouping) -> Grouping:

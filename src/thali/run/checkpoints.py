@@ -151,7 +151,9 @@ def _digest_of_data(data: Data) -> str:
     X = data.X
     if isinstance(X, np.ndarray):
         return _digest(X)
-    parts = X.data, X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    parts = [X.data, X.indices.astype(np.int64), X.indptr.astype(np.int64)]
+    hidden = getattr(data, "hidden", None)  # words of documents of which is not known which
+    parts += [] if hidden is None else [hidden]
     return " ".join(_digest(part) for part in parts)
 
 
@@ -159,6 +161,8 @@ def _plain(value: object) -> int | str | None:
     """A setting as it should be compared: numbers as numbers, arrays by their bytes."""
     if value is None or isinstance(value, str):
         return value
+    if isinstance(value, tuple) and all(isinstance(part, np.ndarray) for part in value):
+        return " ".join(_digest(part) for part in value)
     array = np.asarray(value)
     if isinstance(value, SupportsIndex) and array.ndim == 0:
         return value.__index__()

@@ -9,6 +9,7 @@ from thali.machine import refuse_beyond_memory
 from thali.model import Model
 from thali.starts.base import Start
 from thali.starts.ica import fitted_scales, noise_scale
+from thali.structures.grouped_partitions import Grouping
 
 
 def given_start(init: Any, model: Model, data: Data, owner: str = "start") -> Start:
@@ -17,7 +18,7 @@ def given_start(init: Any, model: Model, data: Data, owner: str = "start") -> St
     amounts = "S" in getattr(model.likelihood, "axes", {})
     parameters: dict[str, np.ndarray] = {}
     value = getattr(init, structure.answer, init)
-    shape = np.shape(value)
+    shape: tuple[int, ...] = () if isinstance(value, Grouping) else np.shape(value)
     if len(shape) == 2:
         refuse_beyond_memory("init", shape[0], shape[1], data.d)
     latent = structure.check(owner, value, data.n)

@@ -8,8 +8,9 @@ from thali.model import Model
 from thali.starts.base import Start, start
 from thali.structures.grouped_partitions import GROUPED_PARTITIONS, Grouping
 
-SCATTERED = 50  # topics that words are scattered over, fewer where there are few words
-EACH = 20  # words that a topic should have at least
+SCATTERED = 100  # topics that words are scattered over, fewer where there are few words
+EACH, LEAST = 2000, 10  # words that each of them has then, and how many there are at least
+FEWEST = 20  # words that a topic has in any case
 
 
 def scattered(
@@ -44,6 +45,24 @@ def scattered(
     return GROUPED_PARTITIONS.canonical(Grouping(lengths, own, names, dummies))
 
 
+def with_places(rng: np.random.Generator, latent: Grouping, places: int) -> Grouping:
+    """The same groups and topics where there are so many places: those that no group has go to
+    topics at random."""
+    groups, dummies = len(latent.topic), latent.dummies
+    if not places:
+        return latent._replace(dummies=np.zeros(0, np.int32))
+    if len(dummies) and groups + int(dummies.sum()) == places:
+        return latent
+    if groups > places:
+        raise ValueError(
+            f"init has {groups} groups of words, and the prior slots={places} places for them; use "
+            "more slots."
+        )
+    k = latent.n_topics
+    spread = rng.multinomial(places - groups, np.full(k, 1.0 / k))
+    return latent._replace(dummies=spread.astype(np.int32))
+
+
 def begin_with(rng: np.random.Generator, model: Model, data: Data, name: str, topics: int) -> Start:
     """A start of so many topics."""
     places = getattr(model.prior, "places", 0)
@@ -55,7 +74,8 @@ def begin_with(rng: np.random.Generator, model: Model, data: Data, name: str, to
 def scattered_start(rng: np.random.Generator, model: Model, data: Data) -> Start:
     """Words over many topics at random."""
     words = int(lengths_of(data).sum())
-    return begin_with(rng, model, data, "scattered", int(np.clip(words // EACH, 1, SCATTERED)))
+    topics = int(np.clip(words // EACH, LEAST, SCATTERED))
+    return begin_with(rng, model, data, "scattered", int(np.clip(words // FEWEST, 1, topics)))
 
 
 @start("one_topic")

@@ -108,10 +108,14 @@ class GroupedPartitions(Structure[Grouping]):
         return GroupingCounts(latent.lengths, sizes, latent.groups_of, topics, latent.dummies)
 
     def check(self, owner: str, given: object, n: int | None = None) -> Grouping:
-        if not isinstance(given, Grouping) or (n is not None and len(given.lengths) != n):
+        if not isinstance(given, Grouping):
             raise ValueError(
-                f"{owner}: init must be the name of a start, a fitted TopicModel, or a number of "
-                f"topics to begin with; it is of type {type(given).__name__}."
+                f"{owner}: init must be the name of a start or a fitted TopicModel; it is of type "
+                f"{type(given).__name__}."
+            )
+        if n is not None and len(given.lengths) != n:
+            raise ValueError(
+                f"{owner}: init was fitted to {len(given.lengths)} documents, and there are {n}."
             )
         return self.canonical(given)
 

@@ -19,7 +19,7 @@ from thali.model import Model
 from thali.priors.grouped import GroupedPrior
 from thali.settings import setting
 from thali.starts import Start
-from thali.starts.topics import scattered
+from thali.starts.topics import scattered, with_places
 from thali.structures.grouped_partitions import GROUPED_PARTITIONS
 
 KEPT = 20  # draws of a chain that are kept where nothing else is said: each is as long as the data
@@ -35,7 +35,7 @@ class TopicChains(ChainSettings, Sampler[TopicState]):
     chains: int = setting(2, help="Chains, run side by side", minimum=1, maximum=10**4)
     init: object = setting("scattered", help="Where to begin")
     moves: int = setting(
-        10, help="Splits and mergers of topics tried in a sweep", minimum=0, maximum=10**6
+        5, help="Splits and mergers of topics tried in a sweep", minimum=0, maximum=10**6
     )
 
     needs_prior: ClassVar[tuple[type, ...]] = (GroupedPrior,)
@@ -52,9 +52,6 @@ class TopicChains(ChainSettings, Sampler[TopicState]):
     def keeps(self, step: int) -> bool:
         return step % (self.thin or 1) == 0
 
-    def plans(self) -> bool:
-        return self.sweeps is None or self.thin is None
-
     @property
     def kept(self) -> int:
         """Draws kept of each chain, once the number of sweeps is known."""
@@ -66,10 +63,10 @@ class TopicChains(ChainSettings, Sampler[TopicState]):
         lengths = lengths_of(data)
         prior.check_documents(lengths)
         latent = start.latent
-        if int(latent.lengths.sum()) != int(lengths.sum()):
-            latent = scattered(
-                rng, lengths, 1, prior.places
-            )  # a stop came before there was a start
+        if not latent.lengths.any():  # a stop came before there was a start
+            latent = scattered(rng, lengths, 1, prior.places)
+        check_same_lengths(type(self).__name__, latent.lengths, lengths)
+        latent = with_places(rng, latent, prior.places)
         return state_of(model, data, latent, dict(start.hyper))
 
     def step(self, rng: np.random.Generator, model: Model, data: Data, state: TopicState) -> Info:
@@ -97,7 +94,7 @@ class TopicChains(ChainSettings, Sampler[TopicState]):
         hyper: Values = dict(numbers["hyper"])
         empty = scattered(np.random.default_rng(0), lengths_of(data), 1)
         state = state_of(model, data, empty, hyper, numbers["sweep"])
-        kinds = {"seating": Seating, "lists": WordLists, "topics": Topics}
+        kinds: dict[str, Any] = {"seating": Seating, "lists": WordLists, "topics": Topics}
         for name, kind in kinds.items():
             own = (np.ascontiguousarray(arrays[f"{name}_{k}"]) for k in kind._fields)
             setattr(state, name, kind(*own))
@@ -107,3 +104,14 @@ class TopicChains(ChainSettings, Sampler[TopicState]):
         self, model: Model, state: TopicState
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         return GROUPED_PARTITIONS.pack(state.latent), {}
+
+
+def check_same_lengths(owner: str, given: np.ndarray, lengths: np.ndarray) -> None:
+    """Refuse to begin with the words of other documents."""
+    wrong = np.flatnonzero(given != lengths)
+    if len(wrong):
+        i = int(wrong[0])
+        raise ValueError(
+            f"{owner}: init was fitted to other documents: document {i} has {given[i]} words there "
+            f"and {lengths[i]} here, hidden ones included."
+        )

@@ -6,9 +6,10 @@ Kernels change all of it in place. What a trace keeps is a ``Grouping``: all els
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from thali.data import Data
 from thali.data.documents import lengths_of, words_of
@@ -78,10 +79,22 @@ class TopicState:
         return WordCounts(count, times[count], self.topics.total[used], self.corpus.vocabulary)
 
 
+class Earlier(NamedTuple):
+    """What is known of topics from documents that are not sampled any more."""
+
+    counts: csr_array  # (K, V) words by topic
+    groups: np.ndarray  # (K,)
+
+
 def state_of(
-    model: Model, data: Data, latent: Grouping, hyper: Values, sweep: int = 0
+    model: Model,
+    data: Data,
+    latent: Grouping,
+    hyper: Values,
+    sweep: int = 0,
+    earlier: Earlier | None = None,
 ) -> TopicState:
-    """All that follows from a value and hyperparameters."""
+    """All that follows from a value and hyperparameters; topics begin as they were ``earlier``."""
     from thali.kernels.corpus import Corpus, Seating, fill_lists
 
     lengths = lengths_of(data)
@@ -89,7 +102,7 @@ def state_of(
     corpus = Corpus(words_of(data), first, data.d)
     n = len(corpus.word)
     seating = Seating(
-        np.ascontiguousarray(latent.group, np.int32),
+        np.array(latent.group, np.int32),  # of its own: several chains may begin from one value
         np.zeros(n, np.int32),
         np.zeros(n, np.int32),
         latent.groups_of.astype(np.int32),
@@ -98,10 +111,11 @@ def state_of(
     place = np.repeat(first[:-1] - (np.cumsum(used) - used), used) + np.arange(used.sum())
     seating.topic[place] = latent.topic
     seating.size[place] = np.bincount(latent.group_in_all, minlength=len(place))
-    k = max(latent.n_topics, len(latent.dummies))
+    before = 0 if earlier is None else len(earlier.groups)
+    k = max(latent.n_topics, len(latent.dummies), before)
     topics = empty_topics(k + max(SPARE, k // 2), k)
     topics.dummies[: len(latent.dummies)] = latent.dummies
-    lists = empty_lists(corpus)
+    lists = empty_lists(corpus) if earlier is None else lists_from(earlier, corpus, topics)
     fill_lists(corpus, seating, lists, topics)
     return TopicState(corpus, seating, lists, topics, hyper, sweep)
 
@@ -118,13 +132,31 @@ def empty_lists(corpus: Corpus, more: np.ndarray | None = None) -> WordLists:
     return WordLists(begin, entries, np.zeros(corpus.vocabulary, np.int32))
 
 
+def lists_from(earlier: Earlier, corpus: Corpus, topics: Topics) -> WordLists:
+    """Lists with earlier counts in them, the largest first, and room for more; topics too."""
+    from thali.kernels.corpus import ONE
+
+    counts = earlier.counts.tocsc()
+    several = np.diff(counts.indptr)
+    lists = empty_lists(corpus, several)
+    word = np.repeat(np.arange(corpus.vocabulary), several)
+    order = np.lexsort((-counts.data, word))
+    place = lists.begin[word] + np.arange(len(word)) - np.repeat(counts.indptr[:-1], several)
+    lists.entry[place] = counts.data[order].astype(np.int64) * ONE + counts.indices[order]
+    lists.length[:] = several
+    k = len(earlier.groups)
+    topics.groups[:k] = earlier.groups
+    topics.total[:k] = topics.members[:k] = np.asarray(counts.sum(axis=1)).ravel()
+    return lists
+
+
 def empty_topics(room: int, live: int) -> Topics:
     """So many slots, the first of them in use."""
     from thali.kernels.corpus import Topics
 
     none, order = np.zeros(room, np.int64), np.arange(room)
-    each = [none.copy() for _ in range(4)]
-    return Topics(*each, order, order.copy(), np.array([live], np.int64))
+    counts = none, none.copy(), none.copy(), none.copy()
+    return Topics(*counts, order, order.copy(), np.array([live], np.int64))
 
 
 def make_room(state: TopicState, more: int) -> None:

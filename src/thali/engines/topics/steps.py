@@ -1,10 +1,10 @@
 r"""The steps that samplers of topics are made of; each leaves the posterior invariant.
 
-    words     each word joins a group of its document, or opens one         kernels/franchise_words
-    groups    each group joins a topic, or opens one; dummies likewise      kernels/franchise_groups
-    swaps     two places exchange their topics                              kernels/franchise_groups
-    moves     topics are split and merged                                   kernels/topic_moves
-    direct    groups are forgotten, words have topics, groups are drawn     kernels/direct_assignment
+    words     each word joins a group of its document, or opens one      kernels/franchise_words
+    groups    each group joins a topic, or opens one; dummies likewise   kernels/franchise_groups
+    swaps     two places exchange their topics                           kernels/franchise_groups
+    moves     topics are split and merged                                kernels/topic_moves
+    direct    groups are forgotten, words have topics, groups are drawn  kernels/direct_assignment
 
 Kernels stop where topics need more room than there is, and go on with it.
 """
@@ -38,22 +38,29 @@ def sweep_words(rng: np.random.Generator, state: TopicState, levels: Levels) -> 
 
 
 def sweep_assignments(
-    rng: np.random.Generator, state: TopicState, alpha: float, gamma: float, beta: float
+    rng: np.random.Generator,
+    state: TopicState,
+    alpha: float,
+    gamma: float,
+    beta: float,
+    passes: int = 1,
 ) -> None:
-    """Every word once, its topic alone being known; α and γ of the two Dirichlet processes."""
+    """Every word so often, its topic alone being known; then its group is drawn.
+
+    α and γ are those of the two Dirichlet processes.
+    """
     from thali.kernels import direct_assignment as direct
 
     weights, left = topic_weights(rng, state, gamma)
     label = direct.topics_of_words(state.corpus, state.seating)
-    at = 0
-    while at < len(label):
-        if len(weights) < len(state.topics.total):
-            weights = np.append(weights, np.zeros(len(state.topics.total) - len(weights)))
-        arrays = state.corpus, label, state.lists, state.topics, weights
-        at, left = direct.sweep_assignments(rng, *arrays, left, (alpha, gamma), beta, at)
-        make_room(state, SPARE)
-    if len(weights) < len(state.topics.total):
-        weights = np.append(weights, np.zeros(len(state.topics.total) - len(weights)))
+    for _ in range(passes):
+        at = 0
+        while at < len(label):
+            make_room(state, SPARE)
+            more = len(state.topics.total) - len(weights)
+            weights = np.append(weights, np.zeros(more)) if more else weights
+            arrays = state.corpus, label, state.lists, state.topics, weights
+            at, left = direct.sweep_assignments(rng, *arrays, left, (alpha, gamma), beta, at)
     direct.draw_groups(rng, state.corpus, label, state.seating, state.topics, weights, alpha)
 
 
@@ -76,14 +83,19 @@ def index_of(state: TopicState) -> Index:
     return cast("Index", index_groups(state.corpus, state.seating))
 
 
-def sweep_groups(rng: np.random.Generator, state: TopicState, levels: Levels, index: Index) -> None:
-    """Every group once, and every place without one."""
+def sweep_groups(
+    rng: np.random.Generator, state: TopicState, levels: Levels, index: Index, share: float = 1.0
+) -> None:
+    """Every group once, or a share of them from somewhere on; and every place without one."""
     from thali.kernels import franchise_groups as franchise
 
-    at = 0
-    while at < len(index.place):
+    at, end = 0, len(index.place)
+    if share < 1.0:
+        at = int(rng.random() * (end + share * end) - share * end)
+        at, end = max(at, 0), min(at + int(np.ceil(share * end)), end)
+    while at < end:
         arrays = index, state.seating, state.lists, state.topics
-        at = franchise.sweep_groups(rng, *arrays, levels, state.corpus.vocabulary, at)
+        at = franchise.sweep_groups(rng, *arrays, levels, state.corpus.vocabulary, at, end)
         make_room(state, SPARE)
     at, dummies = 0, levels.slots - len(index.place)
     while at < dummies:

@@ -1,0 +1,121 @@
+"""What a topic model accepts: a matrix of counts of words, sparse or not, or lists of words."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from scipy.sparse import csr_array
+
+from thali.data import Data
+from thali.data.documents import check_counts, counts_of, is_texts, is_word_lists
+from thali.estimators import validation
+from thali.settings import shown
+
+if TYPE_CHECKING:
+    from thali.estimators.base import LatentModel
+
+
+def as_matrix(X: Any, vocabulary: Sequence[str] | None) -> tuple[Any, list[str] | None]:
+    """Lists of words as a sparse matrix, others as they are; and the names of columns."""
+    names = None if vocabulary is None else checked_vocabulary(vocabulary)
+    X = without_frame(X)
+    refuse_texts(X)
+    if is_word_lists(X):
+        return counts_of(X) if names is None else (counted(X, names), names)
+    if isinstance(X, pd.DataFrame) and names is None:
+        names = [str(column) for column in X.columns]
+    return X, names
+
+
+def without_frame(X: Any) -> Any:
+    """A column of lists of words, of pandas or NumPy, as a list of these."""
+    if getattr(X, "ndim", 0) == 1 and getattr(X, "dtype", None) == np.dtype(object):
+        values = list(X)
+        return values if all(isinstance(each, list | tuple) for each in values) else X
+    return X
+
+
+def refuse_texts(X: Any) -> None:
+    """Refuse texts whose words have not been told apart."""
+    if is_texts(X):
+        raise TypeError(
+            "X is a list of texts. Count their words first: scikit-learn's CountVectorizer, or "
+            "[text.split() for text in X]; on the command line: thali topics docs.csv --text "
+            "column."
+        )
+
+
+def checked_vocabulary(vocabulary: Sequence[str]) -> list[str]:
+    """Names of columns, each once, or one sentence."""
+    if isinstance(vocabulary, str | Mapping):
+        raise TypeError(
+            "vocabulary must be a list with the word of each column in order, such as "
+            "vectorizer.get_feature_names_out()."
+        )
+    names = [str(word) for word in vocabulary]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"vocabulary has {twice!r} twice.")
+    return names
+
+
+def check_names(names: Sequence[str] | None, d: int) -> None:
+    """Refuse a vocabulary that is not of these columns."""
+    if names is not None and len(names) != d:
+        raise ValueError(f"vocabulary has {len(names)} words, and X has {d} columns.")
+
+
+def counted(X: Sequence[Sequence[str]], names: Sequence[str]) -> csr_array:
+    """Lists of words as counts; words that are not in the vocabulary are left out, with a word."""
+    found = counts_of(X, {word: i for i, word in enumerate(names)})[0]
+    words = sum(len(document) for document in X)
+    left_out = words - int(found.sum())
+    if left_out:
+        warnings.warn(
+            f"{left_out} of {words} words are not in the vocabulary of the model, and are left "
+            "out.",
+            UserWarning,
+            stacklevel=4,
+        )
+    return found
+
+
+def new_counts(estimator: LatentModel, X: Any, names: Sequence[str] | None) -> csr_array:
+    """New documents in the columns of those that were fitted; some or all may be empty."""
+    X = without_frame(X)
+    refuse_texts(X)
+    if is_word_lists(X):
+        if names is None:
+            raise ValueError(
+                "The model was fitted to a matrix whose columns have no names, and cannot tell "
+                "which words these are; give counts, or fit with vocabulary=names."
+            )
+        X = counted(X, names)
+    data = Data.checked(validation.validated(estimator, X, reset=False))
+    check_counts(data, type(estimator).__name__, empty=True)
+    return as_csr(data)
+
+
+def as_csr(data: Data) -> csr_array:
+    """Counts as a sparse matrix."""
+    return data.X if data.sparse else csr_array(data.X)
+
+
+def checked_hidden(n_hidden: Any, n: int) -> np.ndarray | None:
+    """Whole numbers from zero on, one for each document, or one sentence."""
+    if n_hidden is None:
+        return None
+    hidden = np.asarray(n_hidden)
+    whole = hidden.dtype.kind in "iu" or (
+        hidden.dtype.kind == "f" and bool(np.all(hidden == np.rint(hidden)))
+    )
+    if hidden.shape != (n,) or not whole or hidden.min() < 0:
+        raise ValueError(
+            f"n_hidden must be a whole number from 0 on for each of the {n} documents, not "
+            f"{shown(n_hidden)}."
+        )
+    return hidden.astype(np.int64)
