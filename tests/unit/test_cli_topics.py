@@ -155,6 +155,7 @@ MISTAKES = {
     "numbers": (["DATA", "--text", "year"], "column 'year' holds numbers, not texts; columns"),
     "no --text": (["DATA"], "column 'Body' is of text. Say which one holds the documents"),
     "text alone": (["text.csv"], "its words are counted: --text body"),
+    "no header": (["nameless.csv"], "column '1' is of text. Say which one"),
     "empty": (["empty.csv", "--text", "body"], "every text in column 'body' is empty"),
     "no words": (["short.csv", "--text", "body"], "no words of two letters or more"),
     "none left": (["text.csv", "--text", "body"], "Lower --min-df (to 1), or raise --max-df"),
@@ -183,6 +184,7 @@ def test_a_mistake_gets_one_line_and_leaves_nothing(
     arguments: list[str], words: str, table: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("text.csv").write_text('body\n"rice and more of the dal"\n"goal after goal again"\n')
+    Path("nameless.csv").write_text('"rice and more of it"\n"goal after goal again"\n')
     Path("empty.csv").write_text('id,body\n1,""\n2,""\n')
     Path("short.csv").write_text('id,body\n1,"a b"\n2,"c the"\n')
     Path("counts.csv").write_text("rice,dal\n1,2\n3,0\n")

@@ -232,6 +232,17 @@ def test_sizes_of_groups_are_expectations(
     assert found.prior.sum() == pytest.approx(expected)
 
 
+def test_a_flexible_prior_expects_of_documents_what_it_expects_of_each() -> None:
+    model = EXTREMES["flexible"]()
+    found = topic_reading.group_sizes(model).prior
+    prior = model.prior_.at(**model.fit_.mean_hyper()).groups
+    lengths = np.asarray(model.X_.sum(axis=1)).ravel().astype(int)
+    expected = np.zeros(lengths.max())
+    for n in lengths:
+        expected[:n] += prior.expected_size_counts(n)
+    np.testing.assert_allclose(found, expected)
+
+
 # the report --------------------------------------------------------------------------------------
 
 

@@ -256,6 +256,8 @@ def _refuse_texts(file: Path, header: bool | None) -> None:
     names = [heads[j] for j in own]
     longest = max(own, key=lambda j: sum(map(len, map(str, sheet.columns[j]))))
     shown = heads[longest] if " " not in heads[longest] else repr(heads[longest])
+    if len(heads[longest].split()) >= WORDY:  # no name, but the first of the texts
+        names, shown = [str(j + 1) for j in own], f"{longest + 1} --no-header"
     raise ValueError(
         f"{file} is no table of counts: {_columns(names)} of text. Say which one holds the "
         f"documents, and its words are counted: --text {shown}"

@@ -1,5 +1,6 @@
 """What pictures of topics read from a fitted model: words, sizes in draws, likeness, documents."""
 
+from functools import partial
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -8,15 +9,17 @@ from scipy.optimize import linear_sum_assignment
 from thali.data.documents import lengths_of
 from thali.estimators.topic_model import TopicModel
 from thali.priors.grouped import GroupedPrior
-from thali.priors.partition import ConsistentPartition, PartitionPrior
+from thali.priors.linear_partition import LinearPartition
+from thali.priors.partition import PartitionPrior
+from thali.priors.partition_sums import expected_sizes
 from thali.structures.grouped_partitions import GROUPED_PARTITIONS, Grouping
 
 from .style import percent
 
 MOST_DRAWS = 40  # looked at, evenly spaced
 INTERVAL = (0.05, 0.95)
-LONGEST = 20_000  # words of a document up to which a prior's sizes of groups are summed exactly
-MOST_LENGTHS = 300  # different lengths of documents that are summed over
+MOST_TERMS = 10**7  # in sums over sizes of groups and lengths of documents: a few seconds
+LONGEST = 5000  # words of a document up to which sums over all partitions are taken
 
 
 class RankedWords(NamedTuple):
@@ -175,13 +178,18 @@ def _expected(model: TopicModel, lengths: np.ndarray) -> np.ndarray | None:
     fit = model.fit_
     prior = cast(GroupedPrior, fit.model.prior_at(fit.mean_hyper()))
     groups = cast(PartitionPrior, prior.of_groups)
-    longest = int(lengths.max(initial=1))
-    if longest > (LONGEST if isinstance(groups, ConsistentPartition) else LONGEST // 4):
-        return None
     different, documents = np.unique(lengths, return_counts=True)
-    if len(different) > MOST_LENGTHS:
+    linear = isinstance(groups, LinearPartition)
+    if different.sum() > MOST_TERMS or (linear and different[-1] > LONGEST):
         return None
-    found = np.zeros(longest)
+    found, expect = np.zeros(int(different[-1])), groups.expected_size_counts
+    if isinstance(groups, LinearPartition):  # one table of sums serves documents of all lengths
+        expect = partial(_expected_by_sums, groups, int(different[-1]))
     for n, times in zip(different.tolist(), documents.tolist(), strict=True):
-        found[:n] += times * groups.expected_size_counts(n)
+        found[:n] += times * expect(n)
     return found if np.isfinite(found).all() else None
+
+
+def _expected_by_sums(prior: LinearPartition, longest: int, n: int) -> np.ndarray:
+    """E[m_i | n] = C(n, i) e^{λ_i} Z_{n−i} / Z_n."""
+    return expected_sizes(prior.potentials_for(longest)[:n], prior.log_sums(longest)[: n + 1])

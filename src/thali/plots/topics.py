@@ -177,7 +177,7 @@ def topic_similarity(
         shares, style.color_map(signed=False), vmin=0, vmax=1, interpolation="nearest"
     )
     width, height = style.inches(ax)
-    side = min(0.75 * height, 0.55 * width)
+    side = min(0.9 * height, 0.75 * width)
     points = float(np.clip(72 * side / len(topics) / 1.3, 1.0, 8.0))
     if points >= 5.0:
         names = [f"{style.drawable(topic_reading.short_name(model, t), 24)}  {t}" for t in topics]
@@ -239,9 +239,9 @@ def document_topics(
     else:
         ax.set_yticks([])
         style.label(ax, y="documents")
-    at = style.ticks(shown, max(4, int(4 * style.inches(ax)[0])))
-    if at and at[0] == 0 and len(at) > 1 and at[1] > 1:  # numbers from 0, not from 1
-        at = [0, *(i + 1 for i in at[1:] if i + 1 < shown)]
+    most = max(4, int(4 * style.inches(ax)[0]))
+    step = next(s for e in range(12) for s in (10**e, 2 * 10**e, 5 * 10**e) if shown <= most * s)
+    at = range(0, shown, step)
     ax.set_xticks(at, [str(i) for i in at])
     ax.tick_params(length=0)
     ax.set_xlabel("topic", fontsize=8.5, color=colors.quiet)
