@@ -335,4 +335,5 @@ def test_broken_sweeps_are_caught(name, seed, monkeypatch):
 
 
 def test_the_budget_knows_how_many_tests_there_are():
-    assert TESTS["topics"] == len(CASES) + 3 * len(CORPORA) + len(JOINT)
+    draws = 5  # of priors: tests/unit/test_grouped_priors.py
+    assert TESTS["topics"] == len(CASES) + 3 * len(CORPORA) + len(JOINT) + draws

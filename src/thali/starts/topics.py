@@ -1,10 +1,13 @@
 """Where chains of topics begin: words over topics at random, one topic for all, a draw."""
 
+from typing import cast
+
 import numpy as np
 
 from thali.data import Data
 from thali.data.documents import lengths_of
 from thali.model import Model
+from thali.priors.grouped import GroupedPrior
 from thali.starts.base import Start, start
 from thali.structures.grouped_partitions import GROUPED_PARTITIONS, Grouping
 
@@ -65,8 +68,9 @@ def with_places(rng: np.random.Generator, latent: Grouping, places: int) -> Grou
 
 def begin_with(rng: np.random.Generator, model: Model, data: Data, name: str, topics: int) -> Start:
     """A start of so many topics."""
-    places = getattr(model.prior, "places", 0)
-    latent = scattered(rng, lengths_of(data), topics, places)
+    prior, lengths = cast(GroupedPrior, model.prior), lengths_of(data)
+    prior.check_documents(lengths)
+    latent = scattered(rng, lengths, topics, prior.places)
     return Start(name, latent, model.start(data))
 
 
