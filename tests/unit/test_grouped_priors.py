@@ -62,7 +62,7 @@ def test_draws_have_these_probabilities(name, seed):
     values = all_values(prior.places)
     place = {key: i for i, key in enumerate(values)}
     seen = np.zeros(len(values) + 1)
-    for _ in range(3000):
+    for _ in range(800):
         drawn = prior.sample(rng, LENGTHS)
         seen[place[GROUPED_PARTITIONS.pack(drawn).tobytes()]] += 1
     law = np.exp([prior.log_prob(value) for value in values.values()])
@@ -132,11 +132,11 @@ def test_sweeps_of_the_prior_keep_what_it_expects(seed):
 @pytest.mark.parametrize("learning", ["exact", "contrastive"])
 def test_a_b_and_c_are_learned_from_groups(learning):
     truth, rng = thali.SmoothPartition(a=-1.0, b=1.0, c=1.5), np.random.default_rng(0)
-    given = thali.HierarchicalFlexible(truth, DP(alpha=1.0)).sample(rng, np.full(400, 20))
+    given = thali.HierarchicalFlexible(truth, DP(alpha=1.0)).sample(rng, np.full(200, 20))
     counts = GROUPED_PARTITIONS.counts(given)
     prior = thali.HierarchicalFlexible(learning=learning)
     hyper = prior.start()
-    for _ in range(150):
+    for _ in range(100):
         prior.resample_groups(rng, hyper, counts)
     found = thali.SmoothPartition(*(float(hyper[f"groups_{k}"]) for k in "abc"))
     gap = log_prob_of_documents(truth, counts) - log_prob_of_documents(found, counts)
