@@ -6,10 +6,15 @@ from itertools import product
 
 import numpy as np
 import pytest
+from oracles.topics import all_groupings
 from scipy.sparse import csr_array
+from scipy.special import logsumexp
 
 import thali
 from thali.data.documents import Documents
+from thali.engines.topics import steps
+from thali.engines.topics.state import Earlier, levels_of, state_of
+from thali.estimators import topic_streaming
 from thali.kernels import folding_in
 from thali.model import Model
 from thali.results import new_documents
@@ -224,3 +229,60 @@ def test_hidden_words_are_predicted_as_written_out(name, rng):
     counts = held[held.nonzero()]
     expected = np.exp(-(counts @ np.log(mean)) / counts.sum())
     assert np.isclose(model.perplexity(None, held), expected, rtol=1e-8)
+
+
+ODD = thali.FlexiblePartition((0.5, -0.4, 0.9, 0.2, 1.0, 0.3))
+
+
+@pytest.mark.parametrize(
+    ("name", "sweeps"),
+    [
+        ("places", 500),
+        *(pytest.param(name, 4000, marks=pytest.mark.slow) for name in PRIORS),
+    ],
+)
+def test_a_hidden_word_is_predicted_as_all_ways_to_put_words_together_do(name, sweeps):
+    """P(word | all others), by draws of a chain, and by sums over groups and topics."""
+    prior = PRIORS[name]
+    if prior.places:
+        prior = thali.HierarchicalFlexible(groups=FLEXIBLE, topics=ODD, slots=6)
+    logs = []
+    for w in range(3):
+        documents = [np.array([0, 0, w]), np.array([0, 2])]
+        parts = prior.of_groups, prior.of_topics, BETA, 3, prior.places
+        logs.append(logsumexp([value for *_, value in all_groupings(documents, *parts)]))
+    exact = np.exp(logs - logsumexp(logs))
+    engine = thali.Franchise(sweeps=sweeps, burn_in=100, thin=1, chains=1)
+    model = thali.TopicModel(prior, thali.TopicWords(concentration=BETA), engine, random_state=0)
+    model.fit(np.array([[2, 0, 0], [1, 0, 1]]), n_hidden=[1, 0])
+    found = new_documents.held_in_fit(model.fit_, csr_array([[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]))
+    assert np.isclose(sum(found), 1.0)
+    assert np.allclose(found, exact, atol=0.01 if sweeps > 1000 else 0.03)
+
+
+@pytest.mark.parametrize("name", ["hdp", "flexible groups", "pitman-yor twice"])
+def test_a_later_piece_has_its_law_given_the_one_before(name):
+    """Topics of two new words beside three of an earlier document, which stay where they are."""
+    prior, before = PRIORS[name], np.array([0, 0, 1])  # the first two share a group and a topic
+    documents = [np.array([0, 0, 1]), np.array([0, 2])]
+    law: dict[tuple[int, ...], float] = {}
+    parts = prior.of_groups, prior.of_topics, BETA, 3
+    for of_words, each, value in all_groupings(documents, *parts):
+        if np.array_equal(of_words[:3], before) and np.array_equal(each[:3], before):
+            key = tuple(np.minimum(each[3:], 2).tolist())
+            law[key] = law.get(key, 0.0) + float(np.exp(value))
+    total = sum(law.values())
+    model = Model(prior, thali.TopicWords(concentration=BETA))
+    data = Documents(csr_array([[1.0, 0.0, 1.0]]))
+    earlier = Earlier(csr_array([[2.0, 0.0, 0.0], [0.0, 1.0, 0.0]]), np.array([1, 1]))
+    rng = np.random.default_rng(0)
+    first = topic_streaming.in_one_group(rng, np.array([2]), earlier.groups)
+    state = state_of(model, data, first, model.start(data), earlier=earlier)
+    levels, seen, sweeps = levels_of(model, state), dict.fromkeys(law, 0), 4000
+    for _ in range(sweeps):
+        steps.sweep_words(rng, state, levels)
+        steps.sweep_groups(rng, state, levels, steps.index_of(state))
+        slots = topic_streaming.slots_of_words(state)
+        seen[tuple(np.minimum(slots, 2).tolist())] += 1
+    for key, value in law.items():
+        assert abs(seen[key] / sweeps - value / total) < 0.03, key

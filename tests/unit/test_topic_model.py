@@ -208,6 +208,7 @@ def test_words_that_are_not_known_are_left_out_with_one_warning():
     assert len(told) == 1
     assert np.array_equal(found[0], named.transform([["w00", "w01"]])[0])
     assert np.array_equal(found[1], found[2])
+    assert np.array_equal(found[2], named.transform([[], []])[1])
     with pytest.warns(UserWarning, match="of 2400 words are not in the vocabulary"):
         few = model().fit(lists(X), vocabulary=NAMES[:8])
     assert few.components_.shape[1] == 8

@@ -84,11 +84,17 @@ def counted(X: Sequence[Sequence[str]], names: Sequence[str]) -> csr_array:
     return found
 
 
+def is_empty_lists(X: Any) -> bool:
+    """Whether X is a list of documents without words."""
+    lists = isinstance(X, list | tuple) and len(X) > 0
+    return lists and all(isinstance(d, list | tuple) and not d for d in X)
+
+
 def new_counts(estimator: LatentModel, X: Any, names: Sequence[str] | None) -> csr_array:
     """New documents in the columns of those that were fitted; some or all may be empty."""
     X = without_frame(X)
     refuse_texts(X)
-    if is_word_lists(X):
+    if is_word_lists(X) or (names is not None and is_empty_lists(X)):
         if names is None:
             raise ValueError(
                 "The model was fitted to a matrix whose columns have no names, and cannot tell "
