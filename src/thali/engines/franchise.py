@@ -29,7 +29,7 @@ class Franchise(TopicChains):
     ----------
     sweeps, burn_in, thin, chains, init
         How long chains are, which sweeps are kept, how many chains there are and where they begin.
-        ``init`` is "scattered" (words over topics at random), "one_topic", "prior", or a fitted
+        ``init`` is "scattered" (words over topics at random), "one_topic", or a fitted
         ``TopicModel``.
     moves : int, default 5
         Splits and mergers of topics tried in a sweep.

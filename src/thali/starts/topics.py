@@ -1,4 +1,4 @@
-"""Where chains of topics begin: words over topics at random, one topic for all, a draw."""
+"""Where chains of topics begin: words over topics at random, one topic for all."""
 
 from typing import cast
 
