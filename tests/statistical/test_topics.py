@@ -55,6 +55,7 @@ PRIORS = {
     ),
     "flexible topics": both(DP(alpha=1.3), ODD, 6),
     "few places": both(FLEXIBLE, ODD, 4),
+    "steep potentials": both(thali.FlexiblePartition((0.0, 0.0, 60.0)), DP(alpha=0.8)),
     "a dirichlet process with places": both(DP(alpha=1.3), dirichlet(0.8, 7), 7),
 }
 
@@ -196,7 +197,7 @@ def test_the_number_of_places_makes_no_difference_to_a_dirichlet_process():
 
 # ---- hyperparameters: Geweke (2004) --------------------------------------------------------------
 
-LENGTHS = np.array([3, 2, 4])
+LENGTHS = np.array([5, 4, 6])
 INFERRED = thali.TopicWords(concentration=thali.Gamma(2.0, 2.0))
 JOINT = {
     "hdp, direct": (
@@ -211,7 +212,7 @@ JOINT = {
         both(
             thali.PitmanYor(alpha=thali.Gamma(2.0, 2.0), discount=thali.Beta(2.0, 2.0)),
             thali.SmoothPartition(a=thali.Normal(0.0, 0.7), b=1.1, c=0.2),
-            9,
+            15,
         ),
         thali.Franchise(sweeps=10, moves=2),
     ),
@@ -247,12 +248,23 @@ def in_order(latent, rng, beta):
 def told(latent, hyper, X):
     """What both ways of drawing are compared by."""
     numbers = [float(np.log(v) if v > 0 else v) for k, v in sorted(hyper.items())]
-    several = X.sum(axis=0)
-    return [latent.n_topics, len(latent.topic), float((several**2).sum()), *numbers]
+    several, groups = X.sum(axis=0), len(latent.topic)
+    both_of = [number * groups for number in numbers] + [n * latent.n_topics for n in numbers]
+    return [latent.n_topics, groups, float((several**2).sum()), *numbers, *both_of]
 
 
 @pytest.mark.parametrize("name", JOINT)
 def test_sweeps_and_draws_of_the_model_agree(name, seed):
+    judge("topics", joint_p_values(name, seed))
+
+
+def test_hyperparameters_that_ignore_documents_are_caught(seed, monkeypatch):
+    monkeypatch.setattr("thali.priors.grouped.log_prob_of_documents", lambda prior, counts: 0.0)
+    assert alarms(joint_p_values("hdp, direct", seed))
+
+
+def joint_p_values(name, seed):
+    """How well draws of all there is agree with sweeps between draws of words (Geweke 2004)."""
     prior, engine = JOINT[name]
     model, rng, draws = Model(prior, INFERRED), np.random.default_rng(seed), 2500
     one, other = [], []
@@ -273,7 +285,7 @@ def test_sweeps_and_draws_of_the_model_agree(name, seed):
     for i in range(a.shape[1]):
         found[f"mean {i}"] = p_value_of_difference(a[:, i], b[:, i])
         found[f"square {i}"] = p_value_of_difference(a[:, i] ** 2, b[:, i] ** 2)
-    judge("topics", found)
+    return found
 
 
 def fresh(rng, model):

@@ -517,7 +517,7 @@ def test_no_warning_is_given_for_nothing():
     assert Model(thali.HierarchicalFlexible(), thali.TopicWords()).structure.component == "topic"
 
 
-@pytest.mark.parametrize(("sweeps", "kept"), [(4, 2), (24, 12), (90, 15)])
+@pytest.mark.parametrize(("sweeps", "kept"), [(4, 2), (24, 6), (90, 9)])
 def test_as_many_sweeps_are_made_as_were_asked_for(sweeps, kept):
     found = model(thali.DirectAssignment(sweeps=sweeps, chains=1)).fit(X[:5])
     assert found.history_["log_joint"].shape == (1, sweeps)

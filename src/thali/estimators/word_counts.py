@@ -11,7 +11,13 @@ import pandas as pd
 from scipy.sparse import csr_array
 
 from thali.data import Data
-from thali.data.documents import check_counts, counts_of, is_texts, is_word_lists
+from thali.data.documents import (
+    MOST_WORDS,
+    check_counts,
+    counts_of,
+    is_texts,
+    is_word_lists,
+)
 from thali.estimators import validation
 from thali.settings import shown
 
@@ -119,9 +125,9 @@ def checked_hidden(n_hidden: Any, n: int) -> np.ndarray | None:
     whole = hidden.dtype.kind in "iu" or (
         hidden.dtype.kind == "f" and bool(np.all(hidden == np.rint(hidden)))
     )
-    if hidden.shape != (n,) or not whole or hidden.min() < 0:
+    if hidden.shape != (n,) or not whole or not (0 <= hidden.min() and hidden.sum() <= MOST_WORDS):
         raise ValueError(
-            f"n_hidden must be a whole number from 0 on for each of the {n} documents, not "
-            f"{shown(n_hidden)}."
+            f"n_hidden must be a whole number from 0 on for each of the {n} documents, at most "
+            f"{MOST_WORDS:,} in all, not {shown(n_hidden)}."
         )
     return hidden.astype(np.int64)

@@ -41,7 +41,7 @@ def weighted_mass(topics, weights, inverse, beta):
     return found * beta
 
 
-@kernel
+@kernel(error_model="numpy")
 def sweep_assignments(rng, corpus, label, lists, topics, weights, left, masses, beta, begin):
     """Every word's topic from ``begin`` on once, in place; ``left`` is b_0, ``masses`` α and γ.
 

@@ -33,6 +33,8 @@ from thali.kernels.corpus import (
     topic_of,
 )
 
+STEEP = 1e8  # of weights of groups, the largest over the smallest
+
 
 @helper(borrows=True)
 def opening_weight(topics, levels, t):
@@ -73,6 +75,18 @@ def group_of_topic(seating, join, at, used, t, u):
 
 
 @helper(borrows=True)
+def count_again(seating, join, at, used, inverse, beta, t):
+    """Σ join over the document's groups of topic t, over all of them, and Σ join β/(n + Vβ)."""
+    of_topic, of_all, near = 0.0, 0.0, 0.0
+    for g in range(used):
+        weight, s = join[seating.size[at + g]], seating.topic[at + g]
+        of_topic += weight if s == t else 0.0
+        of_all += weight
+        near += weight * beta * inverse[s]
+    return of_topic, of_all, near
+
+
+@helper(borrows=True)
 def free_number(seating, at, used):
     """The number of a group that has no words, or the next one."""
     for g in range(used):
@@ -98,6 +112,7 @@ def sweep_words(rng, corpus, seating, lists, topics, levels, begin):
     places = 0  # groups in all
     for e in range(topics.live[0]):
         places += topics.groups[topics.order[e]]
+    steep = join.max() > STEEP * join[1:].min()  # what is small would be lost in differences
     i = begin
     if i == n_words:
         return i
@@ -140,6 +155,8 @@ def sweep_words(rng, corpus, seating, lists, topics, levels, begin):
             else:
                 near += joined[t] * beta * inverse[t]
                 smooth += opening_weight(topics, levels, t) * beta * inverse[t]
+            if steep:
+                joined[t], all_joined, near = count_again(seating, join, at, used, inverse, beta, t)
             # what it may join
             fresh = 0.0 if levels.slots > 0 else levels.mass + topics.live[0] * levels.discount
             all_weights = levels.slots - places if levels.slots > 0 else places + levels.mass
@@ -180,6 +197,11 @@ def sweep_words(rng, corpus, seating, lists, topics, levels, begin):
                         t = s
                         if u < 0.0:
                             break
+            if t < 0 and levels.slots > 0:  # rounding: there is no new topic, but a group
+                g = 0
+                while seating.size[at + g] == 0:
+                    g += 1
+                t = np.int64(seating.topic[at + g])
             if t < 0:
                 t = open_topic(topics)
                 topics.total[t], topics.members[t], topics.groups[t] = 0, 0, 0
@@ -211,6 +233,8 @@ def sweep_words(rng, corpus, seating, lists, topics, levels, begin):
                 count_word(topics, inverse, prior_total, t, 1)
             near += joined[t] * beta * inverse[t]
             smooth += opening_weight(topics, levels, t) * beta * inverse[t]
+            if steep:
+                joined[t], all_joined, near = count_again(seating, join, at, used, inverse, beta, t)
             i += 1
         seating.used[j] = used
         for g in range(used):

@@ -10,7 +10,9 @@ each topic has, so that with L groups and d_t dummies in topic t
 
     P(value) = ∏_j P(groups of j) · P(sizes of topics, dummies included) (M − L)!/∏ d_t! / ∏ r!,
 
-r being how many topics of dummies alone have the same size.
+r being how many topics of dummies alone have the same size. Values with more groups than places
+have no probability: where M is less than the number of words these probabilities sum to less than
+one, by as much as ``groups`` gives to such values.
 """
 
 from abc import abstractmethod

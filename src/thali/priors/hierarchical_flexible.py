@@ -51,7 +51,8 @@ class HierarchicalFlexible(Settings, GroupedPrior):
         Of the groups of all documents.
     slots : int, optional
         How many places for groups ``topics`` tells of. Needed where it is not consistent, as all
-        flexible ones; documents cannot have more groups than that in all.
+        flexible ones; documents cannot have more groups than that in all. Log joints compare
+        between models with as many places as words, or with the same number.
     learning : {"posterior", "exact", "contrastive"}, default "posterior"
         How a, b and c of a ``SmoothPartition`` of groups are found: with their uncertainty; or at
         their best, by steps along the exact gradient, or by contrastive divergence as in the paper.

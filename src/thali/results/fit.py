@@ -106,16 +106,17 @@ class Fit:
 
     def draws(self) -> Iterator[Recorded]:
         """Every kept draw, chain after chain."""
-        return self._picked(range(len(self)))
+        return self.picked(range(len(self)))
 
     def pick(self, indices: Iterable[int]) -> list[Recorded]:
         """Some of ``draws()`` by position; one that is asked for twice is the same object."""
         wanted = list(indices)
         different = sorted(set(wanted))
-        found = dict(zip(different, self._picked(different), strict=True))
+        found = dict(zip(different, self.picked(different), strict=True))
         return [found[index] for index in wanted]
 
-    def _picked(self, indices: Iterable[int]) -> Iterator[Recorded]:
+    def picked(self, indices: Iterable[int]) -> Iterator[Recorded]:
+        """Some of ``draws()`` by position, made one after the other."""
         flat = [(chain, i) for chain in self.chains for i in range(len(chain.kept))]
         for chain, i in (flat[index] for index in indices):
             scalars = dict(zip(chain.names, chain.scalars_of(i), strict=True))

@@ -90,7 +90,9 @@ def topics_of_fit(fit: Fit, chosen: Grouping) -> list[TopicsOfDraw]:
 
     def of(latent: Grouping, hyper: Values) -> TopicsOfDraw:
         most = max(latent.n_topics, len(latent.dummies))
-        place = np.append(matching(labels, k, latent)[0], np.full(most - latent.n_topics, -1))
+        place = np.append(
+            matching(labels, k, latent.topic_of_word)[0], np.full(most - latent.n_topics, -1)
+        )
         groups = np.bincount(latent.topic, minlength=most)
         dummies = latent.dummies if len(latent.dummies) else np.zeros(most, np.int64)
         counts = words_by_topic(latent.topic_of_word, words, most, fit.data.d)

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from thali.results.fit import Fit
-from thali.structures.grouped_partitions import GROUPED_PARTITIONS, Grouping
+from thali.structures.grouped_partitions import GROUPED_PARTITIONS, Grouping, nearest
 
 
 class TopicAnswer(NamedTuple):
@@ -31,46 +31,51 @@ class TopicAnswer(NamedTuple):
 
 def answer(fit: Fit, words: np.ndarray) -> TopicAnswer:
     """The answer of a fit to documents of these words (−1: hidden)."""
-    picked = fit.pick(fit.representatives(GROUPED_PARTITIONS.draws_to_use(fit.data.n, 1)))
-    draws = [draw.latent for draw in picked]
-    log_joints = np.array([draw.scalars["log_joint"] for draw in picked])
-    estimate = GROUPED_PARTITIONS.point_estimate(draws, log_joints)
-    chosen = by_size(estimate.latent)
-    labels, k = chosen.topic_of_word, chosen.n_topics
-    document, seen = chosen.document, words >= 0
+    from thali.kernels.groupings import tally
+
+    which = fit.representatives(GROUPED_PARTITIONS.draws_to_use(fit.data.n, 1))
+    each = [narrow(draw.latent.topic_of_word) for draw in fit.picked(which)]  # one at a time
+    if any(len(own) != len(words) for own in each):
+        raise ValueError(f"draws are not of the {len(words)} words that documents have")
+    best, loss = nearest(each)
+    chosen = by_size(fit.pick([int(which[best])])[0].latent)
+    labels, k = narrow(chosen.topic_of_word), chosen.n_topics
     counts, documents = np.zeros((k, fit.data.d)), np.zeros((fit.data.n, k))
     presence, matched = np.zeros(k), np.zeros(k)
-    for draw in draws:
-        place, overlap = matching(labels, k, draw)
+    for own in each:
+        place, overlap = matching(labels, k, own)
         presence += overlap
         matched[place[place >= 0]] += 1.0
-        other = place[draw.topic_of_word]
-        use = (other >= 0) & seen
-        np.add.at(counts, (other[use], words[use]), 1.0)
-        use = other >= 0
-        np.add.at(documents, (document[use], other[use]), 1.0)
+        tally(chosen.lengths, words, own, place, counts, documents)
     matched = np.maximum(matched, 1.0)
     return TopicAnswer(
         chosen,
         counts / matched[:, None],
         documents / matched,
-        presence / len(draws),
-        estimate.loss,
+        presence / len(each),
+        loss,
     )
 
 
-def matching(labels: np.ndarray, k: int, draw: Grouping) -> tuple[np.ndarray, np.ndarray]:
-    """Topics of a draw by those of the answer, which words have by ``labels``.
+def narrow(labels: np.ndarray) -> np.ndarray:
+    """Topics of words in as little space as they need."""
+    return labels.astype(np.int16 if labels.max(initial=0) < 2**15 else np.int32)
+
+
+def matching(labels: np.ndarray, k: int, own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Topics of a draw, which words have by ``own``, by those of the answer, by ``labels``.
 
     The topic of the answer for each of the draw's, or −1, and of each of the k in the answer the
     words that both have over those that either has.
     """
-    together = np.zeros((k, draw.n_topics), np.int64)
-    np.add.at(together, (labels, draw.topic_of_word), 1)
+    from thali.kernels.groupings import tally_pairs
+
+    several = int(own.max(initial=-1)) + 1
+    together = tally_pairs(labels, own, k, several)
     rows, columns = linear_sum_assignment(-together)
     either = together.sum(axis=1)[rows] + together.sum(axis=0)[columns]
     both = together[rows, columns]
-    place, overlap = np.full(draw.n_topics, -1), np.zeros(k)
+    place, overlap = np.full(several, -1), np.zeros(k)
     overlap[rows] = both / (either - both)
     some = both > 0
     place[columns[some]] = rows[some]

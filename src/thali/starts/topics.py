@@ -23,29 +23,20 @@ def scattered(
 
     Where there are ``places``, and too few for that, documents have one group each.
     """
+    from thali.kernels.groupings import scatter
+
     lengths = lengths.astype(np.int32)
-    document = np.repeat(np.arange(len(lengths), dtype=np.int64), lengths)
-    topic = rng.integers(0, topics, len(document))
-    pairs, group = np.unique(document * topics + topic, return_inverse=True)
-    if places and len(pairs) > places:
-        topic = rng.integers(0, topics, len(lengths))[document]
-        pairs, group = np.unique(document * topics + topic, return_inverse=True)
-    owner = pairs // topics
-    firsts = np.searchsorted(owner, np.arange(len(lengths)))
-    dummies = np.zeros(0, np.int32)
-    if places:
-        spread = rng.integers(0, topics, places - len(pairs))
-        dummies = np.bincount(spread, minlength=topics).astype(np.int32)
-        used = np.union1d(pairs % topics, np.flatnonzero(dummies))
-        place = np.searchsorted(used, pairs % topics)
-        found = Grouping(
-            *(lengths, (group - firsts[document]).astype(np.int32)),
-            *(place.astype(np.int32), dummies[used]),
-        )
-        return GROUPED_PARTITIONS.canonical(found)
-    own = (group - firsts[document]).astype(np.int32)
-    names = np.unique(pairs % topics, return_inverse=True)[1].astype(np.int32)
-    return GROUPED_PARTITIONS.canonical(Grouping(lengths, own, names, dummies))
+    group, topic = scatter(rng, lengths, topics, False)
+    if places and len(topic) > places:
+        group, topic = scatter(rng, lengths, topics, True)
+    none = np.zeros(0, np.int32)
+    if not places:
+        return GROUPED_PARTITIONS.canonical(Grouping(lengths, group, topic, none))
+    spread = rng.integers(0, topics, places - len(topic))
+    dummies = np.bincount(spread, minlength=topics).astype(np.int32)
+    used = np.union1d(topic, np.flatnonzero(dummies))
+    place = np.searchsorted(used, topic).astype(np.int32)
+    return GROUPED_PARTITIONS.canonical(Grouping(lengths, group, place, dummies[used]))
 
 
 def with_places(rng: np.random.Generator, latent: Grouping, places: int) -> Grouping:

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 
 from thali.structures.base import PointEstimate, Structure
-from thali.structures.labels import canonical_labels
 from thali.structures.partition_losses import binder
 
 
@@ -52,7 +51,9 @@ class Grouping(NamedTuple):
     @property
     def topic_of_word(self) -> np.ndarray:
         """The topic of each word, (N,)."""
-        return np.asarray(self.topic[self.group_in_all])
+        from thali.kernels.groupings import topics_of_words
+
+        return np.asarray(topics_of_words(self.lengths, self.group, self.topic))
 
     @property
     def n_topics(self) -> int:
@@ -86,20 +87,15 @@ class GroupedPartitions(Structure[Grouping]):
         return Grouping(np.zeros(n, np.int32), none, none, none)
 
     def canonical(self, latent: Grouping) -> Grouping:
-        every = canonical_labels(latent.group_in_all)
-        groups_of = latent.groups_of
-        before = (np.cumsum(groups_of) - groups_of).astype(np.int32)
-        group = (every - np.repeat(before, latent.lengths)).astype(np.int32)
-        topic = np.empty(len(latent.topic), np.int32)
-        topic[every] = latent.topic_of_word
-        found, names = np.unique(topic, return_index=True)
-        order = found[np.argsort(names)]
-        others = np.setdiff1d(np.arange(len(latent.dummies)), order)
-        others = others[np.argsort(-latent.dummies[others], kind="stable")]
-        dummies = (
-            latent.dummies[np.append(order, others)] if len(latent.dummies) else latent.dummies
-        )
-        return Grouping(latent.lengths, group, canonical_labels(topic).astype(np.int32), dummies)
+        from thali.kernels.groupings import in_order
+
+        group, topic, order = in_order(latent.lengths, latent.group, latent.topic)
+        dummies = latent.dummies
+        if len(dummies):
+            others = np.setdiff1d(np.arange(len(dummies)), order)
+            others = others[np.argsort(-dummies[others], kind="stable")]
+            dummies = dummies[np.append(order, others)]
+        return Grouping(latent.lengths, group, topic, dummies)
 
     def counts(self, latent: Grouping) -> GroupingCounts:
         sizes = np.bincount(latent.group_in_all, minlength=len(latent.topic))
@@ -140,7 +136,11 @@ class GroupedPartitions(Structure[Grouping]):
             at += length * width
         if at != len(raw):
             raise ValueError("a draw of groups has not the length that it says")
-        return Grouping(*found)
+        value = Grouping(*found)
+        whole = int(value.lengths.sum()) == len(value.group)
+        if not whole or int(value.groups_of.sum()) != len(value.topic):
+            raise ValueError("a draw of groups has other words or groups than it says")
+        return value
 
     def join(self, packed: Sequence[np.ndarray], n: int) -> dict[str, np.ndarray]:
         ends = np.cumsum([len(each) for each in packed], dtype=np.int64)
@@ -155,10 +155,8 @@ class GroupedPartitions(Structure[Grouping]):
         self, draws: Sequence[Grouping], log_joints: np.ndarray
     ) -> PointEstimate[Grouping]:
         """The draw whose topics of words differ least from those of the others."""
-        labels = [draw.topic_of_word for draw in draws]
-        losses = [np.mean([binder(one, other) for other in labels]) for one in labels]
-        best = int(np.argmin(losses))
-        return PointEstimate(draws[best], np.zeros(0), float(losses[best]))
+        best, loss = nearest([draw.topic_of_word for draw in draws])
+        return PointEstimate(draws[best], np.zeros(0), loss)
 
     def draws_to_use(self, n: int, k: int) -> int:
         return 20
@@ -177,6 +175,23 @@ class GroupedPartitions(Structure[Grouping]):
         one, two = rng.choice(k, 2, replace=False)
         topic = np.where(latent.topic == two, one, latent.topic)
         return self.canonical(latent._replace(topic=topic))
+
+
+def nearest(labels: Sequence[np.ndarray]) -> tuple[int, float]:
+    """Of topics of words in several draws, those that differ least from the others, and by how
+    much: pairs of words that share a topic in one and not in the other."""
+    from thali.kernels.groupings import tally_pairs
+
+    most = [int(own.max(initial=0)) + 1 for own in labels]
+    together = np.zeros((len(labels), len(labels)))
+    for i, one in enumerate(labels):
+        for j in range(i + 1):
+            found = tally_pairs(one, labels[j], most[i], most[j]).astype(float)
+            together[i, j] = together[j, i] = np.square(found).sum()
+    own = np.diag(together)
+    losses = (0.5 * (own[:, None] + own) - together).mean(axis=1)
+    best = int(np.argmin(losses))
+    return best, float(losses[best])
 
 
 GROUPED_PARTITIONS = GroupedPartitions()

@@ -22,7 +22,7 @@ from thali.starts import Start
 from thali.starts.topics import scattered, with_places
 from thali.structures.grouped_partitions import GROUPED_PARTITIONS
 
-KEPT = 20  # draws of a chain that are kept where nothing else is said: each is as long as the data
+KEPT = 10  # draws of a chain that are kept where nothing else is said: each is as long as the data
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class TopicChains(ChainSettings, Sampler[TopicState]):
     """Chains of topics of words."""
 
     thin: int | None = setting(  # type: ignore[assignment]
-        None, help="Keep one of so many sweeps; as many as leaves 20 draws of a chain", minimum=1
+        None, help="Keep one of so many sweeps; as many as leaves 10 draws of a chain", minimum=1
     )
     chains: int = setting(2, help="Chains, run side by side", minimum=1, maximum=10**4)
     init: object = setting("scattered", help="Where to begin")
