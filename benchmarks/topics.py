@@ -289,8 +289,8 @@ def memory(options: argparse.Namespace) -> Iterator[str]:
     yield f"KOS: a chain holds {held / len(state.corpus.word):.1f} bytes for each word."
     few, many = 5000, 45_000
     grown = (peak(many) - peak(few)) * 1024 / (100 * (many - few))
-    yield f"The peak of a process that fits one chain grows by {grown:.0f} bytes for each word more:"
-    yield "the data and a copy of them, the chain, 10 draws, the answer, and what allocators retain."
+    yield f"The peak of a process that fits one chain grows by {grown:.0f} bytes for each word:"
+    yield "the data, a copy of them, the chain, 10 draws, the answer, and what allocators retain."
 
 
 PARTS = {
