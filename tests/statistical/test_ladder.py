@@ -55,6 +55,7 @@ from thali.engines.base import (
     missing_capabilities,
     takes_missing,
 )
+from thali.engines.topics.settings import TopicChains
 from thali.model import Model
 from thali.priors.column_potentials import ColumnPotentials
 from thali.registry import ENGINES, speaking_of
@@ -99,7 +100,9 @@ def allowed(engine, likelihood, prior):
 
 
 SAMPLERS = [
-    name for name, engine in ENGINES.items() if issubclass(engine, Sampler | WeightedSampler)
+    name
+    for name, engine in ENGINES.items()
+    if issubclass(engine, Sampler | WeightedSampler) and not issubclass(engine, TopicChains)
 ]
 CELLS = [
     (engine, way, likelihood, variant, prior)

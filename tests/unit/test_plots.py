@@ -237,6 +237,7 @@ def test_every_hyperparameter_of_every_part_has_a_symbol():
     for part in PRIORS.values():
         table = {thali.FlexiblePartition: "potentials", thali.FlexibleIBP: "column_potentials"}
         given = {table[part]: (0.0, 0.0)} if part in table else {}
-        assert set(part(**given).start()) == set(hyperparameters_of(part))
+        made = part(**given)
+        assert set(made.start()) == set(hyperparameters_of(made))
     for part in LIKELIHOODS.values():
         assert set(part().resolve(data).start(data)) == set(hyperparameters_of(part))

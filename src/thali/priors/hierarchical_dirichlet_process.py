@@ -37,7 +37,7 @@ class HierarchicalDirichletProcess(Settings, GroupedPrior):
     >>> prior = HierarchicalDirichletProcess(alpha=1.0, gamma=1.0)
     >>> draw = prior.sample(np.random.default_rng(0), [3, 2])  # documents of 3 and 2 words
     >>> draw.topic_of_word.tolist()
-    [0, 0, 0, 0, 1]
+    [0, 0, 1, 2, 3]
     """
 
     alpha: float | Hyperprior = hyperparameter(
