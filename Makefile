@@ -74,6 +74,8 @@ bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/cluster_quality.py
 	$(BIN)/python benchmarks/flexible_partitions.py
 	$(BIN)/python benchmarks/flexible_features.py
+	$(BIN)/python benchmarks/hidden_entries.py --masks 1
+	$(BIN)/python benchmarks/scale.py --quick
 
 docs: $(VENV)/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

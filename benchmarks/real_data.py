@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
-__all__ = ["NAMES", "Skipped", "load"]
+__all__ = ["NAMES", "Skipped", "archive", "load", "sparse"]
 
 VARIABLE = "THALI_DATA"
 Archive = dict[str, NDArray]
@@ -53,7 +53,8 @@ def _votes(archive: Archive) -> NDArray:
     return archive["X"][complete]
 
 
-def _sparse(archive: Archive) -> csr_array:
+def sparse(archive: Archive) -> csr_array:
+    """X of an archive that has its compressed rows."""
     parts = archive["X_data"].astype(float), archive["X_indices"].astype(np.int32)
     return csr_array((*parts, archive["X_indptr"]), shape=tuple(archive["X_shape"]))
 
@@ -72,23 +73,28 @@ SOURCES = {
     "votes": Source("house_votes84.npz", _votes),
     "animals": Source("animals50_kemp.npz", lambda archive: archive["X"]),
     "spectrogram": Source("audio_vibeace_500x161.npz", lambda archive: archive["X"]),
-    "tags": Source("mirflickr_tags.npz", _sparse),
-    "kos": Source("kos_bow.npz", _sparse),
+    "tags": Source("mirflickr_tags.npz", sparse),
+    "kos": Source("kos_bow.npz", sparse),
 }
 NAMES = tuple(SOURCES)
+
+
+def archive(file: str, name: str | None = None) -> Archive:
+    """The arrays of a file of the folder, or `Skipped` with the reason."""
+    name, folder = name or file, os.environ.get(VARIABLE)
+    if not folder:
+        raise Skipped(f"{name} is skipped: {VARIABLE} is not set (the folder with {file}).")
+    path = Path(folder) / file
+    if not path.is_file():
+        raise Skipped(f"{name} is skipped: the folder in {VARIABLE} has no {file}.")
+    with np.load(path, allow_pickle=False) as found:
+        return dict(found)
 
 
 def load(name: str) -> NDArray[np.float64] | csr_array:
     """X of a named data set, or `Skipped` with the reason."""
     source = SOURCES[name]
-    folder = os.environ.get(VARIABLE)
-    if not folder:
-        raise Skipped(f"{name} is skipped: {VARIABLE} is not set (the folder with {source.file}).")
-    path = Path(folder) / source.file
-    if not path.is_file():
-        raise Skipped(f"{name} is skipped: the folder in {VARIABLE} has no {source.file}.")
-    with np.load(path, allow_pickle=False) as archive:
-        X = source.read(dict(archive))
+    X = source.read(archive(source.file, name))
     return X if issparse(X) else np.ascontiguousarray(X, dtype=np.float64)
 
 

@@ -32,6 +32,7 @@ from scipy.sparse import csr_array
 from scipy.stats import ttest_rel
 
 import thali
+from thali.evaluation import hide_words
 
 PAPER = "Welling, Porteous and Kurihara (2012), section V"
 PRINTED = "1737 (HDP), 1675 (HFP), p = 0.01"
@@ -64,23 +65,6 @@ def kos() -> csr_array:
     return csr_array((*parts, found["X_indptr"]), shape=tuple(found["X_shape"]))
 
 
-def hidden_half(rng: np.random.Generator, X: csr_array) -> tuple[csr_array, csr_array]:
-    """Counts that are seen, and those of half of the words of a quarter of the documents."""
-    held = np.zeros(len(X.data))
-    for j in rng.permutation(X.shape[0])[: X.shape[0] // 4]:
-        entries = np.repeat(
-            np.arange(X.indptr[j], X.indptr[j + 1]),
-            X.data[X.indptr[j] : X.indptr[j + 1]].astype(int),
-        )
-        np.add.at(held, rng.permutation(entries)[: len(entries) // 2], 1.0)
-    both = []
-    for counts in (X.data - held, held):
-        part = csr_array((counts, X.indices.copy(), X.indptr.copy()), shape=X.shape)
-        part.eliminate_zeros()
-        both.append(part)
-    return both[0], both[1]
-
-
 def prior_of(model: str) -> object:
     """The HDP, or the flexible one with the way in which a, b and c are found."""
     if model == "HDP":
@@ -94,7 +78,8 @@ def run(job: Job) -> Found:
     rows = np.array_split(rng.permutation(X.shape[0]), 10)[job.tenth]
     part = X[np.sort(rows)]
     part = part[:, np.flatnonzero(part.sum(axis=0))].tocsr()
-    seen, held = hidden_half(np.random.default_rng((job.seed, job.tenth)), part)
+    hiding = np.random.default_rng((job.seed, job.tenth))
+    seen, held = hide_words(part, documents=0.25, random_state=hiding)
     burn_in, kept = job.sweeps
     engine = thali.Franchise(sweeps=burn_in + kept, burn_in=burn_in, thin=1, chains=1)
     model = thali.TopicModel(

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from thali import engines
+from thali.data.elsewhere import RowBlocks
 from thali.estimators.latent_features import LatentFeatures
 from thali.estimators.latent_partition import LatentPartition
 from thali.estimators.saving import load
@@ -18,10 +19,14 @@ from thali.likelihoods import (
     Categorical,
     DirichletMultinomial,
     LinearGaussian,
+    MixedColumns,
+    MixedFactors,
     NoisyOr,
     NonnegativeLinearGaussian,
     NormalGamma,
     NormalWishart,
+    Poisson,
+    Probit,
     SparseFactor,
     TopicWords,
 )
@@ -40,6 +45,16 @@ from thali.priors import (
     SmoothPartition,
     TwoParameterIBP,
 )
+from thali.results.discrete import DiscreteData
+from thali.results.findings import (
+    BurnInCutShort,
+    DegenerateFit,
+    NoiseCollapsed,
+    SingleColumnFeatures,
+    TiledFactor,
+    TooFewDraws,
+    TooManyFeatures,
+)
 
 __version__ = "0.1.0"
 
@@ -49,11 +64,14 @@ __all__ = [
     "Beta",
     "BetaBernoulli",
     "BetaBernoulliItems",
+    "BurnInCutShort",
     "Categorical",
     "CollapsedGibbs",
+    "DegenerateFit",
     "DirectAssignment",
     "DirichletMultinomial",
     "DirichletProcess",
+    "DiscreteData",
     "FlexibleIBP",
     "FlexiblePartition",
     "Franchise",
@@ -68,6 +86,9 @@ __all__ = [
     "LinearGaussian",
     "MaximizationExpectation",
     "Metropolis",
+    "MixedColumns",
+    "MixedFactors",
+    "NoiseCollapsed",
     "NoisyOr",
     "NonnegativeLinearGaussian",
     "Normal",
@@ -75,9 +96,16 @@ __all__ = [
     "NormalWishart",
     "ParticleFilter",
     "PitmanYor",
+    "Poisson",
+    "Probit",
+    "RowBlocks",
+    "SingleColumnFeatures",
     "SmoothIBP",
     "SmoothPartition",
     "SparseFactor",
+    "TiledFactor",
+    "TooFewDraws",
+    "TooManyFeatures",
     "TopicModel",
     "TopicWords",
     "TwoParameterIBP",

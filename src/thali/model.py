@@ -25,7 +25,11 @@ PARTS = ("prior", "likelihood")
 
 @dataclass(frozen=True)
 class Model:
-    """Prior × likelihood; refuses parts that speak of different structures."""
+    """Prior × likelihood; refuses parts that speak of different structures.
+
+    A likelihood that a setting makes another (``LinearGaussian(noise="column")``) is that one here:
+    engines judge what it can do by its class.
+    """
 
     prior: Prior
     likelihood: Likelihood
@@ -33,6 +37,7 @@ class Model:
     def __post_init__(self) -> None:
         check_part("prior", self.prior, Prior, "thali.IBP()")
         check_part("likelihood", self.likelihood, Likelihood, "thali.LinearGaussian()")
+        object.__setattr__(self, "likelihood", self.likelihood.specialized())
         ours, theirs = self.prior.structure, self.likelihood.structure
         if ours != theirs:
             raise ValueError(

@@ -118,6 +118,8 @@ def _source(named: object) -> tuple[str, str]:
 
 PRIORS: Registry[type[Prior]] = Registry("prior")
 LIKELIHOODS: Registry[type[Likelihood]] = Registry("likelihood")
+# what likelihoods stand for under some of their settings: no choice of anybody, but named in files
+BEHIND: Registry[type[Likelihood]] = Registry("likelihood")
 ENGINES: Registry[type[AnyEngine]] = Registry("engine", family="thali.engines")
 HYPERPRIORS: Registry[type[Hyperprior]] = Registry("hyperprior")
 ESTIMATORS: Registry[type[LatentModel]] = Registry("estimator")  # by the names of their classes
@@ -147,5 +149,6 @@ def estimator_of(structure: object) -> type[LatentModel]:
 
 def known_classes() -> dict[str, type[Settings]]:
     """Every registered class by the name of the class, which is how files name it."""
-    parts = (*PRIORS.values(), *LIKELIHOODS.values(), *ENGINES.values(), *HYPERPRIORS.values())
+    likelihoods = (*LIKELIHOODS.values(), *BEHIND.values())
+    parts = (*PRIORS.values(), *likelihoods, *ENGINES.values(), *HYPERPRIORS.values())
     return {cls.__name__: cls for cls in parts if issubclass(cls, Settings)}

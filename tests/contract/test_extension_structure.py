@@ -66,6 +66,7 @@ def test_hyperparameters_of_one_name_do_not_collide_and_may_be_arrays(fitted):
     assert set(model.hyperpriors) == {"prior.alpha"}
 
 
+@pytest.mark.filterwarnings("ignore::thali.DegenerateFit")  # it is stopped in its burn-in
 def test_a_run_that_was_stopped_ends_with_the_same_draws(X, tmp_path, monkeypatch):
     engine = toy.ToyClusterGibbs(sweeps=30)
     whole = toy.ToyClusters(engine=engine, random_state=1).fit(X)

@@ -12,6 +12,7 @@ from functools import cache
 from typing import ClassVar
 
 import numpy as np
+from oracles import counts as count_oracles
 from oracles import features as oracles
 from oracles import nonnegative as nonnegative_oracles
 from oracles.features import PriorSpec
@@ -267,6 +268,76 @@ class NoisyOrStory(Story):
         return {"ΣY": parameters["A"].sum(), "ΣZY": C.sum(), "ΣXZY": (X * C).sum()}
 
 
+@dataclass(frozen=True)
+class PoissonStory(Story):
+    """Base rates stand among the hyperparameters, one for each of two columns."""
+
+    likelihood = thali.Poisson
+    laws: ClassVar = {"size": (4.0, 3.0)}  # Gamma(shape, rate)
+    tiny = ((3, 0), (4, 2))
+    priors: ClassVar = {
+        "ibp": (PriorSpec("ibp", 3.0), 14),
+        "two_parameter_ibp": (PriorSpec("two_parameter", 2.0, beta=0.4), 14),
+        "beta_bernoulli": (PriorSpec("finite", (1.0, 1.0), n_components=3), 3),
+    }
+    size, base, shape = 0.8, 0.4, 0.5
+
+    def law(self, name):
+        return thali.Gamma(*self.laws[name])
+
+    def fixed(self):
+        return thali.Poisson(size=self.size, base=self.base, shape=self.shape)
+
+    def flat(self):
+        return thali.Poisson(size=1e-12, base=1.0)
+
+    def enumerate(self, spec, cap):
+        return count_oracles.enumerate_counts(
+            spec, np.array(self.tiny), self.size, self.shape, self.base, cap
+        )
+
+    def simulate_hyper(self, rng):
+        shape, rate = self.laws["size"]
+        return {"size": rng.gamma(shape) / rate, "base": rng.exponential(size=2)}
+
+    def simulate_parameters(self, rng, Z, hyper, d):
+        A = rng.gamma(self.shape, size=(Z.shape[1], d)) * hyper["size"] / self.shape
+        return {"A": np.maximum(A, 1e-100)}
+
+    def simulate_data(self, rng, Z, parameters, hyper):
+        return rng.poisson(hyper["base"] + Z @ parameters["A"]).astype(float)
+
+    def statistics(self, Z, hyper, X):
+        return super().statistics(Z, hyper, X + 1.0)  # never all zeros
+
+    def statistics_of_parameters(self, Z, parameters, hyper, X):
+        """With the data where no gaps are: entries there are drawn before the parameters, which do
+        not look at them."""
+        A, base = parameters["A"] / hyper["size"], hyper["base"]
+        rate = base[1] + np.asarray(Z, float)[0] @ parameters["A"][:, 1]
+        seen = np.log1p(X[0, 1])
+        return {
+            "Σ√(a/θ)": np.sqrt(A).sum(),
+            "Σ(m min(a/θ, 4))": (np.sum(Z, axis=0) @ np.minimum(A, 4.0)).sum(),
+            "Σ log b": np.log(base).sum(),
+            "K Σ log b": Z.shape[1] * np.log(base).sum(),
+            "log θ Σ log b": np.log(hyper["size"]) * np.log(base).sum(),
+            "log λ": np.log(rate),
+            "log(1+x) log λ": seen * np.log(rate),
+            "log(1+x) log b": seen * np.log(base[1]),
+        }
+
+    def truths(self, exact):
+        return {f"E[b+ZA]_{i}{d}": v for (i, d), v in np.ndenumerate(exact.rates)}
+
+    def measures(self, Z, parameters):
+        rates = self.base + Z @ parameters["A"]
+        return {f"E[b+ZA]_{i}{d}": v for (i, d), v in np.ndenumerate(rates)}
+
+    def flat_measures(self, Z, parameters):
+        return {"E[a/θ]": (parameters["A"] / 1e-12 - 1.0).sum()}
+
+
 @cache
 def enumerated(story, spec, cap):
     """The exact posterior on the story's tiny data, made once."""
@@ -278,5 +349,6 @@ STORIES: dict[str, dict[str, Story]] = {  # by likelihood and variant
     "nonnegative_linear_gaussian": {"": NonnegativeStory()},
     "sparse_factor": {slab: SparseFactorStory(slab) for slab in ("laplace", "gaussian")},
     "noisy_or": {"": NoisyOrStory()},
+    "poisson": {"": PoissonStory()},
 }
 FLAT_DATA = np.random.default_rng(0).integers(0, 2, (8, 3)).astype(float)

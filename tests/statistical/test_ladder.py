@@ -64,7 +64,9 @@ from thali.registry import PRIORS as ALL_PRIORS
 from thali.starts import Start
 from thali.structures.features import FEATURES
 
+TABLES = ("mixed", "mixed_factors", "probit")  # whose data are tables: test_mixed_columns
 LIKELIHOODS, PRIORS = speaking_of(ALL_LIKELIHOODS, FEATURES), speaking_of(ALL_PRIORS, FEATURES)
+LIKELIHOODS = {name: own for name, own in LIKELIHOODS.items() if name not in TABLES}
 # flexible priors climb a ladder of their own, ``test_flexible_ibp``
 PRIORS = {name: cls for name, cls in PRIORS.items() if not issubclass(cls, ColumnPotentials)}
 
@@ -322,7 +324,7 @@ def successive(rng, engine, story, spec, draws, gaps):
         state = engine.begin(rng, model, data, start)
         engine.step(rng, model, data, state)
         Z, hyper = state.latent.astype(int), dict(state.hyper)
-        parameters = getattr(state, "parameters", None)
+        parameters = getattr(state, "parameters", None) or None  # {} where they are summed out
         if gaps:
             X = state.data.X if kept else state.X
         yield Z, parameters, hyper, X

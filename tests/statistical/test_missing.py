@@ -114,13 +114,25 @@ def test_the_budget_counts_these_tests():
 
 # ------------------------------------------------------------------------------------- mutants
 
-ALL_COLUMNS = [("max(float(len(seen)), NO_DIMENSION)", "float(X.shape[1])")]  # D in place of D_o
-ENTRIES_WITHOUT_NOISE = [("gone, s, scales.sigma_x * np.sqrt(V))", "gone, s, 0.0)")]
-ENTRIES_AS_OBSERVED = [("project(rows, x * mask[n], z, k, b, y)", "project(rows, x, z, k, b, y)")]
+ALL_COLUMNS = [  # D in place of D_o
+    ("max(scales.dimensions - len(gone), NO_DIMENSION)", "scales.dimensions")
+]
+ENTRIES_WITHOUT_NOISE = [
+    ("sigma = scales.sigma_x * np.sqrt(1.0 + q)", "sigma = 0.0"),
+    ("gone, s, scales.sigma_x * np.sqrt(V), y)", "gone, s, 0.0, y)"),
+]
+ENTRIES_AS_OBSERVED = [
+    ("G, x2, g1, g2 = unseen, gaps.squares[n], 0.0, 0.0", "pass"),
+    ("leave_unseen(rows, x, mask[n], gone, z, k, b, u, v, c0, c1, c2, y, mu, G)", "pass"),
+    ("times_bits(G, z, k, h)", "pass"),
+]
+G_OF_OLD_ENTRIES = [("change_entries(rows, u, y, change2, k, h)", "pass")]
+BROKEN = ["ALL_COLUMNS", "ENTRIES_WITHOUT_NOISE", "ENTRIES_AS_OBSERVED", "G_OF_OLD_ENTRIES"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["ALL_COLUMNS", "ENTRIES_WITHOUT_NOISE", "ENTRIES_AS_OBSERVED"])
+@pytest.mark.filterwarnings("ignore:Rounding errors grew:RuntimeWarning")  # as they look
+@pytest.mark.parametrize("name", BROKEN)
 def test_enumeration_catches_a_broken_sweep(name, monkeypatch, seed):
     install_kernel(monkeypatch, mutate(KERNEL, globals()[name]))
     assert alarms(check(CASES["N=2 ibp α=3"], seed, sweeps=4000))
@@ -151,7 +163,9 @@ def test_a_fifth_of_the_pixels_hidden_are_found_again():
         data = thali.datasets.images(n=200, random_state=k)
         hidden = np.random.default_rng(100 + k).random(data.X.shape) < 0.2
         engine = thali.CollapsedGibbs(sweeps=400, chains=2, init="ica")
-        model = thali.LatentFeatures(engine=engine, random_state=k, progress=False)
+        model = thali.LatentFeatures(
+            likelihood="linear_gaussian", engine=engine, random_state=k, progress=False
+        )
         filled, low, high = model.fit(np.where(hidden, np.nan, data.X)).impute(interval=0.9)
         errors.append((filled - data.X)[hidden])
         floor.append((best_guess(data, hidden) - data.X)[hidden])

@@ -266,7 +266,7 @@ def test_hyperparameters_that_ignore_documents_are_caught(seed, monkeypatch):
 def joint_p_values(name, seed):
     """How well draws of all there is agree with sweeps between draws of words (Geweke 2004)."""
     prior, engine = JOINT[name]
-    model, rng, draws = Model(prior, INFERRED), np.random.default_rng(seed), 2500
+    model, rng, draws = Model(prior, INFERRED), np.random.default_rng(seed), 6000
     one, other = [], []
     for _ in range(draws):
         latent, hyper = fresh(rng, model)

@@ -26,6 +26,9 @@ class Plain:
     def __init__(self):
         self.calls = []
 
+    def hold(self, data, rows, dtype):
+        return Block.of(data, dtype), rows
+
     def parts(self, block, rows):
         for piece in reversed(list(pieces_of(block.n, 7))):
             yield np.asarray(block.X[piece]), rows.nu[piece]
@@ -139,10 +142,12 @@ def test_a_backend_of_ones_own_leads_to_the_same_bound(step, monkeypatch):
     engine, X = ENGINES[step], rows_of(0)
 
     def fitted():
-        return thali.LatentFeatures(engine=engine, random_state=1, progress=False).fit(X)
+        return thali.LatentFeatures(
+            likelihood="linear_gaussian", engine=engine, random_state=1, progress=False
+        ).fit(X)
 
     model, plain = fitted(), Plain()
-    monkeypatch.setattr(type(engine), "backend", lambda self: plain)
+    monkeypatch.setattr(type(engine), "backend_for", lambda *_: plain)
     other = fitted()
     assert {step, "tally", "residual_scores"} <= set(plain.calls)
     assert model.n_components_ >= 3
@@ -156,12 +161,14 @@ def test_so_do_pieces_of_data(monkeypatch):
     engine = ENGINES["local_step"]
 
     def streamed():
-        model = thali.LatentFeatures(engine=engine, random_state=1, progress=False)
+        model = thali.LatentFeatures(
+            likelihood="linear_gaussian", engine=engine, random_state=1, progress=False
+        )
         return model.fit(rows_of(0)).partial_fit(rows_of(1, 30)).partial_fit(rows_of(2, 20))
 
     X, model, plain = rows_of(3, 10), streamed(), Plain()
     scores = model.score(X), model.predict_proba(X)
-    monkeypatch.setattr(type(engine), "backend", lambda self: plain)
+    monkeypatch.setattr(type(engine), "backend_for", lambda *_: plain)
     other = streamed()
     assert other.score(X) == pytest.approx(scores[0], rel=1e-8)
     assert np.allclose(other.predict_proba(X), scores[1], atol=1e-6)

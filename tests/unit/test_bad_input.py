@@ -12,6 +12,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,17 @@ def promised(section: str) -> dict[str, str]:
 
 
 MATRICES = promised("A matrix given to `fit`")
+BY_DEFAULT = promised("What happens by default")  # of matrices, where it is not the same
 MODELS = promised("A saved model given to `load`")
 DATA_FILES = promised("A file given to `thali fit`")
+
+
+LIKELIHOODS = ("linear_gaussian", "auto")
+
+
+def matrix(name: str, likelihood: str) -> str:
+    """What is promised of a matrix."""
+    return BY_DEFAULT.get(name, MATRICES[name]) if likelihood == "auto" else MATRICES[name]
 
 
 def words(row: str) -> str:
@@ -57,7 +67,8 @@ X = DATA.X
 
 
 def fit(X: Any, **settings: Any) -> thali.LatentFeatures:
-    settings = {"engine": thali.CollapsedGibbs(sweeps=40, chains=2), **settings}
+    engine = thali.CollapsedGibbs(sweeps=40, chains=2)
+    settings = {"likelihood": "linear_gaussian", "engine": engine, **settings}
     return thali.LatentFeatures(random_state=0, progress=False, **settings).fit(X)
 
 
@@ -93,15 +104,20 @@ SAME: dict[str, tuple[Any, Any]] = {  # an input, and the float64 array in C ord
 }
 
 
+@pytest.mark.filterwarnings("ignore:Column '33' has one value in all rows:UserWarning")  # of bits
+@pytest.mark.filterwarnings("ignore:35 of 35 columns hold only 0 and 1:thali.DiscreteData")
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
 @pytest.mark.parametrize("name", SAME)
-def test_the_same_numbers_give_the_same_answer(name):
-    assert MATRICES[name].startswith(("fitted: the same answer", "fitted: as NaN"))
+def test_the_same_numbers_give_the_same_answer(name, likelihood):
+    assert matrix(name, likelihood).startswith(("fitted: the same answer", "fitted: as NaN"))
     given, plain = SAME[name]
-    model, expected = fit(given), fit(plain)
+    model, expected = fit(given, likelihood=likelihood), fit(plain, likelihood=likelihood)
+    assert model.choice_ == expected.choice_
     np.testing.assert_array_equal(model.Z_, expected.Z_)
     np.testing.assert_array_equal(model.components_, expected.components_)
     assert model.X_.dtype == np.float64
     assert model.X_.flags.c_contiguous
+    np.testing.assert_array_equal(model.predict_proba(given), expected.predict_proba(plain))
 
 
 def test_a_sparse_matrix_gives_the_answer_of_the_dense_one():
@@ -192,11 +208,23 @@ RIGHT: dict[str, tuple[Any, Callable[[thali.LatentFeatures], bool]]] = {
 }
 
 
-@pytest.mark.parametrize("name", RIGHT)
-def test_degenerate_data_get_a_right_answer(name):
-    assert MATRICES[name].startswith("fitted: ")
+CASES = [(name, each) for name in RIGHT for each in LIKELIHOODS]
+
+
+@pytest.mark.parametrize(
+    ("name", "likelihood"), [c for c in CASES if matrix(*c).startswith("fitted")]
+)
+def test_degenerate_data_get_a_right_answer(name, likelihood):
     given, right = RIGHT[name]
-    assert right(fit(given, center="centered" in name))
+    assert right(fit(given, center="centered" in name, likelihood=likelihood))
+
+
+@pytest.mark.parametrize(
+    ("name", "likelihood"), [c for c in CASES if matrix(*c).startswith("refused")]
+)
+def test_or_one_sentence(name, likelihood):
+    with pytest.raises(ValueError, match=re.escape(words(matrix(name, likelihood)))):
+        fit(RIGHT[name][0], likelihood=likelihood)
 
 
 @pytest.mark.parametrize(
@@ -259,55 +287,71 @@ class Deaf(thali.CollapsedGibbs):
     masked = False
 
 
-REFUSED: dict[str, Callable[[], Any]] = {
-    "values of size 10³⁰⁰": lambda: fit(1e300 * X),
-    "values of size 10⁻²⁰⁰": lambda: fit(1e-200 * X),
-    "an integer of 401 digits": lambda: fit([[1, 10**400], [2, 3]]),
-    "text": lambda: fit(np.array([["1", "2"], ["red", "3"]])),
-    "a data frame with a column of text": lambda: fit(
+REFUSED: dict[str, Callable[[Any], Any]] = {
+    "values of size 10³⁰⁰": lambda fit: fit(1e300 * X),
+    "values of size 10⁻²⁰⁰": lambda fit: fit(1e-200 * X),
+    "an integer of 401 digits": lambda fit: fit([[1, 10**400], [2, 3]]),
+    "text": lambda fit: fit(np.array([["1", "2"], ["red", "3"]])),
+    "a data frame with a column of text": lambda fit: fit(
         pd.DataFrame({"a": ["1", "red"], "b": [1, 2]})
     ),
-    "nothing but NaN": lambda: fit(np.full(X.shape, np.nan)),
-    "NaN, and an engine that cannot deal with it": lambda: fit(
+    "nothing but NaN": lambda fit: fit(np.full(X.shape, np.nan)),
+    "NaN, and an engine that cannot deal with it": lambda fit: fit(
         two_missing(), engine=Deaf(sweeps=4, chains=1)
     ),
-    "infinity": lambda: fit(changed(np.inf)),
-    "minus infinity": lambda: fit(changed(-np.inf)),
-    "no rows": lambda: fit(X[:0]),
-    "no columns": lambda: fit(X[:, :0]),
-    "an empty list": lambda: fit([]),
-    "one dimension": lambda: fit(X[0]),
-    "three dimensions": lambda: fit(X.reshape(20, 6, 6)),
-    "rows of different length": lambda: fit([[1.0, 2.0], [3.0]]),
-    "a path": lambda: fit("plates.csv"),
-    "complex numbers": lambda: fit(X + 1j),
-    "dates": lambda: fit(np.array([["2020-01-01"], ["2020-01-02"]], dtype="M8[D]")),
-    "an array of other objects": lambda: fit(changed({}, object)),
-    "a sparse matrix, and an engine that cannot take it": lambda: fit(scipy.sparse.csr_matrix(X)),
-    "a sparse array, and an engine that cannot take it": lambda: fit(scipy.sparse.csc_array(X)),
-    "a sparse matrix of 10⁹ columns without entries": lambda: fit(
+    "infinity": lambda fit: fit(changed(np.inf)),
+    "minus infinity": lambda fit: fit(changed(-np.inf)),
+    "no rows": lambda fit: fit(X[:0]),
+    "no columns": lambda fit: fit(X[:, :0]),
+    "an empty list": lambda fit: fit([]),
+    "one dimension": lambda fit: fit(X[0]),
+    "three dimensions": lambda fit: fit(X.reshape(20, 6, 6)),
+    "rows of different length": lambda fit: fit([[1.0, 2.0], [3.0]]),
+    "a path": lambda fit: fit("plates.csv"),
+    "complex numbers": lambda fit: fit(X + 1j),
+    "dates": lambda fit: fit(np.array([["2020-01-01"], ["2020-01-02"]], dtype="M8[D]")),
+    "an array of other objects": lambda fit: fit(changed({}, object)),
+    "a sparse matrix, and an engine that cannot take it": lambda fit: fit(
+        scipy.sparse.csr_matrix(X)
+    ),
+    "a sparse array, and an engine that cannot take it": lambda fit: fit(scipy.sparse.csc_array(X)),
+    "a sparse matrix of 10⁹ columns without entries": lambda fit: fit(
         scipy.sparse.csr_array((5, 10**9)), engine="auto"
     ),
-    "a sparse matrix with NaN among its entries": lambda: fit(
+    "a sparse matrix with NaN among its entries": lambda fit: fit(
         scipy.sparse.csr_matrix(changed(np.nan)), engine="maximization_expectation"
     ),
-    "a sparse matrix with infinity among its entries": lambda: fit(
+    "a sparse matrix with infinity among its entries": lambda fit: fit(
         scipy.sparse.csr_matrix(changed(np.inf)), engine="maximization_expectation"
     ),
-    "a sparse matrix, and `center=True`": lambda: fit(
+    "a sparse matrix, and `center=True`": lambda fit: fit(
         scipy.sparse.csr_matrix(X), engine="maximization_expectation", center=True
     ),
-    "column names that repeat": lambda: fit(pd.DataFrame(X[:, :2], columns=["a", "a"])),
-    "another number of columns at `transform`": lambda: fit(X).transform(X[:, :35]),
+    "column names that repeat": lambda fit: fit(pd.DataFrame(X[:, :2], columns=["a", "a"])),
+    "another number of columns at `transform`": lambda fit: fit(X).transform(X[:, :35]),
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_a_matrix_is_refused_in_the_words_of_the_table(name):
+REFUSALS_OF = [(name, each) for name in REFUSED for each in LIKELIHOODS]
+
+
+@pytest.mark.parametrize(
+    ("name", "likelihood"), [c for c in REFUSALS_OF if matrix(*c).startswith("refused")]
+)
+def test_a_matrix_is_refused_in_the_words_of_the_table(name, likelihood):
     with pytest.raises(REFUSALS) as caught:
-        REFUSED[name]()
-    assert words(MATRICES[name]) in str(caught.value)
+        REFUSED[name](partial(fit, likelihood=likelihood))
+    assert words(matrix(name, likelihood)) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [n for n, row in BY_DEFAULT.items() if row.startswith("fitted")])
+def test_text_is_fitted_by_default(name):
+    assert BY_DEFAULT[name] == "fitted: a column with text has levels"
+    model = REFUSED[name](partial(fit, likelihood="auto"))
+    first, _ = model.likelihood_.known.table
+    assert (first.kind, first.levels) == ("binary", ("1", "red"))
+    assert np.isfinite(model.assignment_probabilities_).all()
 
 
 @pytest.mark.parametrize(
@@ -320,9 +364,10 @@ def test_a_matrix_is_refused_in_the_words_of_the_table(name):
         (pd.DataFrame(index=[1, 2]), "X is empty: the data frame has no columns"),
     ],
 )
-def test_what_is_no_table_is_called_so(given, said):
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+def test_what_is_no_table_is_called_so(given, said, likelihood):
     with pytest.raises((TypeError, ValueError), match=said):
-        fit(given)
+        fit(given, likelihood=likelihood)
 
 
 # ------------------------------------------------------------------------------------ saved models
@@ -531,7 +576,8 @@ def test_a_data_file_with_missing_entries_is_fitted(tmp_path, monkeypatch, capsy
     assert DATA_FILES["missing entries"].startswith("fitted: ")
     monkeypatch.chdir(tmp_path)
     Path("good.csv").write_bytes(b"a,b,c\n1,NA,3\n,5,6\n")
-    assert run(["fit", "good.csv", "--sweeps", "6", "--chains", "1"]) == 0
+    with pytest.warns(UserWarning, match="Columns 'a', 'b' have one value in all rows"):
+        assert run(["fit", "good.csv", "--sweeps", "6", "--chains", "1"]) == 0
     assert "2 of 6 entries missing" in capsys.readouterr().out
     assert "NA" not in Path("thali-out", "imputed.csv").read_text()
 
@@ -600,6 +646,7 @@ def test_every_row_of_the_page_has_a_test_and_every_test_a_row():
     }
     assert len(rows) == len(set(rows))
     assert set(rows) == {*SAME, *RIGHT, *REFUSED, *BROKEN, *FILES, *FITTED_FILES, *others}
+    assert set(BY_DEFAULT) <= {*RIGHT, *REFUSED}
     assert {*REFUSED, *BROKEN, *FILES} <= {
         *refusals(MATRICES), *refusals(MODELS), *refusals(DATA_FILES)
     }  # fmt: skip

@@ -66,7 +66,11 @@ def refused(error, words, call):
 def test_an_entry_beyond_all_floats_is_named_with_row_and_column(table):
     words = "at row 1, column 0, beyond the range of real numbers in 64 bits; divide X by its scale"
     refused(ValueError, words, lambda: Data.of(table))
-    refused(ValueError, words, lambda: thali.LatentFeatures(engine=QUICK).fit(table))
+    refused(
+        ValueError,
+        words,
+        lambda: thali.LatentFeatures(likelihood="linear_gaussian", engine=QUICK).fit(table),
+    )
 
 
 @pytest.mark.parametrize(
@@ -83,7 +87,9 @@ def test_an_entry_beyond_all_floats_is_named_with_row_and_column(table):
         (lambda: thali.Variational(tol=HUGE), "Variational: tol must be at most 1e+305"),
         (lambda: thali.IBP(alpha=-HUGE), "IBP: alpha must be positive and finite, not a number of"),
         (
-            lambda: thali.LatentFeatures(engine=QUICK).fit(X, time_budget=HUGE),
+            lambda: thali.LatentFeatures(likelihood="linear_gaussian", engine=QUICK).fit(
+                X, time_budget=HUGE
+            ),
             "fit: time_budget must be at most 1e+305, not a number of about 401 digits.",
         ),
     ],
@@ -209,13 +215,17 @@ def test_a_density_with_noise_whose_square_overflows_is_refused():
     ids=lambda engine: type(engine).__name__,
 )
 def test_every_sampler_names_an_alpha_that_asks_for_too_many_features(engine):
-    model = thali.LatentFeatures(thali.IBP(1e6), engine=engine, random_state=0)
+    model = thali.LatentFeatures(
+        thali.IBP(1e6), likelihood="linear_gaussian", engine=engine, random_state=0
+    )
     refused(ValueError, "With alpha=1e+06 the prior gives a row more than", lambda: model.fit(X))
 
 
 def test_a_truncation_beyond_memory_names_the_alpha_that_asks_for_it():
     engine = thali.Variational(n_init=1, init="empty")
-    model = thali.LatentFeatures(thali.IBP(1e6), engine=engine, random_state=0)
+    model = thali.LatentFeatures(
+        thali.IBP(1e6), likelihood="linear_gaussian", engine=engine, random_state=0
+    )
     words = "The truncation that alpha=1e+06 asks for has 131,072 features"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(machine, "physical_memory", lambda: 8 << 30)
@@ -290,7 +300,13 @@ def test_a_huge_sparse_matrix_with_next_to_no_entries_is_refused_at_once(shape):
     given = sp.coo_array(([1.0, 2.0], ([0, 1], [1, 0])), shape=shape)
     words = "columns, but only 2 entries are given: nearly all rows or columns are empty. Leave"
     for engine in ("auto", "maximization_expectation", "variational", "collapsed_gibbs"):
-        refused(ValueError, words, lambda e=engine: thali.LatentFeatures(engine=e).fit(given))
+        refused(
+            ValueError,
+            words,
+            lambda e=engine: thali.LatentFeatures(likelihood="linear_gaussian", engine=e).fit(
+                given
+            ),
+        )
 
 
 def test_the_command_line_says_the_same_of_a_file(tmp_path, monkeypatch, capsys):
@@ -307,7 +323,9 @@ def test_a_sparse_matrix_beyond_memory_is_refused_before_it_is_looked_at(monkeyp
     refuse_beyond_memory(given)
     monkeypatch.setattr("thali.data.checks.physical_memory", lambda: 2**24)
     words = "with a single feature they need 0 GB of memory, more than the 0 GB here. Use fewer"
-    refused(MemoryError, words, lambda: thali.LatentFeatures().fit(given))
+    refused(
+        MemoryError, words, lambda: thali.LatentFeatures(likelihood="linear_gaussian").fit(given)
+    )
 
 
 def test_random_projections_beyond_memory_are_refused(monkeypatch):
@@ -316,12 +334,18 @@ def test_random_projections_beyond_memory_are_refused(monkeypatch):
     refused(MemoryError, "to find where to begin takes", lambda: singular_values(given))
 
 
+@pytest.mark.filterwarnings("ignore::thali.DiscreteData")
 def test_a_large_sparse_matrix_with_entries_is_not_refused():
     rng = np.random.default_rng(0)
     at = rng.integers(20_000, size=90_000), rng.integers(1_400, size=90_000)
     given = sp.coo_array((np.ones(90_000), at), shape=(20_000, 1_400))
     engine = thali.MaximizationExpectation(truncation=1, n_init=1, max_iter=1, init="empty")
-    assert thali.LatentFeatures(engine=engine, random_state=0).fit(given).X_.shape == given.shape
+    assert (
+        thali.LatentFeatures(likelihood="linear_gaussian", engine=engine, random_state=0)
+        .fit(given)
+        .X_.shape
+        == given.shape
+    )
 
 
 # ------------------------------------------------------------------------- whole numbers, too large
@@ -338,17 +362,22 @@ def test_no_whole_number_of_a_part_may_be_beyond_all_use(name):
             refused(ValueError, words, lambda s=setting: cls(**{s: HUGE}))
 
 
+@pytest.mark.filterwarnings("ignore::thali.DegenerateFit")  # it is stopped at once
 def test_many_sweeps_are_no_mistake():
     assert thali.CollapsedGibbs(sweeps=10**6).sweeps == 10**6
     engine = thali.CollapsedGibbs(sweeps=10**9, chains=1, init="empty")
-    model = thali.LatentFeatures(engine=engine, random_state=0).fit(X, time_budget=0.05)
+    model = thali.LatentFeatures(likelihood="linear_gaussian", engine=engine, random_state=0).fit(
+        X, time_budget=0.05
+    )
     assert model.stopped_ == "time budget"
     assert whole_number("part", "name", MOST, 0) == MOST
     assert thali.BetaBernoulli(n_components=10**9).n_components == 10**9
 
 
 def test_particles_beyond_memory_are_refused_before_anything_is_drawn():
-    model = thali.LatentFeatures(engine=thali.ParticleFilter(n_particles=10**15))
+    model = thali.LatentFeatures(
+        likelihood="linear_gaussian", engine=thali.ParticleFilter(n_particles=10**15)
+    )
     refused(MemoryError, "1,000,000,000,000,000 particles of 4 features", lambda: model.fit(X))
 
 
@@ -385,7 +414,9 @@ def saved(tmp_path_factory):
     }
     found = {}
     for name, engine in engines.items():
-        model = thali.LatentFeatures(engine=engine, random_state=0).fit(PICTURES.X)
+        model = thali.LatentFeatures(
+            likelihood="linear_gaussian", engine=engine, random_state=0
+        ).fit(PICTURES.X)
         assert model.n_components_ > 0
         model.save(folder / name)
         with zipfile.ZipFile(folder / name) as archive:
@@ -531,7 +562,7 @@ def test_auto_passes_over_an_engine_that_cannot_deal_with_gaps(monkeypatch):
 
 def test_auto_fits_sparse_data_and_tells_with_what():
     given = sp.csr_array(np.where(X > 1.0, X, 0.0))
-    model = thali.LatentFeatures(random_state=0).fit(given)
+    model = thali.LatentFeatures(likelihood="linear_gaussian", random_state=0).fit(given)
     assert isinstance(model.engine_, thali.MaximizationExpectation)
     assert sp.issparse(model.X_)
     assert model.transform(given).shape == (10, model.n_components_)
@@ -544,7 +575,7 @@ def test_auto_refuses_sparse_data_of_a_model_that_cannot_take_them():
         lambda: thali.LatentFeatures(likelihood="sparse_factor").fit(sp.csr_array(X)),
     ):
         refused(TypeError, "X is a sparse matrix, which", call)
-    centered = thali.LatentFeatures(center=True)
+    centered = thali.LatentFeatures(likelihood="linear_gaussian", center=True)
     refused(ValueError, "which center=True would make dense", lambda: centered.fit(sp.csr_array(X)))
 
 
@@ -556,7 +587,9 @@ def test_the_command_line_chooses_by_the_data_too(tmp_path, monkeypatch, capsys)
     assert "maximization-expectation (chosen by auto) has no such setting" in said
     monkeypatch.setattr("thali.cli.commands.write_outputs", lambda *_: None)  # which takes seconds
     assert run(["fit", "tags.npz", "--seed", "0"]) == 0
-    assert "engine: MaximizationExpectation (chosen by auto)" in capsys.readouterr().out
+    assert (
+        "Chosen: MaximizationExpectation, since it takes sparse matrices" in capsys.readouterr().out
+    )
 
 
 def test_every_part_is_one_of_settings():
@@ -564,9 +597,13 @@ def test_every_part_is_one_of_settings():
     assert all(issubclass(cls, Settings) for cls in (*ENGINES.values(), *PRIORS.values()))
 
 
+@pytest.mark.filterwarnings("ignore::thali.DiscreteData")
 def test_features_that_copy_a_table_of_zeros_and_ones_are_called_so(rng):
     """Five columns of coins: nothing is shared, and noise goes to nothing."""
     X = (rng.random((60, 5)) < 0.5).astype(float)
     engine = thali.CollapsedGibbs(sweeps=150, chains=1)
-    with pytest.warns(RuntimeWarning, match="noisy_or"):
-        thali.LatentFeatures(engine=engine, random_state=0, progress=False).fit(X)
+    with pytest.warns(thali.DegenerateFit) as told:
+        thali.LatentFeatures(
+            likelihood="linear_gaussian", engine=engine, random_state=0, progress=False
+        ).fit(X)
+    assert any(w.category is thali.NoiseCollapsed and "noisy_or" in str(w.message) for w in told)

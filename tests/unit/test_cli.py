@@ -33,8 +33,10 @@ SUMMARY = [
     "engine",
     "prior",
     "likelihood",
+    "choice",
     "seed",
     "seconds",
+    "findings",
 ]
 SUMMARY += ["rhat", "ess"]
 
@@ -175,7 +177,9 @@ def test_options_reach_the_model(plates):
 def test_a_likelihood_by_name_brings_an_engine_that_can_run_it(plates, tmp_path, capsys):
     arguments = ["fit", str(plates), *SHORT, "--init", "prior", "--seed", "3", "--out", "o"]
     assert run([*arguments, "--likelihood", "nonnegative-linear-gaussian"]) == 0
-    assert "engine: UncollapsedGibbs (chosen by auto)" in capsys.readouterr().out
+    assert (
+        "Chosen: UncollapsedGibbs, since CollapsedGibbs cannot run IBP" in capsys.readouterr().out
+    )
     model = thali.load(tmp_path / "o" / "model.thali")
     assert isinstance(model.likelihood_, thali.NonnegativeLinearGaussian)
     assert (model.components_ >= 0.0).all()
@@ -253,7 +257,8 @@ def test_a_run_says_what_it_read_and_where_to_look(plates, capsys):
     assert run(["fit", str(plates), *SHORT, "--out", "out"]) == 0
     said = capsys.readouterr().out
     assert "30 x 36, named rows, named columns; row names from column 'plate'" in said
-    assert "engine: CollapsedGibbs (chosen by auto)" in said
+    assert "\nChosen: LinearGaussian, since X has 36 real columns in like units" in said
+    assert "\nChosen: CollapsedGibbs, since it samples the model exactly.\n" in said
     assert "open out/report.html" in said
 
 
@@ -364,7 +369,10 @@ MISTAKES = {
         ["fit", "DATA", "--likelihood", "noisy-or", "--lam", "1"],
         "lam must lie between 0 and 1",
     ),
-    "no rate": (["fit", "DATA", "--epsilon", "0.1"], "--epsilon belongs to --likelihood noisy-or"),
+    "no rate": (
+        ["fit", "DATA", "--likelihood", "linear-gaussian", "--epsilon", "0.1"],
+        "--epsilon belongs to --likelihood noisy-or",
+    ),
     "beta": (["fit", "DATA", "--beta", "1"], "--beta belongs to --prior two-parameter-ibp"),
     "features": (
         ["fit", "DATA", "--n-components", "5"],
@@ -413,7 +421,8 @@ def test_a_mistake_gets_one_line_and_leaves_nothing(arguments, words, plates, fi
 def test_missing_entries_are_counted_and_filled_in(tmp_path, capsys):
     text = "plate,rice,dal\nMonday,1,NA\nTuesday,,2\nFriday,3,4\n"
     Path("plates.csv").write_text(text)
-    assert run(["fit", "plates.csv", "--out", "out", "--seed", "1", *SHORT]) == 0
+    plain = ["--likelihood", "linear-gaussian", "--out", "out", "--seed", "1", *SHORT]
+    assert run(["fit", "plates.csv", *plain]) == 0
     said = capsys.readouterr().out
     assert "plates.csv: 3 x 2, named rows, named columns, 2 of 6 entries missing" in said
     assert "2 missing entries were filled in: out/imputed.csv." in said
@@ -428,7 +437,7 @@ def test_missing_entries_are_counted_and_filled_in(tmp_path, capsys):
     assert run(["show", "out/model.thali"]) == 0
     assert "2 entries missing" in capsys.readouterr().out
     Path("plates.csv").write_text(text.replace("NA", "5").replace(",,", ",5,"))
-    assert run(["fit", "plates.csv", "--out", "out", "--seed", "1", *SHORT]) == 0
+    assert run(["fit", "plates.csv", *plain]) == 0
     assert names(Path("out")) == sorted(FILES)  # nothing of the earlier data is left
 
 

@@ -126,7 +126,7 @@ def test_a_flexible_prior_is_fitted_and_shown(
 ) -> None:
     flexible = ["--prior", "hierarchical-flexible", "--learning", "exact", "--out", "out"]
     assert run(["topics", str(table), "--text", "Body", *SHORT, *flexible]) == 0
-    assert "engine: Franchise (chosen by auto)" in capsys.readouterr().out
+    assert "Chosen: Franchise, since " in capsys.readouterr().out
     assert run(["show", "out/model.thali"]) == 0
     assert "presence" in capsys.readouterr().out
 

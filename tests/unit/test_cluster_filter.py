@@ -211,10 +211,14 @@ def p_values(name, seed):
         weights = np.exp(found.log_evidence - log_evidence) * found.weights
         seen = seen_of(np.array(found.packed).astype(int))
         series.append([weights.sum() - 1.0, *(weights @ (seen - expected))])
-    return {
-        f"evidence and means {i}": float(p)
-        for i, p in enumerate(stats.ttest_1samp(np.array(series), 0.0).pvalue)
-    }
+    return {f"evidence and means {i}": p_value(own) for i, own in enumerate(np.transpose(series))}
+
+
+def p_value(values):
+    """That they have mean zero; broken kernels may give the same value in every run."""
+    if np.ptp(values) <= 1e-12 * np.abs(values).max():
+        return float(values[0] == 0.0)
+    return float(stats.ttest_1samp(values, 0.0).pvalue)
 
 
 @pytest.mark.parametrize("name", CASES)

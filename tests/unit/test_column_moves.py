@@ -193,7 +193,9 @@ def test_a_column_split_at_random_is_joined_again(seed):
 
     def features_after(moves):
         engine = thali.CollapsedGibbs(sweeps=60, burn_in=59, chains=1, init=split, moves=moves)
-        return thali.LatentFeatures(engine=engine, random_state=seed, progress=False).fit(planted.X)
+        return thali.LatentFeatures(
+            likelihood="linear_gaussian", engine=engine, random_state=seed, progress=False
+        ).fit(planted.X)
 
     assert features_after(0).n_components_ == 4
     assert features_after(5).n_components_ == 3
@@ -212,7 +214,9 @@ def test_annealing_leaves_no_trace(init, seed):
     """The noise of the first recorded sweep is the start's, and the chain is as long as asked."""
     planted = thali.datasets.planted(n=80, d=12, k=3, random_state=0)
     engine = thali.CollapsedGibbs(sweeps=20, chains=2, init=init, anneal=30)
-    model = thali.LatentFeatures(engine=engine, random_state=seed, progress=False).fit(planted.X)
+    model = thali.LatentFeatures(
+        likelihood="linear_gaussian", engine=engine, random_state=seed, progress=False
+    ).fit(planted.X)
     assert model.history_["sigma_x"].shape == (2, 20)
     assert (model.history_["sigma_x"] < 1.0).all()
     assert model.history_["n_components"].min() > 0

@@ -217,7 +217,7 @@ def test_a_rehearsal_leaves_nothing_to_compile(missing):
         engine.rehearse(part, model, missing)
     called = collapsed_rows.sweeps, column_moves.column_moves
     before = [len(each.nopython_signatures) for each in called]
-    thali.LatentFeatures(engine=engine, random_state=0).fit(X)
+    thali.LatentFeatures(likelihood="linear_gaussian", engine=engine, random_state=0).fit(X)
     assert [len(each.nopython_signatures) for each in called] == before
 
 

@@ -22,7 +22,9 @@ def X():
 
 def test_results_do_not_change_when_the_callers_array_does(X):
     mine = X.copy()
-    model = thali.LatentFeatures(engine=QUICK, random_state=0).fit(mine)
+    model = thali.LatentFeatures(likelihood="linear_gaussian", engine=QUICK, random_state=0).fit(
+        mine
+    )
     before = model.score(X)
     mine[:] = 0.0
     assert model.score(X) == before
@@ -31,16 +33,21 @@ def test_results_do_not_change_when_the_callers_array_does(X):
 
 @pytest.mark.parametrize("number", [np.int64(2), np.float32(2.0), 2])
 def test_fixed_numbers_of_any_type_stay_fixed(X, number):
-    first = thali.LatentFeatures(engine=QUICK, random_state=0).fit(X)
+    first = thali.LatentFeatures(likelihood="linear_gaussian", engine=QUICK, random_state=0).fit(X)
     again = thali.LatentFeatures(
-        thali.IBP(alpha=number), engine=QUICK.replace(init=first), random_state=0
+        thali.IBP(alpha=number),
+        likelihood="linear_gaussian",
+        engine=QUICK.replace(init=first),
+        random_state=0,
     ).fit(X)
     assert again.alpha_ == 2.0
 
 
 def test_a_very_flat_law_of_alpha_does_not_stop_a_run(X):
     prior = thali.IBP(thali.Gamma(0.001, 0.001))
-    model = thali.LatentFeatures(prior, engine=QUICK, random_state=0).fit(np.zeros((20, 3)))
+    model = thali.LatentFeatures(
+        prior, likelihood="linear_gaussian", engine=QUICK, random_state=0
+    ).fit(np.zeros((20, 3)))
     assert model.alpha_ > 0.0
 
 
@@ -59,13 +66,15 @@ def test_a_hopeless_outlier_is_named():
 
 
 def test_an_engine_that_starts_from_a_model_can_be_cloned(X):
-    first = thali.LatentFeatures(engine=QUICK, random_state=0).fit(X)
-    second = thali.LatentFeatures(engine=QUICK.replace(init=first), random_state=0)
+    first = thali.LatentFeatures(likelihood="linear_gaussian", engine=QUICK, random_state=0).fit(X)
+    second = thali.LatentFeatures(
+        likelihood="linear_gaussian", engine=QUICK.replace(init=first), random_state=0
+    )
     assert clone(second).fit(X).starts_ == ["another model"] * 2
 
 
 def test_a_failed_fit_is_not_fitted(X):
-    model = thali.LatentFeatures(prior="nonsense")
+    model = thali.LatentFeatures(likelihood="linear_gaussian", prior="nonsense")
     with pytest.raises(ValueError, match="not known"):
         model.fit(X)
     with pytest.raises(NotFittedError):
@@ -76,7 +85,9 @@ def test_a_prior_that_a_file_cannot_name_is_refused_at_saving(X, tmp_path):
     class Mine(thali.IBP):
         pass
 
-    model = thali.LatentFeatures(Mine(alpha=1.0), engine=QUICK, random_state=0).fit(X)
+    model = thali.LatentFeatures(
+        Mine(alpha=1.0), likelihood="linear_gaussian", engine=QUICK, random_state=0
+    ).fit(X)
     with pytest.raises(TypeError, match="cannot be saved"):
         model.save(tmp_path / "m.thali")
     assert not list(tmp_path.iterdir())
@@ -84,7 +95,7 @@ def test_a_prior_that_a_file_cannot_name_is_refused_at_saving(X, tmp_path):
 
 def test_a_checkpoint_that_cannot_be_written_is_told_before_the_work(X, tmp_path):
     with pytest.raises(IsADirectoryError, match="it is a folder"):
-        thali.LatentFeatures(engine=QUICK).fit(X, checkpoint=tmp_path)
+        thali.LatentFeatures(likelihood="linear_gaussian", engine=QUICK).fit(X, checkpoint=tmp_path)
 
 
 def test_a_failing_checkpoint_leaves_no_thread_at_work(X, tmp_path, monkeypatch):
@@ -95,7 +106,9 @@ def test_a_failing_checkpoint_leaves_no_thread_at_work(X, tmp_path, monkeypatch)
     engine = thali.CollapsedGibbs(sweeps=10**6, chains=2, init="empty")
     before = threading.active_count()
     with pytest.raises(OSError, match="disk full"):
-        thali.LatentFeatures(engine=engine).fit(X, checkpoint=tmp_path / "c.thali")
+        thali.LatentFeatures(likelihood="linear_gaussian", engine=engine).fit(
+            X, checkpoint=tmp_path / "c.thali"
+        )
     assert threading.active_count() == before
 
 
@@ -153,6 +166,6 @@ def test_the_rank_of_data_without_noise_is_not_that_of_its_rounding_errors(rng):
 
 def test_an_alpha_beyond_all_bounds_is_named(rng):
     engine = thali.CollapsedGibbs(sweeps=5, chains=1, init="empty")
-    model = thali.LatentFeatures(thali.IBP(1e6), engine=engine)
+    model = thali.LatentFeatures(thali.IBP(1e6), likelihood="linear_gaussian", engine=engine)
     with pytest.raises(ValueError, match=r"With alpha=1e\+06 the prior gives a row more than"):
         model.fit(rng.standard_normal((10, 3)))

@@ -69,7 +69,7 @@ def test_a_seed_fixes_the_answer():
 
 def test_a_particle_filter_keeps_its_own():
     engine = thali.ParticleFilter(n_particles=20)
-    model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
+    model = thali.LatentFeatures(likelihood="linear_gaussian", engine=engine, random_state=0).fit(X)
     assert model.log_evidence_ == model.fit_.log_evidence
     assert np.isnan(model.log_evidence_error_)
 
@@ -139,7 +139,13 @@ def test_a_bayes_factor_of_few_draws_is_refused():
     X = thali.datasets.images(n=10, random_state=0).X
     engine = thali.CollapsedGibbs(sweeps=12, chains=1)
     one, other = (
-        thali.LatentFeatures(thali.IBP(alpha=a), engine=engine, random_state=0, progress=False)
+        thali.LatentFeatures(
+            thali.IBP(alpha=a),
+            likelihood="linear_gaussian",
+            engine=engine,
+            random_state=0,
+            progress=False,
+        )
         for a in (1.0, 2.0)
     )
     with pytest.raises(ValueError, match="20 or more"):
@@ -152,7 +158,9 @@ def test_models_without_evidence_have_no_such_attribute():
         row_potentials=(0.0, 0.1)
     )
     engine = thali.CollapsedGibbs(sweeps=4, chains=1)
-    model = thali.LatentFeatures(prior, engine=engine, random_state=0, progress=False).fit(X)
+    model = thali.LatentFeatures(
+        prior, likelihood="linear_gaussian", engine=engine, random_state=0, progress=False
+    ).fit(X)
     assert not hasattr(model, "log_evidence_")
     with pytest.raises(ValueError, match="weighs the number"):
         model.evidence()

@@ -31,6 +31,7 @@ THETA = (0.0, 0.4, -0.3, -0.6)
 
 def fitted(prior: Any = None, n: int = N, sweeps: int = 40, **options: Any) -> thali.LatentFeatures:
     options = {"engine": thali.CollapsedGibbs(sweeps=sweeps, chains=2), **options}
+    options.setdefault("likelihood", "linear_gaussian")
     model = thali.LatentFeatures(
         prior=prior or thali.IBP(), random_state=0, progress=False, **options
     )
@@ -262,7 +263,7 @@ def test_they_use_given_axes_and_refuse_what_has_no_features(
     assert getattr(plots, name)(buffet, ax) is ax
     assert drawn(ax)
     with pytest.raises(NotFittedError):
-        getattr(plots, name)(thali.LatentFeatures())
+        getattr(plots, name)(thali.LatentFeatures(likelihood="linear_gaussian"))
     with pytest.raises(TypeError, match=f"{name} is a picture of features.* LatentPartition"):
         getattr(plots, name)(partition)
 
@@ -287,7 +288,7 @@ def with_chains(model: thali.LatentFeatures, values: np.ndarray) -> thali.Latent
         replace(chain, scalars=[(value, *rest) for value in own])
         for chain, own in zip(fit.chains, values.tolist(), strict=True)
     ]
-    other = thali.LatentFeatures()
+    other = thali.LatentFeatures(likelihood="linear_gaussian")
     fit = replace(fit, chains=tuple(chains), burn_in=0)
     other.__dict__ |= model.__dict__ | {"fit_": fit, "history_": fit.history()}
     return other

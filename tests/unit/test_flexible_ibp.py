@@ -38,7 +38,9 @@ def test_chains_under_its_potentials_are_those_of_the_buffet_process(rng):
     engine = thali.CollapsedGibbs(sweeps=30, chains=1, init="empty")
     made = thali.FlexibleIBP.from_expectations(m=2.0 / np.arange(1, 21), n_rows=20)
     a, b = (
-        thali.LatentFeatures(prior=prior, engine=engine, random_state=0, progress=False).fit(X)
+        thali.LatentFeatures(
+            likelihood="linear_gaussian", prior=prior, engine=engine, random_state=0, progress=False
+        ).fit(X)
         for prior in (thali.IBP(alpha=2.0), made)
     )
     assert np.array_equal(a.history_["n_components"], b.history_["n_components"])
@@ -102,7 +104,10 @@ def test_features_of_too_many_rows_lose_them(rng):
     X = Z @ A + 0.3 * rng.normal(size=(30, 6))
     prior = thali.FlexibleIBP.from_expectations(np.full(4, 0.5), 30)
     model = thali.LatentFeatures(
-        prior=prior, engine=thali.CollapsedGibbs(sweeps=60, chains=2), random_state=0
+        likelihood="linear_gaussian",
+        prior=prior,
+        engine=thali.CollapsedGibbs(sweeps=60, chains=2),
+        random_state=0,
     ).fit(X)
     assert np.isfinite(model.log_joint_)
     assert model.Z_.sum(axis=0).max(initial=0) <= 4
@@ -140,7 +145,9 @@ def test_slow_row_potentials_may_be_a_function():
 def test_engines_that_need_consistency_refuse(engine):
     prior = thali.FlexibleIBP.from_expectations([1.0, 1.0], 4)
     with pytest.raises((TypeError, ValueError), match="FlexibleIBP"):
-        thali.LatentFeatures(prior=prior, engine=engine).fit(np.eye(4))
+        thali.LatentFeatures(likelihood="linear_gaussian", prior=prior, engine=engine).fit(
+            np.eye(4)
+        )
 
 
 @pytest.mark.parametrize(
@@ -161,7 +168,11 @@ def test_fits_are_saved_loaded_and_say_why_new_rows_are_not_predicted(prior, eng
     X[3, 1] = np.nan
     chosen = {"collapsed_gibbs": thali.CollapsedGibbs, "uncollapsed_gibbs": thali.UncollapsedGibbs}
     model = thali.LatentFeatures(
-        prior=prior, engine=chosen[engine](sweeps=20, chains=2), random_state=0, progress=False
+        likelihood="linear_gaussian",
+        prior=prior,
+        engine=chosen[engine](sweeps=20, chains=2),
+        random_state=0,
+        progress=False,
     ).fit(X)
     model.save(tmp_path / "fit.thali")
     again = thali.load(tmp_path / "fit.thali")
@@ -188,7 +199,9 @@ def test_a_learned_prior_goes_on_from_numbers_that_were_learned(rng):
     X = rng.normal(size=(8, 3))
     engine = thali.CollapsedGibbs(sweeps=6, chains=1)
     prior = thali.LearnedIBP(expected=1.0 / np.arange(1, 9))
-    model = thali.LatentFeatures(prior=prior, engine=engine, random_state=0, progress=False)
+    model = thali.LatentFeatures(
+        likelihood="linear_gaussian", prior=prior, engine=engine, random_state=0, progress=False
+    )
     assert len(model.fit(X).fit_.mean_hyper()["expected"]) == 8
     with pytest.raises(ValueError, match="learned of 8 rows"):
         model.fit(X[:5])

@@ -24,7 +24,9 @@ def test_of(X):
 
 @pytest.fixture(scope="module")
 def model(test_of):
-    return thali.LatentFeatures(engine=QUICK, center=True, random_state=0).fit(test_of.X)
+    return thali.LatentFeatures(
+        likelihood="linear_gaussian", engine=QUICK, center=True, random_state=0
+    ).fit(test_of.X)
 
 
 def test_the_last_half_loses_a_share_of_each_row(X):
@@ -98,7 +100,7 @@ def test_fewer_draws_are_evenly_spaced(model):
 
 
 def test_a_model_that_has_seen_the_answer_is_refused(X, test_of):
-    model = thali.LatentFeatures(engine=QUICK, random_state=0)
+    model = thali.LatentFeatures(likelihood="linear_gaussian", engine=QUICK, random_state=0)
     with pytest.raises(ValueError, match=r"hidden entries are not missing; fit it to holdout\.X"):
         test_of.log_predictive(model.fit(X))
     with pytest.raises(ValueError, match="fitted to 31 x 5 data, but these are 31 x 36"):
@@ -117,3 +119,80 @@ def test_a_model_that_has_seen_the_answer_is_refused(X, test_of):
 def test_wrong_designs_are_refused(X, options, words):
     with pytest.raises(ValueError, match=words):
         holdout(X, **options)
+
+
+def people(n: int = 60) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    tall, rich = rng.random((2, n)) < 0.5
+    return pd.DataFrame(
+        {
+            "height": 168 + 10 * tall + 2 * rng.standard_normal(n),
+            "income": np.exp(3 + rich + 0.3 * rng.standard_normal(n)),
+            "visits": rng.poisson(2 + 15 * tall),
+            "owner": np.where(rich, "yes", "no"),
+            "size": pd.Categorical.from_codes(tall * 1 + rich, ["S", "M", "L"], ordered=True),
+            "dish": np.where(tall, "dal", np.where(rich, "rice", "roti")),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def of_table():
+    test = holdout(people(), 0.2, "entries", random_state=0)
+    return test, thali.LatentFeatures(likelihood="mixed", engine=QUICK, random_state=0).fit(test.X)
+
+
+def test_a_table_keeps_its_types_but_for_what_is_hidden(of_table):
+    frame, (test, _) = people(), of_table
+    assert test.X["dish"].dtype == frame["dish"].dtype
+    assert test.X["size"].dtype == frame["size"].dtype
+    assert np.array_equal(test.X.notna().to_numpy(), test.observed)
+    assert all(
+        frame.iat[n, d] == x for n, d, x in zip(*test.where_hidden, test.values, strict=True)
+    )
+
+
+def test_levels_of_a_table_have_the_probabilities_that_impute_proba_has(of_table):
+    """One entry after the other: of levels by `impute_proba`, of numbers by what draws say."""
+    test, model = of_table
+    chances, logs = model.impute_proba(), []
+    likelihoods = [model.fit_.model.likelihood_at(draw.hyper) for draw in model.draws()]
+    first = model.likelihood_.known.first
+    for n, d, x in zip(*test.where_hidden, test.values, strict=True):
+        name = test.X.columns[d]
+        if name in chances:
+            row = chances.table(name).loc[n]
+            logs.append(np.log(row[x]))
+            continue
+        densities = []
+        for draw, likelihood in zip(model.draws(), likelihoods, strict=True):
+            v = likelihood.latent_mean(draw.Z, draw.A)
+            entry = likelihood.entries_at(v[[n]]).log_density(np.full((1, v.shape[1]), float(x)))
+            densities.append(entry[0, first[d]])
+        logs.append(logsumexp(densities) - np.log(len(densities)))
+    assert test.log_densities(model) == pytest.approx(np.array(logs), abs=1e-10)
+    assert test.log_predictive(model) == pytest.approx(np.mean(logs), abs=1e-10)
+    assert model.score(test) == test.log_predictive(model)
+
+
+def test_tables_are_refused_a_root_mean_square(of_table):
+    test, model = of_table
+    with pytest.raises(ValueError, match="no scale in common"):
+        test.rmse(model)
+
+
+def test_a_table_that_was_seen_is_refused(of_table):
+    test, _ = of_table
+    model = thali.LatentFeatures(likelihood="mixed", engine=QUICK, random_state=0).fit(people())
+    with pytest.raises(ValueError, match="not missing"):
+        test.log_predictive(model)
+    other = holdout(people().drop(columns="dish"), 0.2, "entries")
+    with pytest.raises(ValueError, match="60 x 6 data, but these are 60 x 5"):
+        other.log_predictive(model)
+
+
+def test_a_table_without_names_is_scored_too():
+    X = people()[["height", "visits"]].assign(owner=people()["owner"] == "yes").to_numpy(float)
+    test = holdout(X, 0.2, "entries", random_state=0)
+    model = thali.LatentFeatures(likelihood="mixed", engine=QUICK, random_state=0).fit(test.X)
+    assert -6.0 < test.log_predictive(model) < 0.0

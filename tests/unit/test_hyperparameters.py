@@ -80,7 +80,9 @@ def test_the_papers_step_is_an_option_and_agrees_with_slice_sampling(seed):
     means = []
     for step in ("slice", "metropolis"):
         engine = thali.CollapsedGibbs(sweeps=3000, burn_in=500, chains=2, sigma_step=step)
-        model = thali.LatentFeatures(engine=engine, random_state=seed).fit(X)
+        model = thali.LatentFeatures(
+            likelihood="linear_gaussian", engine=engine, random_state=seed
+        ).fit(X)
         values = model.posterior_.posterior["sigma_x"].values
         error = values.std() / np.sqrt(model.diagnostics_["sigma_x"]["ess"])
         means.append((values.mean(), error))

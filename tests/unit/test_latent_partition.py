@@ -266,6 +266,7 @@ def test_a_saved_model_is_the_same(gaps, tmp_path):
 
 
 @pytest.mark.parametrize("gaps", [False, True])
+@pytest.mark.filterwarnings("ignore::thali.DegenerateFit")  # it is stopped in its burn-in
 def test_a_resumed_run_is_bitwise_the_same(gaps, tmp_path, monkeypatch):
     from thali.engines.clusters import gibbs
 
@@ -298,6 +299,7 @@ def test_a_resumed_run_is_bitwise_the_same(gaps, tmp_path, monkeypatch):
         clone(model).fit(X, n_future=2, checkpoint=path, resume=True)
 
 
+@pytest.mark.filterwarnings("ignore::thali.DegenerateFit")  # it is stopped in its burn-in
 def test_ctrl_c_keeps_what_was_computed():
     X, _ = three(300)
     timer = threading.Timer(1.5, lambda: os.kill(os.getpid(), signal.SIGINT))
@@ -307,6 +309,7 @@ def test_ctrl_c_keeps_what_was_computed():
     assert model.labels_.shape == (300,)
 
 
+@pytest.mark.filterwarnings("ignore::thali.DegenerateFit")  # it is stopped in its burn-in
 def test_a_time_budget_is_kept():
     X, _ = three(300)
     model = thali.LatentPartition(engine=thali.CollapsedGibbs(sweeps=10**6), random_state=0)

@@ -83,9 +83,13 @@ def test_new_rows_are_assigned_and_gaps_filled(fitted, X):
 
 def test_answers_pass_from_engine_to_engine(fitted, X):
     sampler = thali.CollapsedGibbs(sweeps=6, chains=1, init=fitted)
-    assert thali.LatentFeatures(engine=sampler, random_state=0).fit(X).starts_ == ["another model"]
+    assert thali.LatentFeatures(likelihood="linear_gaussian", engine=sampler, random_state=0).fit(
+        X
+    ).starts_ == ["another model"]
     gibbs = thali.LatentFeatures(
-        engine=thali.CollapsedGibbs(sweeps=20, chains=1), random_state=0
+        likelihood="linear_gaussian",
+        engine=thali.CollapsedGibbs(sweeps=20, chains=1),
+        random_state=0,
     ).fit(X)
     for source in (gibbs, gibbs.Z_):
         check(fit(X, init=source, truncation=12), X)
@@ -150,7 +154,9 @@ def test_the_result_does_not_depend_on_the_number_of_threads(X, n_init, monkeypa
     for cores in (3, 1):
         monkeypatch.setattr(run_module, "cores", lambda cores=cores: cores)
         here = Local(cores if n_init == 1 else 1, most=7)  # so that there are many pieces
-        monkeypatch.setattr(thali.MaximizationExpectation, "backend", lambda *_, here=here: here)
+        monkeypatch.setattr(
+            thali.MaximizationExpectation, "backend_for", lambda *_, here=here: here
+        )
         found.append(thali.LatentFeatures("ibp", NONNEGATIVE, engine, random_state=1).fit(X))
     assert np.array_equal(found[0].history_["elbo"], found[1].history_["elbo"])
     assert np.array_equal(found[0].Z_, found[1].Z_)

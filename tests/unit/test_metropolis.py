@@ -164,14 +164,17 @@ def data_of(rng):
     return rng.normal(size=(12, 4)) + 3.0 * (rng.random((12, 1)) < 0.5)
 
 
+@pytest.mark.filterwarnings("ignore::thali.DegenerateFit")  # it is stopped in its burn-in
 def test_auto_takes_it_where_the_prior_has_features(rng, tmp_path):
     prior, X = PLAIN.replace(features=squared, weights=(-0.3,)), data_of(rng)
-    model = thali.LatentFeatures(prior=prior, random_state=0, progress=False)
+    model = thali.LatentFeatures(
+        likelihood="linear_gaussian", prior=prior, random_state=0, progress=False
+    )
     model.set_params(engine="auto").fit(X, time_budget=1.0)
     assert type(model.engine_) is thali.Metropolis
     for engine in (thali.CollapsedGibbs(), thali.UncollapsedGibbs(), thali.Variational()):
         with pytest.raises(ValueError, match=r"Metropolis\.$"):
-            thali.LatentFeatures(prior=prior, engine=engine).fit(X)
+            thali.LatentFeatures(likelihood="linear_gaussian", prior=prior, engine=engine).fit(X)
     with pytest.raises(ValueError, match="New rows cannot be predicted"):
         model.score(X[:2])
     assert not model.prior_.normalized
@@ -213,9 +216,9 @@ def test_an_answer_without_probability_is_called_so(rng):
     init[:6, 0] = init[6:, 1] = True
     engine = thali.Metropolis(sweeps=2, chains=1, init=init, moves=1)
     with pytest.warns(RuntimeWarning, match="probability zero"):
-        thali.LatentFeatures(prior, engine=engine, random_state=0, progress=False).fit(
-            10.0 * init @ rng.normal(size=(2, 4))
-        )
+        thali.LatentFeatures(
+            prior, likelihood="linear_gaussian", engine=engine, random_state=0, progress=False
+        ).fit(10.0 * init @ rng.normal(size=(2, 4)))
 
 
 WRONG = [

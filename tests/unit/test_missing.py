@@ -76,7 +76,7 @@ def test_a_masked_array_without_masked_entries_is_complete():
 
 def test_data_without_any_entry_are_refused():
     with pytest.raises(ValueError, match="X has no observed entry: all 6 are missing"):
-        thali.LatentFeatures().fit(np.full((2, 3), np.nan))
+        thali.LatentFeatures(likelihood="linear_gaussian").fit(np.full((2, 3), np.nan))
 
 
 def test_the_reduction_is_refused_where_entries_are_missing():
@@ -159,7 +159,9 @@ def test_the_likelihood_given_features_counts_observed_entries_only(rng):
 def test_the_log_joint_is_that_of_the_observed_entries(rng):
     X, _ = problem(rng, n=12, d=20)
     model = thali.LatentFeatures(
-        engine=thali.CollapsedGibbs(sweeps=30, chains=2), random_state=0
+        likelihood="linear_gaussian",
+        engine=thali.CollapsedGibbs(sweeps=30, chains=2),
+        random_state=0,
     ).fit(X)
     for draw in itertools.islice(model.draws(), 0, 30, 7):
         fixed = Model(
@@ -200,7 +202,9 @@ def test_a_row_of_which_nothing_was_observed_moves_freely(seed):
     X = data.X.copy()
     X[7] = np.nan
     engine = thali.CollapsedGibbs(sweeps=400, burn_in=100, chains=1, init=data.Z)
-    model = thali.LatentFeatures(engine=engine, random_state=seed).fit(X)
+    model = thali.LatentFeatures(
+        likelihood="linear_gaussian", engine=engine, random_state=seed
+    ).fit(X)
     seen = {tuple(draw.Z[7]) for draw in model.draws() if draw.Z.shape[1] == 4}
     assert len(seen) >= 8
 
@@ -212,7 +216,7 @@ def test_every_start_works_with_missing_entries(init, shape, rng):
     X[rng.random(shape) < 0.4] = np.nan
     X[0, 0] = 1.0
     engine = thali.CollapsedGibbs(sweeps=6, chains=2, init=init)
-    model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
+    model = thali.LatentFeatures(likelihood="linear_gaussian", engine=engine, random_state=0).fit(X)
     assert np.isfinite(model.impute()).all()
     assert np.isfinite(model.score(X))
 
@@ -220,8 +224,10 @@ def test_every_start_works_with_missing_entries(init, shape, rng):
 def test_a_given_start_and_another_model_work_with_missing_entries(rng):
     X, Z = problem(rng, n=12)
     engine = thali.CollapsedGibbs(sweeps=6, chains=2, init=Z)
-    first = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
-    again = thali.LatentFeatures(engine=engine.replace(init=first), random_state=0).fit(X)
+    first = thali.LatentFeatures(likelihood="linear_gaussian", engine=engine, random_state=0).fit(X)
+    again = thali.LatentFeatures(
+        likelihood="linear_gaussian", engine=engine.replace(init=first), random_state=0
+    ).fit(X)
     assert np.isfinite(again.log_joint_)
 
 
@@ -279,7 +285,10 @@ def test_one_pattern_of_gaps_beyond_ten_features_agrees_with_complete_data(rng):
 def test_imputation_is_the_mixture_over_draws(rng):
     X, _ = problem(rng, n=14)
     model = thali.LatentFeatures(
-        engine=thali.CollapsedGibbs(sweeps=20, chains=2), center=True, random_state=0
+        likelihood="linear_gaussian",
+        engine=thali.CollapsedGibbs(sweeps=20, chains=2),
+        center=True,
+        random_state=0,
     ).fit(X)
     missing = np.isnan(X)
     parts = []
@@ -310,7 +319,9 @@ def test_imputation_of_a_data_frame_is_a_data_frame():
     )
     frame.iloc[3, 2] = None
     model = thali.LatentFeatures(
-        engine=thali.CollapsedGibbs(sweeps=10, chains=1), random_state=0
+        likelihood="linear_gaussian",
+        engine=thali.CollapsedGibbs(sweeps=10, chains=2),
+        random_state=0,
     ).fit(frame)
     filled, std = model.impute(return_std=True)
     assert list(filled.columns) == list("abcd")
@@ -322,7 +333,9 @@ def test_imputation_of_a_data_frame_is_a_data_frame():
 def test_imputing_complete_data_gives_them_back():
     X = thali.datasets.images(n=12, random_state=0).X
     model = thali.LatentFeatures(
-        engine=thali.CollapsedGibbs(sweeps=10, chains=1), random_state=0
+        likelihood="linear_gaussian",
+        engine=thali.CollapsedGibbs(sweeps=10, chains=1),
+        random_state=0,
     ).fit(X)
     assert np.array_equal(model.impute(), X)
 
@@ -336,7 +349,11 @@ def test_imputing_complete_data_gives_them_back():
     ],
 )
 def test_wrong_wishes_of_impute_are_refused(options, words):
-    model = thali.LatentFeatures(engine=thali.CollapsedGibbs(sweeps=4, chains=1), random_state=0)
+    model = thali.LatentFeatures(
+        likelihood="linear_gaussian",
+        engine=thali.CollapsedGibbs(sweeps=4, chains=1),
+        random_state=0,
+    )
     model.fit([[1.0, np.nan], [2.0, 3.0]])
     with pytest.raises(ValueError, match=words):
         model.impute(**options)
@@ -348,7 +365,10 @@ def test_wrong_wishes_of_impute_are_refused(options, words):
 def test_a_saved_model_with_missing_entries_comes_back(rng, tmp_path):
     X, _ = problem(rng, n=14)
     model = thali.LatentFeatures(
-        engine=thali.CollapsedGibbs(sweeps=20, chains=2), center=True, random_state=0
+        likelihood="linear_gaussian",
+        engine=thali.CollapsedGibbs(sweeps=20, chains=2),
+        center=True,
+        random_state=0,
     ).fit(X)
     model.save(tmp_path / "m.thali")
     loaded = thali.load(tmp_path / "m.thali")
@@ -361,7 +381,10 @@ def test_a_saved_model_with_missing_entries_comes_back(rng, tmp_path):
 def test_centering_uses_observed_entries(rng):
     X, _ = problem(rng, n=14)
     model = thali.LatentFeatures(
-        engine=thali.CollapsedGibbs(sweeps=4, chains=1), center=True, random_state=0
+        likelihood="linear_gaussian",
+        engine=thali.CollapsedGibbs(sweeps=4, chains=1),
+        center=True,
+        random_state=0,
     ).fit(X)
     assert np.allclose(np.delete(model.mean_, 1), np.nanmean(np.delete(X, 1, axis=1), axis=0))
     assert model.mean_[1] == 0.0
@@ -394,14 +417,22 @@ def test_engines_and_likelihoods_that_cannot_are_named():
 
 
 def test_scikit_learn_is_told_what_can_be_missing():
-    assert thali.LatentFeatures().__sklearn_tags__().input_tags.allow_nan
-    assert not thali.LatentFeatures(engine="no such").__sklearn_tags__().input_tags.allow_nan
+    assert (
+        thali.LatentFeatures(likelihood="linear_gaussian").__sklearn_tags__().input_tags.allow_nan
+    )
+    assert (
+        not thali.LatentFeatures(likelihood="linear_gaussian", engine="no such")
+        .__sklearn_tags__()
+        .input_tags.allow_nan
+    )
 
 
 def test_log_mean_exp_over_draws_is_what_score_reports(rng):
     X, _ = problem(rng, n=10)
     model = thali.LatentFeatures(
-        engine=thali.CollapsedGibbs(sweeps=8, chains=1), random_state=0
+        likelihood="linear_gaussian",
+        engine=thali.CollapsedGibbs(sweeps=8, chains=1),
+        random_state=0,
     ).fit(X)
     logs = []
     for draw in model.draws():

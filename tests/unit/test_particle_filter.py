@@ -34,7 +34,9 @@ def X():
 @pytest.fixture(scope="module")
 def fitted(X):
     engine = thali.ParticleFilter(n_particles=100)
-    return thali.LatentFeatures(engine=engine, random_state=0, progress=False).fit(X)
+    return thali.LatentFeatures(
+        likelihood="linear_gaussian", engine=engine, random_state=0, progress=False
+    ).fit(X)
 
 
 def same(one, other):
@@ -175,6 +177,7 @@ def test_ancestry_gives_back_every_row(rng):
 # ---- scales -----------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore::thali.NoiseCollapsed")
 def test_the_law_of_the_noise_is_cut_off_where_the_samplers_cut_it(rng):
     """Data without noise, which draw σ_x down as far as it may go."""
     X = (rng.random((30, 2)) < 0.5) @ rng.normal(size=(2, 4))
@@ -207,7 +210,9 @@ def test_a_weight_that_is_not_a_number_is_an_error_unless_its_particle_is_dead(r
 @pytest.mark.parametrize("prior", [thali.IBP(), thali.BetaBernoulli(n_components=5)])
 def test_every_particle_reports_its_left_ordered_log_joint(X, prior, passes):
     engine = thali.ParticleFilter(n_particles=20, passes=passes)
-    model = thali.LatentFeatures(prior, engine=engine, random_state=1, progress=False).fit(X)
+    model = thali.LatentFeatures(
+        prior, likelihood="linear_gaussian", engine=engine, random_state=1, progress=False
+    ).fit(X)
     draws = list(model.draws())
     for draw in draws:
         hyper = {"sigma_x": draw.sigma_x, "sigma_a": draw.sigma_a}
@@ -252,7 +257,9 @@ def test_plots_report_score_and_files_know_weighted_draws(fitted, X, tmp_path):
 def test_the_number_of_threads_changes_nothing(X, monkeypatch):
     def fit():
         engine = thali.ParticleFilter(n_particles=150, passes=2)
-        return thali.LatentFeatures(engine=engine, random_state=3, progress=False).fit(X)
+        return thali.LatentFeatures(
+            likelihood="linear_gaussian", engine=engine, random_state=3, progress=False
+        ).fit(X)
 
     many = fit()
     monkeypatch.setattr(particles_module, "cores", lambda: 1)
@@ -288,7 +295,9 @@ def test_a_stopped_filter_goes_through_the_other_rows_with_a_few(X, monkeypatch,
     stop_at(monkeypatch, step)
     monkeypatch.setattr(engine_module, "A_MOMENT", 60.0)
     engine = thali.ParticleFilter(n_particles=100)
-    part = thali.LatentFeatures(engine=engine, random_state=0, progress=False).fit(X)
+    part = thali.LatentFeatures(
+        likelihood="linear_gaussian", engine=engine, random_state=0, progress=False
+    ).fit(X)
     assert part.stopped_ == "interrupted"
     assert len(part.weights_) <= engine_module.FEWEST
     assert part.Z_.shape[0] == len(X)
@@ -301,7 +310,9 @@ def test_a_filter_stopped_for_good_codes_the_other_rows(prior, monkeypatch):
     stop_at(monkeypatch, 30)
     monkeypatch.setattr(engine_module, "A_MOMENT", 0.0)
     engine = thali.ParticleFilter(n_particles=100)
-    part = thali.LatentFeatures(prior, engine=engine, random_state=0, progress=False).fit(X)
+    part = thali.LatentFeatures(
+        prior, likelihood="linear_gaussian", engine=engine, random_state=0, progress=False
+    ).fit(X)
     assert len(part.weights_) <= engine_module.CODED
     assert np.isnan(part.log_evidence_)
     for draw in part.draws():
@@ -341,14 +352,20 @@ def test_scales_may_wander_far_where_nothing_holds_them():
 @pytest.mark.parametrize("step", [11, 26])  # among the rows, and after the first sweep
 def test_a_stopped_filter_resumed_ends_as_one_never_stopped(X, tmp_path, monkeypatch, step):
     engine = thali.ParticleFilter(n_particles=70, passes=3)
-    whole = thali.LatentFeatures(engine=engine, random_state=0, progress=False).fit(X)
+    whole = thali.LatentFeatures(
+        likelihood="linear_gaussian", engine=engine, random_state=0, progress=False
+    ).fit(X)
     path = tmp_path / "c.thali"
     with monkeypatch.context() as patch:
         stop_at(patch, step)
-        part = thali.LatentFeatures(engine=engine, random_state=0, progress=False)
+        part = thali.LatentFeatures(
+            likelihood="linear_gaussian", engine=engine, random_state=0, progress=False
+        )
         part.fit(X, checkpoint=path)
         assert part.stopped_ == "interrupted"
-    rest = thali.LatentFeatures(engine=engine, random_state=0, progress=False)
+    rest = thali.LatentFeatures(
+        likelihood="linear_gaussian", engine=engine, random_state=0, progress=False
+    )
     rest.fit(X, checkpoint=path, resume=True)
     assert rest.stopped_ == "finished"
     assert same(whole, rest)
@@ -383,7 +400,9 @@ def test_scales_that_cannot_make_the_data_are_refused_with_the_row(rng):
 def test_more_than_memory_is_refused(monkeypatch, X):
     monkeypatch.setattr(particles_module, "physical_memory", lambda: 1000)
     with pytest.raises(MemoryError, match="use fewer particles"):
-        thali.LatentFeatures(engine="particle-filter", random_state=0).fit(X)
+        thali.LatentFeatures(
+            likelihood="linear_gaussian", engine="particle-filter", random_state=0
+        ).fit(X)
 
 
 def test_the_command_line_runs_a_filter(X, tmp_path, capsys):

@@ -32,7 +32,10 @@ ODD_NAMES = [
 def fitted(X: Any, **engine: Any) -> thali.LatentFeatures:
     settings = {"sweeps": 20, "chains": 2, **engine}
     return thali.LatentFeatures(
-        engine=thali.CollapsedGibbs(**settings), random_state=0, progress=False
+        likelihood="linear_gaussian",
+        engine=thali.CollapsedGibbs(**settings),
+        random_state=0,
+        progress=False,
     ).fit(X)
 
 
@@ -59,6 +62,7 @@ EXTREMES = {
     "one column": lambda: fitted(superposed(15, 1)),
     "one sweep": lambda: fitted(superposed(15, 4), sweeps=1, chains=1),
     "centered": lambda: thali.LatentFeatures(
+        likelihood="linear_gaussian",
         engine=thali.CollapsedGibbs(sweeps=10, chains=1),
         center=True,
         random_state=0,
@@ -225,11 +229,13 @@ def test_matplotlib_is_imported_only_to_draw() -> None:
 @pytest.mark.parametrize("name", [*SINGLE, "trace", "overview"])
 def test_an_unfitted_model_says_so(name: str) -> None:
     with pytest.raises(NotFittedError):
-        getattr(plots, name)(thali.LatentFeatures())
+        getattr(plots, name)(thali.LatentFeatures(likelihood="linear_gaussian"))
 
 
 def test_every_hyperparameter_of_every_part_has_a_symbol():
     from thali.data import Data
+    from thali.data.columns import Columns
+    from thali.likelihoods.table import TableLikelihood
     from thali.registry import LIKELIHOODS, PRIORS
     from thali.settings import hyperparameters_of
 
@@ -239,5 +245,11 @@ def test_every_hyperparameter_of_every_part_has_a_symbol():
         given = {table[part]: (0.0, 0.0)} if part in table else {}
         made = part(**given)
         assert set(made.start()) == set(hyperparameters_of(made))
+    columns = Columns.of([[0.0, "a"], [1.5, "b"], [2.5, "c"]])
     for part in LIKELIHOODS.values():
-        assert set(part().resolve(data).start(data)) == set(hyperparameters_of(part))
+        made, own = part(), data
+        if isinstance(made, TableLikelihood):
+            codes = columns.encode([[0.0, "a"], [1.5, "b"], [2.5, "c"]])
+            made = made.with_layout(columns, codes)
+            own = Data.checked(made.known.expand(codes))
+        assert set(made.resolve(own).start(own)) == set(hyperparameters_of(part))

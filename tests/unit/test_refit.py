@@ -29,7 +29,11 @@ def attributes(model):
 )
 def test_a_refit_has_the_attributes_of_a_first_fit(X, first):
     plain = {"prior": "ibp", "likelihood": "linear_gaussian", "engine": ENGINE}
-    model = thali.LatentFeatures(random_state=0).set_params(**plain | first).fit(X)
+    model = (
+        thali.LatentFeatures(likelihood="linear_gaussian", random_state=0)
+        .set_params(**plain | first)
+        .fit(X)
+    )
     assert np.isfinite(model.best_.log_joint)
     assert model.diagnostics_
     model.set_params(**plain).fit(X)
@@ -45,7 +49,9 @@ def failing(*_, **__):
 @pytest.mark.parametrize("where", ["data", "run", "answer"])
 def test_a_failed_refit_leaves_the_earlier_fit_whole(X, where, monkeypatch):
     frame = pd.DataFrame(X[:, :5], columns=list("abcde"))
-    model = thali.LatentFeatures(engine=ENGINE, random_state=0).fit(frame)
+    model = thali.LatentFeatures(likelihood="linear_gaussian", engine=ENGINE, random_state=0).fit(
+        frame
+    )
     before = dict(vars(model))
     other = X.copy()
     if where == "data":
@@ -62,7 +68,7 @@ def test_a_failed_refit_leaves_the_earlier_fit_whole(X, where, monkeypatch):
 
 
 def test_a_model_can_start_from_its_own_earlier_fit(X):
-    model = thali.LatentFeatures(engine=ENGINE, random_state=0).fit(X)
+    model = thali.LatentFeatures(likelihood="linear_gaussian", engine=ENGINE, random_state=0).fit(X)
     model.set_params(engine__init=model).fit(X)
     assert model.starts_ == ["another model"] * 2
 
@@ -72,7 +78,7 @@ def test_a_model_can_start_from_its_own_earlier_fit(X):
     [(-1, "max_draws must be at least 0, not -1"), (2.5, "must be a whole number")],
 )
 def test_a_number_of_draws_that_is_none_is_refused_at_once(X, most, words):
-    model = thali.LatentFeatures(engine=ENGINE, random_state=0).fit(X)
+    model = thali.LatentFeatures(likelihood="linear_gaussian", engine=ENGINE, random_state=0).fit(X)
     with pytest.raises((ValueError, TypeError), match=words):
         model.draws(most)
     assert len(list(model.draws(3))) == 3
@@ -82,10 +88,10 @@ def test_a_number_of_draws_that_is_none_is_refused_at_once(X, most, words):
 @pytest.mark.parametrize("progress", ["banana", None, 1, np.ones(2)])
 def test_progress_is_checked(X, progress):
     with pytest.raises(ValueError, match="progress must be 'auto', True or False, not "):
-        thali.LatentFeatures(engine=ENGINE, progress=progress).fit(X)
+        thali.LatentFeatures(likelihood="linear_gaussian", engine=ENGINE, progress=progress).fit(X)
 
 
 @pytest.mark.parametrize("budget", [True, "soon"])
 def test_a_time_budget_is_a_number(X, budget):
     with pytest.raises(TypeError, match="time_budget must be a positive number"):
-        thali.LatentFeatures(engine=ENGINE).fit(X, time_budget=budget)
+        thali.LatentFeatures(likelihood="linear_gaussian", engine=ENGINE).fit(X, time_budget=budget)

@@ -38,6 +38,7 @@ SECTIONS = [
 
 def fitted(X: Any, sweeps: int = 30, chains: int = 2, **options: Any) -> thali.LatentFeatures:
     engine = thali.CollapsedGibbs(sweeps=sweeps, chains=chains)
+    options.setdefault("likelihood", "linear_gaussian")
     return thali.LatentFeatures(engine=engine, random_state=0, progress=False, **options).fit(X)
 
 
@@ -165,7 +166,7 @@ def test_bad_places_and_shapes_get_one_sentence(
     with pytest.raises(ValueError, match="does not fit rows of 36 values"):
         write_report(images, tmp_path / "report.html", image_shape=(5, 5))
     with pytest.raises(NotFittedError):
-        write_report(thali.LatentFeatures(), tmp_path / "report.html")
+        write_report(thali.LatentFeatures(likelihood="linear_gaussian"), tmp_path / "report.html")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -15,6 +15,12 @@ from thali.results.fit import Draws
 from thali.results.trace import ChainTrace, Kept
 from thali.run import loop as run_module
 
+# runs are stopped here, wherever they are
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::thali.BurnInCutShort"),
+    pytest.mark.filterwarnings("ignore::thali.TooFewDraws"),
+]
+
 
 @pytest.fixture(scope="module")
 def X():
@@ -23,7 +29,9 @@ def X():
 
 def model(**engine):
     settings = {"sweeps": 40, "chains": 3, **engine}
-    return thali.LatentFeatures(engine=thali.CollapsedGibbs(**settings), random_state=5)
+    return thali.LatentFeatures(
+        likelihood="linear_gaussian", engine=thali.CollapsedGibbs(**settings), random_state=5
+    )
 
 
 def test_draws_do_not_depend_on_the_number_of_threads(X, monkeypatch):
@@ -246,6 +254,7 @@ def test_a_failure_in_a_chain_reaches_the_caller(X, monkeypatch):
 
 def test_progress_is_shown_when_asked_for(X, capfd):
     thali.LatentFeatures(
+        likelihood="linear_gaussian",
         engine=thali.CollapsedGibbs(sweeps=10**6, chains=2, init="prior", burn_in=3),
         random_state=0,
         progress=True,
@@ -320,7 +329,9 @@ def test_a_run_with_sweeps_left_open_resumes_to_the_same_draws(X, tmp_path, monk
 def test_weights_of_some_draws_sum_to_one():
     X = thali.datasets.images(n=20, random_state=0).X
     for engine in (thali.CollapsedGibbs(sweeps=40, chains=2), thali.ParticleFilter(n_particles=50)):
-        model = thali.LatentFeatures(engine=engine, random_state=0, progress=False).fit(X)
+        model = thali.LatentFeatures(
+            likelihood="linear_gaussian", engine=engine, random_state=0, progress=False
+        ).fit(X)
         for most in (None, 7, 10_000):
             assert sum(draw.weight for draw in model.draws(most)) == pytest.approx(1.0)
         assert len(list(model.draws(7))) == 7
@@ -345,7 +356,9 @@ def test_an_ascent_stopped_in_a_move_goes_on_where_it_was(X, tmp_path, monkeypat
 
     def fitted(**options):
         engine = thali.Variational(n_init=1, init="prior", max_iter=60)
-        return thali.LatentFeatures(engine=engine, random_state=0).fit(X, **options)
+        return thali.LatentFeatures(
+            likelihood="linear_gaussian", engine=engine, random_state=0
+        ).fit(X, **options)
 
     whole, move, path = fitted(), Optimizer._move, tmp_path / "v.thali"
 

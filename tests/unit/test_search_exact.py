@@ -274,7 +274,9 @@ def test_a_search_that_kept_no_count_is_reported_all_the_same(tmp_path):
     """Somebody else's search may know less than the beam search does."""
     X = np.random.default_rng(0).normal(size=(5, 3))
     engine = thali.BeamSearch(width=2, n_init=1, init="empty")
-    model = thali.LatentFeatures(engine=engine, random_state=0, progress=False).fit(X)
+    model = thali.LatentFeatures(
+        likelihood="linear_gaussian", engine=engine, random_state=0, progress=False
+    ).fit(X)
     assert "candidates looked at" in model.report(tmp_path / "all.html").read_text()
     assert replace(model.fit_, extra={}).attributes() == {
         "proven_optimal_": False,

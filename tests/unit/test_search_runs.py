@@ -176,7 +176,9 @@ def test_hyperparameters_are_searched_again_where_they_moved(rng):
     logs = {}
     for passes in (1, 3):
         engine = thali.BeamSearch(n_init=1, passes=passes, init="empty")
-        model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
+        model = thali.LatentFeatures(
+            likelihood="linear_gaussian", engine=engine, random_state=0
+        ).fit(X)
         assert np.isclose(
             oracle.log_joint(
                 X, model.Z_, oracle.Prior("ibp", model.alpha_), model.sigma_x_, model.sigma_a_
@@ -352,7 +354,7 @@ def test_the_best_restart_is_so_with_the_laws_of_hyperparameters(rng, monkeypatc
     told.seen = []
     monkeypatch.setattr(thali.BeamSearch, "population", told)
     engine = thali.BeamSearch(width=2, n_init=3)
-    model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
+    model = thali.LatentFeatures(likelihood="linear_gaussian", engine=engine, random_state=0).fit(X)
     assert len(states) == 3
     kept = [bool(chain.kept) for chain in model.fit_.chains]
     assert kept.index(True) == int(np.argmax([state.best.value for state in told.seen])) != 1
@@ -361,7 +363,9 @@ def test_the_best_restart_is_so_with_the_laws_of_hyperparameters(rng, monkeypatc
 
 def test_a_report_of_an_answer_does_not_speak_of_samplers(rng, tmp_path):
     X = rng.normal(size=(8, 3))
-    model = thali.LatentFeatures(engine=thali.BeamSearch(2, n_init=1), random_state=0).fit(X)
+    model = thali.LatentFeatures(
+        likelihood="linear_gaussian", engine=thali.BeamSearch(2, n_init=1), random_state=0
+    ).fit(X)
     page = tmp_path / "report.html"
     model.report(page)
     text = page.read_text(encoding="utf8").split("How to read this")[-1]

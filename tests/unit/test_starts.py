@@ -257,9 +257,12 @@ def test_a_matrix_that_is_no_start_is_refused_before_the_fit(init, words):
 def test_a_fitted_model_starts_another_and_fixed_numbers_stay():
     X = thali.datasets.images(n=30, random_state=0).X
     quick = thali.CollapsedGibbs(sweeps=20, chains=1)
-    first = thali.LatentFeatures(engine=quick, random_state=0).fit(X)
+    first = thali.LatentFeatures(likelihood="linear_gaussian", engine=quick, random_state=0).fit(X)
     second = thali.LatentFeatures(
-        thali.IBP(alpha=7.0), engine=quick.replace(init=first, sweeps=1, burn_in=0), random_state=0
+        thali.IBP(alpha=7.0),
+        likelihood="linear_gaussian",
+        engine=quick.replace(init=first, sweeps=1, burn_in=0),
+        random_state=0,
     ).fit(X)
     assert second.alpha_ == 7.0
     assert second.starts_ == ["another model"]
@@ -279,3 +282,21 @@ def test_a_race_that_was_stopped_before_a_step_compares_its_starts():
     columns = STARTS["columns"](np.random.default_rng(0), model, data)
     assert {start.name for start in found} == {"ica"}
     assert min(logs) > model.at(columns.hyper).log_joint(data, columns.latent)
+
+
+def test_factors_of_a_table_of_nearly_no_yes_begin_with_effects_of_some_size():
+    """From a size that its prior rules out, a slice goes on to sizes whose squares overflow."""
+    X = np.zeros((300, 8), int)
+    X[np.arange(9) * 30, [0, 1, 2, 3, 4, 5, 6, 7, 2]] = 1
+    likelihood = thali.MixedFactors()
+    columns = likelihood.columns_of(X)
+    likelihood = likelihood.with_layout(columns, columns.encode(X))
+    data = Data.of(likelihood.known.expand(columns.encode(X)))
+    model = Model(thali.IBP(), likelihood).resolve(data)
+    guess = likelihood.guess(data)
+    start = STARTS["latent_factors"](np.random.default_rng(0), model, guess)
+    assert np.abs(start.parameters["A"]).max() < 1.0
+    assert start.hyper["sigma_a"] >= 0.3
+    engine = thali.UncollapsedGibbs(sweeps=20, chains=2)
+    fitted = thali.LatentFeatures(likelihood="mixed_factors", engine=engine, random_state=0)
+    assert fitted.fit(X).fit_.history()["sigma_a"].max() < 1e4

@@ -19,7 +19,9 @@ def model():
     X = thali.datasets.images(n=30, random_state=0).X
     prior = thali.TwoParameterIBP(alpha=thali.Gamma(2.0, 1.0), beta=thali.Gamma(1.0, 1.0))
     engine = thali.CollapsedGibbs(sweeps=12, chains=2)
-    return thali.LatentFeatures(prior, engine=engine, center=True, random_state=3).fit(X)
+    return thali.LatentFeatures(
+        prior, likelihood="linear_gaussian", engine=engine, center=True, random_state=3
+    ).fit(X)
 
 
 def test_everything_comes_back(model, tmp_path):
@@ -41,7 +43,9 @@ def test_everything_comes_back(model, tmp_path):
 
 def test_names_come_back(tmp_path):
     frame = pd.DataFrame(np.eye(4), columns=list("wxyz"), index=list("abcd"))
-    model = thali.LatentFeatures(engine=thali.CollapsedGibbs(sweeps=4, chains=1)).fit(frame)
+    model = thali.LatentFeatures(
+        likelihood="linear_gaussian", engine=thali.CollapsedGibbs(sweeps=4, chains=1)
+    ).fit(frame)
     model.save(tmp_path / "m.thali")
     back = thali.load(tmp_path / "m.thali")
     assert list(back.feature_names_in_) == list("wxyz")
@@ -50,7 +54,9 @@ def test_names_come_back(tmp_path):
 
 def test_a_start_from_a_matrix_or_a_model_can_be_saved(model, tmp_path):
     engine = thali.CollapsedGibbs(sweeps=4, chains=1, init=model)
-    again = thali.LatentFeatures(engine=engine, random_state=0).fit(model.X_)
+    again = thali.LatentFeatures(likelihood="linear_gaussian", engine=engine, random_state=0).fit(
+        model.X_
+    )
     assert again.starts_ == ["another model"]
     again.save(tmp_path / "m.thali")
     assert np.array_equal(thali.load(tmp_path / "m.thali").Z_, again.Z_)
@@ -60,7 +66,9 @@ def test_a_start_from_a_matrix_or_a_model_can_be_saved(model, tmp_path):
 def test_a_start_from_lists_or_a_frame_can_be_saved(model, make, tmp_path):
     Z = np.eye(30, 2, dtype=int)
     engine = thali.CollapsedGibbs(sweeps=4, chains=1, init=make(Z.tolist()))
-    again = thali.LatentFeatures(engine=engine, random_state=0).fit(model.X_)
+    again = thali.LatentFeatures(likelihood="linear_gaussian", engine=engine, random_state=0).fit(
+        model.X_
+    )
     again.save(tmp_path / "m.thali")
     assert np.array_equal(thali.load(tmp_path / "m.thali").engine.init, Z)
 

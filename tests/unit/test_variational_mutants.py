@@ -21,14 +21,15 @@ MUTANTS = {  # what is wrong -> where, old, new, and which checks must notice
     ),
     "τ_k1 without the later features": (
         STICKS,
-        "one = alpha + np.cumsum(counts[::-1])[::-1] + beyond.sum(axis=0)",
-        "one = alpha + counts + beyond.sum(axis=0)",
+        "return np.column_stack([alpha + beyond, 1.0 + off])",
+        "beyond -= np.cumsum(counts[::-1])[::-1] - counts\n"
+        "        return np.column_stack([alpha + beyond, 1.0 + off])",
         {"falls", "optima"},
     ),
     "q_k of all sticks": (
         STICKS,
-        "beyond = np.cumsum(off[:, ::-1], axis=1)[:, ::-1] - off",
-        "beyond = np.cumsum(off[:, ::-1], axis=1)[:, ::-1]",
+        "beyond = np.cumsum((counts + off)[::-1])[::-1] - off",
+        "beyond = np.cumsum((counts + off)[::-1])[::-1]",
         {"falls", "optima"},
     ),
     "entropy of the bits with the wrong sign": (

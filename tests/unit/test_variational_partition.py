@@ -379,7 +379,7 @@ def test_threads_change_nothing_and_single_precision_little(planted, fitted):
     X = np.tile(planted[0], (30, 1)) + np.random.default_rng(0).normal(size=(12_000, 2))
 
     def run(threads=1, **settings):
-        with mock.patch("thali.engines.variational.cores", return_value=threads):
+        with mock.patch("thali.engines.ascent.optimizer.cores", return_value=threads):
             engine = thali.Variational(truncation=6, n_init=1, max_iter=5, **settings)
             model = thali.LatentPartition(engine=engine, random_state=0, progress=False)
             return model.fit(X).elbo_

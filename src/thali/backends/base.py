@@ -13,8 +13,9 @@ from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 
-from thali.backends.block import Block
+from thali.backends.far import AnyBlock
 from thali.backends.rows import Rows
+from thali.data import Data
 from thali.likelihoods.feature_posteriors import FeaturePosterior
 from thali.structures.statistics import Statistics
 
@@ -68,8 +69,11 @@ class HardGlobals(NamedTuple):
 class Backend(Protocol):
     """Where blocks of rows are worked on."""
 
+    def hold(self, data: Data, rows: Rows, dtype: str) -> tuple[AnyBlock, Rows]:
+        """All rows of X, and q of them, where steps are to find them."""
+
     def local_step(
-        self, block: Block, rows: Rows, given: Globals, passes: int = PASSES
+        self, block: AnyBlock, rows: Rows, given: Globals, passes: int = PASSES
     ) -> Statistics:
         """Update the rows' q in place, and return their statistics.
 
@@ -77,28 +81,28 @@ class Backend(Protocol):
         """
 
     def hard_step(
-        self, rng: np.random.Generator, block: Block, rows: Rows, given: HardGlobals
+        self, rng: np.random.Generator, block: AnyBlock, rows: Rows, given: HardGlobals
     ) -> Statistics:
         """Improve rows of 0 and 1 in place, and return their statistics.
 
         One after the other, or pieces of them side by side (``hard_rounds.py``).
         """
 
-    def tally(self, block: Block, rows: Rows) -> Statistics:
+    def tally(self, block: AnyBlock, rows: Rows) -> Statistics:
         """The statistics of rows as they are, but for the gain of q itself."""
 
     def residual_scores(
-        self, block: Block, rows: Rows, phi: np.ndarray, v: np.ndarray
+        self, block: AnyBlock, rows: Rows, phi: np.ndarray, v: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Ev, (N,), and vᵀEᵀE, (D,), of what is left, E = X − E[W]E[A]."""
 
-    def row_bounds(self, block: Block, rows: Rows, given: Globals, none: float) -> np.ndarray:
+    def row_bounds(self, block: AnyBlock, rows: Rows, given: Globals, none: float) -> np.ndarray:
         """Each row's own part of the bound, (N,): a lower bound of log p(x) given the rest of q.
 
         ``none`` is Σ_k E[log(1 − π_k)].
         """
 
     def draw_rows(
-        self, rng: np.random.Generator, block: Block, rows: Rows, given: Globals
+        self, rng: np.random.Generator, block: AnyBlock, rows: Rows, given: Globals
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """Bits drawn from q, and amounts, zero where a bit is off (None where rows have none)."""

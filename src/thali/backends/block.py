@@ -36,7 +36,7 @@ class Block(NamedTuple):
     def of(cls, data: Data, dtype: str) -> Self:
         """All rows of the data; X itself, not a copy, if it is complete and of this type."""
         X = data.X if data.observed is None else np.where(data.observed, data.X, 0.0)
-        X = X.astype(dtype, copy=False)
+        X = X.astype(dtype_here(dtype), copy=False)
         squares = data.squares if data.sparse else np.einsum("nd,nd->n", X, X, dtype=float)
         return cls(X, data.observed, squares)
 
@@ -94,3 +94,12 @@ class Block(NamedTuple):
             E *= self.mask
         scores = E @ v
         return scores, scores @ E
+
+
+def dtype_here(dtype: str) -> str:
+    """The precision that NumPy has for one that may be of GPUs alone.
+
+    >>> dtype_here("tf32"), dtype_here("float64")
+    ('float32', 'float64')
+    """
+    return "float32" if dtype == "tf32" else dtype

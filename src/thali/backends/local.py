@@ -15,8 +15,10 @@ import numpy as np
 
 from thali.backends.base import PASSES, Globals, HardGlobals, Moments
 from thali.backends.block import Block
+from thali.backends.far import AnyBlock, block_of
 from thali.backends.hard_rounds import Crew, Mapped, in_rounds, in_turn
 from thali.backends.rows import BLOCK, Rows, pieces_of
+from thali.data import Data
 from thali.structures.statistics import Statistics
 
 MASKED_BLOCK = 256  # where entries are missing: pieces without gaps cost no more than elsewhere
@@ -34,13 +36,16 @@ class Local:
     threads: int = 1
     most: int = BLOCK
 
+    def hold(self, data: Data, rows: Rows, dtype: str) -> tuple[AnyBlock, Rows]:
+        return block_of(data, dtype), rows
+
     def local_step(
-        self, block: Block, rows: Rows, given: Globals, passes: int = PASSES
+        self, block: AnyBlock, rows: Rows, given: Globals, passes: int = PASSES
     ) -> Statistics:
         return self._total(block, rows, lambda part, own: soft_rows(part, own, given, passes))
 
     def hard_step(
-        self, rng: np.random.Generator, block: Block, rows: Rows, given: HardGlobals
+        self, rng: np.random.Generator, block: AnyBlock, rows: Rows, given: HardGlobals
     ) -> Statistics:
         def improve(
             rng: np.random.Generator, piece: slice, m: np.ndarray, follow: bool
@@ -50,18 +55,18 @@ class Local:
         def tally(piece: slice) -> Statistics:
             return as_they_are(block.part(piece), rows.part(piece))
 
-        pieces = self._pieces(block, rows.k)
+        pieces = self.pieces(block, rows.k)
         with self._mapped(pieces) as mapped:
             crew = Crew(improve, tally, mapped)
             if given.side_by_side and len(pieces) > 1:
                 return in_rounds(rng, rows, pieces, given.level, crew)
             return in_turn(rng, rows, pieces, crew)
 
-    def tally(self, block: Block, rows: Rows) -> Statistics:
+    def tally(self, block: AnyBlock, rows: Rows) -> Statistics:
         return self._total(block, rows, as_they_are)
 
     def residual_scores(
-        self, block: Block, rows: Rows, phi: np.ndarray, v: np.ndarray
+        self, block: AnyBlock, rows: Rows, phi: np.ndarray, v: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         scores, back = np.zeros(block.n), np.zeros(block.d)
 
@@ -76,16 +81,16 @@ class Local:
                 back += more
         return scores, back
 
-    def row_bounds(self, block: Block, rows: Rows, given: Globals, none: float) -> np.ndarray:
+    def row_bounds(self, block: AnyBlock, rows: Rows, given: Globals, none: float) -> np.ndarray:
         def work(piece: slice) -> np.ndarray:
             return bounds(block.part(piece), rows.part(piece), given, none)
 
-        pieces = self._pieces(block, rows.k, masked=self.most)
+        pieces = self.pieces(block, rows.k, masked=self.most)
         with self._mapped(pieces) as mapped:
             return np.concatenate(list(mapped(work, pieces)))
 
     def draw_rows(
-        self, rng: np.random.Generator, block: Block, rows: Rows, given: Globals
+        self, rng: np.random.Generator, block: AnyBlock, rows: Rows, given: Globals
     ) -> tuple[np.ndarray, np.ndarray | None]:
         from thali.kernels.expected_rows import draw_amounts
 
@@ -94,25 +99,25 @@ class Local:
             return bits, None
         S = np.zeros(bits.shape)
         precision, laplace = 1.0 / given.sigma_x**2, rows.slab == "laplace"
-        for piece in self._pieces(block, rows.k):
+        for piece in self.pieces(block, rows.k):
             part, W = block.part(piece), rows.part(piece).weights()
             R, Q = left_over(part, part.gone, W, given.features)
             draw_amounts(rng, R, Q, precision, laplace, W, bits[piece], S[piece])
         return bits, S
 
     def _total(
-        self, block: Block, rows: Rows, work: Callable[[Block, Rows], Statistics]
+        self, block: AnyBlock, rows: Rows, work: Callable[[Block, Rows], Statistics]
     ) -> Statistics:
         """The sum over pieces of what is done with each."""
 
         def of_piece(piece: slice) -> Statistics:
             return work(block.part(piece), rows.part(piece))
 
-        pieces = self._pieces(block, rows.k)
+        pieces = self.pieces(block, rows.k)
         with self._mapped(pieces) as mapped:
             return reduce(add, mapped(of_piece, pieces))
 
-    def _pieces(self, block: Block, k: int, masked: int = MASKED_BLOCK) -> list[slice]:
+    def pieces(self, block: AnyBlock, k: int, masked: int = MASKED_BLOCK) -> list[slice]:
         """How many rows to look at at once: fewer where each has a matrix of its own."""
         size = self.most
         if block.masked:

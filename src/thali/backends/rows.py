@@ -52,6 +52,11 @@ class Rows:
         """Whether q leaves nothing open: every ν is 0 or 1, and there are no amounts."""
         return self.slab is None and bool(((self.nu == 0.0) | (self.nu == 1.0)).all())
 
+    @property
+    def used(self) -> int:
+        """How many features some row is likely to have."""
+        return int((self.nu > 0.5).any(axis=0).sum())
+
     def part(self, rows: slice) -> Self:
         """Some of the rows, in place: what is changed in the part is changed here."""
         return type(self)(self.nu[rows], self.slab, tuple(each[rows] for each in self.amounts))
@@ -82,6 +87,23 @@ class Rows:
             self.slab,
             tuple(np.ascontiguousarray(each[:, order]) for each in self.amounts),
         )
+
+    def joined(self, a: int, b: int) -> Self:
+        """Feature b put into a, which comes before it: a row has one as likely as either."""
+        found = self.taken(np.delete(np.arange(self.k), b))
+        found.nu[:, a] = np.maximum(self.nu[:, a], self.nu[:, b])
+        return found
+
+    def with_column(self, column: np.ndarray, scores: np.ndarray) -> Self:
+        """One more feature; amounts, where rows have any, in proportion to the scores."""
+        nu = np.column_stack([self.nu, column.astype(self.nu.dtype)])
+        if self.slab is None:
+            return type(self)(nu)
+        size = float(np.sqrt(np.mean(scores[column] ** 2))) or 1.0
+        first = scores / size
+        new = first, first**2 + 1e-4, np.zeros(len(column))
+        amounts = tuple(np.column_stack(pair) for pair in zip(self.amounts, new, strict=True))
+        return type(self)(nu, self.slab, amounts)
 
 
 def pieces_of(n: int, size: int) -> Iterator[slice]:

@@ -8,7 +8,9 @@ import inspect
 import os
 import secrets
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,9 +20,11 @@ import typer
 import thali
 from thali import datasets
 from thali.cli import console, parts, texts
+from thali.cli.clusters import at_work
 from thali.cli.options import (
     IMAGE_SHAPE,
     Center,
+    Cluster,
     Columns,
     CorpusFile,
     DataFile,
@@ -34,23 +38,41 @@ from thali.cli.options import (
     Quiet,
     Resume,
     Saved,
+    Scale,
     Seconds,
     Seed,
     StopWords,
     Text,
     Transpose,
+    Types,
     Vocabulary,
 )
 from thali.cli.outputs import CHECKPOINT, IMPUTED, claim_folder, write_outputs
-from thali.cli.rows import Asked, Rows, rows_of_documents, rows_of_table
+from thali.cli.rows import (
+    Asked,
+    Rows,
+    in_whole_numbers,
+    lies_elsewhere,
+    may_be_frame,
+    rows_by_blocks,
+    rows_by_content,
+    rows_of_documents,
+    rows_of_frame,
+    rows_of_table,
+)
+from thali.data.columns import read_types
 from thali.data.matrix import Table
 from thali.estimators.base import LatentModel
+from thali.estimators.tables import n_missing
 from thali.estimators.validation import seed_from
+from thali.likelihoods.table import TableLikelihood
 from thali.model import Model
 from thali.registry import estimator_of
 from thali.run.choices import AUTO
+from thali.run.likelihoods import choose_likelihood
 
 Say = Callable[[str], None]
+Read = Callable[[Asked, tuple[int, int] | None], Rows]
 OUT = Path("thali-out")
 
 
@@ -134,6 +156,8 @@ def fit(
     *,
     seed: Seed = None,
     center: Center = False,
+    scaled: Scale = False,
+    types: Types = None,
     transpose: Transpose = False,
     columns: Columns = None,
     header: Header = None,
@@ -142,14 +166,37 @@ def fit(
     out: Out = OUT,
     resume: Resume = False,
     quiet: Quiet = False,
+    on_cluster: Cluster = None,
     **options: object,
 ) -> None:
     """Find overlapping features in a table and write them into a folder."""
     asked = Asked(
         data, seed, transpose, columns, header, time_budget, image_shape, out, resume, quiet
     )
-    settings = {"center": center} if center else {}
-    raise typer.Exit(_fit_rows(parts.FIT, asked, options, rows_of_table, settings))
+    if on_cluster is not None:
+        options["backend"] = "dask"
+        if options["engine"] == AUTO:
+            options["engine"] = "variational"
+    settings = {"center": center, "scale": scaled}
+    settings = {name: value for name, value in settings.items() if value}
+    name = parts.Given(parts.FIT, _own_names(), options).likelihood_name()
+    if types is not None and not parts.takes_tables(name):
+        raise ValueError(
+            "--types belongs to --likelihood mixed, mixed-factors or probit; "
+            f"{name} takes numbers alone."
+        )
+    of_likelihood = {} if types is None else {"types": read_types(types)}
+    framed = parts.takes_tables(name) and (name != AUTO or may_be_frame(asked))
+    read: Read = rows_of_table
+    if framed:
+        by_content = name == AUTO and types is None
+        of_frame = partial(rows_of_frame, of_likelihood.get("types", ()))
+        read = rows_by_content if by_content else of_frame
+    if lies_elsewhere(asked, on_cluster):
+        read = rows_by_blocks
+    with at_work(on_cluster):
+        code = _fit_rows(parts.FIT, asked, options, read, settings, None, of_likelihood)
+    raise typer.Exit(code)
 
 
 def cluster(
@@ -209,50 +256,83 @@ def _fit_rows(
     offer: parts.Offer,
     asked: Asked,
     options: Mapping[str, object],
-    read: Callable[[Asked, tuple[int, int] | None], Rows],
+    read: Read,
     settings: Mapping[str, object] | None = None,
     of_fit: Mapping[str, object] | None = None,
+    of_likelihood: Mapping[str, object] | None = None,
 ) -> int:
     """Fit a model to what is read, write what it found, say so, and return the exit code.
 
-    ``settings`` are those of the estimator that not all have, and ``of_fit`` those of its ``fit``.
+    ``settings`` are those of the estimator that not all have, ``of_fit`` those of its ``fit``, and
+    ``of_likelihood`` those of the likelihood that are no option of it.
     """
     say: Say = (lambda message: None) if asked.quiet else print
     given = parts.Given(offer, _own_names(), options)
-    chosen = Model(given.part("prior"), given.part("likelihood"))
-    engine = given.engine(chosen)  # refuses bad settings before the data are read
+    name = given.likelihood_name()
+    likelihood = given.part("likelihood", parts.STANDARD if name == AUTO else name)
+    if of_likelihood and name != AUTO:
+        likelihood = likelihood.replace(**of_likelihood)
+    chosen = Model(given.part("prior"), likelihood)
+    by_data = options["engine"] == AUTO
+    # refuses bad settings before the data are read
+    engine = AUTO if by_data and name == AUTO else given.engine(chosen)
     seconds = parts.read_time_budget(asked.time_budget)
     shape = parts.read_image_shape(asked.image_shape)
     rows = read(asked, shape)
     say(rows.said)
-    if options["engine"] == AUTO:
-        engine = given.engine(chosen, rows.values)
-        say(f"engine: {type(engine).__name__} (chosen by auto)")
+    told = given.likelihood_told()
+    X = rows.X
+    if name == AUTO:
+        units = {name: bool((settings or {}).get(name)) for name in ("center", "scale")}
+        types = (of_likelihood or {}).get("types", AUTO)
+        with _better_words(rows):
+            choice = choose_likelihood(
+                X, chosen.prior, engine, **units, types=types, time_budget=seconds
+            )
+        told.append(choice.sentence())
+        likelihood = choice.likelihood
+        chosen = Model(chosen.prior, likelihood)
+        if isinstance(likelihood, TableLikelihood):
+            X = in_whole_numbers(X)
+        elif of_likelihood:
+            raise ValueError(f"--types is of no use here: {told[-1]} Name one by --likelihood.")
+    if by_data:
+        engine, _ = found = given.engine_for(chosen, rows.values, seconds)
+        told.append(found.sentence())
+    for sentence in told:
+        say(f"Chosen: {sentence}")
     out, resume = asked.out, asked.resume
     model = estimator_of(chosen.structure)(
         prior=chosen.prior,
-        likelihood=chosen.likelihood,
+        likelihood=likelihood,
         engine=engine,
         random_state=_seed(asked.seed, out / CHECKPOINT if resume else None, say),
         progress=False if asked.quiet else "auto",
         **(settings or {}),
     )
-    with claim_folder(out):
-        try:
-            code = _fit_and_write(
-                *(model, rows.X, out, shape, say),
-                resume=resume,
-                time_budget=seconds,
-                of_fit={**(of_fit or {}), **rows.of_fit},
-                names=rows.names,
-            )
-        except ValueError as error:
-            raise ValueError(rows.why() or str(error)) from error
+    model._told, model._named = tuple(told), name != AUTO
+    with claim_folder(out), _better_words(rows):
+        code = _fit_and_write(
+            *(model, X, out, shape, say),
+            resume=resume,
+            time_budget=seconds,
+            of_fit={**(of_fit or {}), **rows.of_fit},
+            names=rows.names,
+        )
     say(console.describe_answer(model))
     if (out / IMPUTED).exists():
-        say(f"{model.fit_.data.missing} missing entries were filled in: {out / IMPUTED}.")
+        say(f"{n_missing(model)} missing entries were filled in: {out / IMPUTED}.")
     say(f"Written to {out}: open {out / 'report.html'} in a browser.")
     return code
+
+
+@contextmanager
+def _better_words(rows: Rows) -> Iterator[None]:
+    """An error about the data in the words of the file, where these are known."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(rows.why() or str(error)) from error
 
 
 def show(model: Saved) -> None:
@@ -363,7 +443,10 @@ def _fit_and_write(
         say(f"Starting afresh; the unfinished run that lay there is kept as {earlier}.")
     try:
         path = checkpoint if resumable else None
-        model.fit(X, checkpoint=path, resume=resume, time_budget=time_budget, **(of_fit or {}))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", thali.DegenerateFit)  # the verdict tells it,
+            warnings.simplefilter("ignore", thali.DiscreteData)  # and this
+            model.fit(X, checkpoint=path, resume=resume, time_budget=time_budget, **(of_fit or {}))
     except BaseException:
         if not resume:
             checkpoint.unlink(missing_ok=True)

@@ -93,7 +93,8 @@ SENTENCES: dict[AnyStructure, Callable[[LatentModel], str]] = {
 
 def _verdict(model: LatentModel) -> str:
     found = model.convergence()
-    return f"{found.headline} {found.advice}".strip()
+    hint = f"\n{model.hint_}" if model.hint_ else ""
+    return f"{found.headline} {found.advice}".strip() + hint
 
 
 def print_matching(model: LatentModel, truth: np.ndarray, names: Sequence[str]) -> None:

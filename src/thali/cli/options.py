@@ -13,11 +13,20 @@ CORPORA = (
     "A .csv, .tsv or .parquet file: with --text a column of texts, else counts with words as "
     "header; or a .npz (sparse) or .npy matrix of counts."
 )
-FORMATS = "A .csv, .tsv, .npy, .npz (or file.npz:name) or .parquet file."
+FORMATS = "A .csv, .tsv, .npy, .npz (or file.npz:name), .parquet or .zarr file."
 HEADER = "Whether the first row of a .csv or .tsv names columns; found out if not given."
 IMAGE_SHAPE = {"metavar": "HxW", "help": "Show rows as images, for example 28x28."}
 
 # what several commands ask
+Cluster = Annotated[
+    str | None,
+    inference(
+        "--cluster",
+        metavar="ADDRESS|local",
+        help="Work on a cluster of Dask's, tcp://host:port, or on processes of this machine; .npy, "
+        ".zarr and .parquet files are then read there, by blocks of rows.",
+    ),
+]
 Saved = Annotated[Path, typer.Argument(metavar="MODEL", help="A saved model, as model.thali.")]
 DataFile = Annotated[str, typer.Argument(metavar="DATA", help=FORMATS)]
 CorpusFile = Annotated[str, typer.Argument(metavar="DATA", help=CORPORA)]
@@ -43,8 +52,17 @@ MaxDf = Annotated[
 ]
 Seed = Annotated[int | None, inference(min=0, help="Seed; drawn and printed if not given.")]
 Center = Annotated[bool, data("--center", help="Subtract column means first.")]
+Scale = Annotated[bool, data("--scale", help="Divide columns by their standard deviations first.")]
 Transpose = Annotated[bool, data("--transpose", help="Swap rows and columns.")]
 Columns = Annotated[str | None, data(help="Columns of the file to use: a,b,c.")]
+Types = Annotated[
+    Path | None,
+    data(
+        metavar="FILE",
+        help="Kinds of columns, of tables (mixed, mixed-factors, probit): a .json file such as "
+        '{"age": "count"}; those it does not name are found.',
+    ),
+]
 Header = Annotated[bool | None, data("--header/--no-header", help=HEADER)]
 Seconds = Annotated[float | None, inference(metavar="SECONDS", help="Stop after so many seconds.")]
 ImageShape = Annotated[str | None, results(**IMAGE_SHAPE)]

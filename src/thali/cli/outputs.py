@@ -9,9 +9,12 @@
     words.csv         of topics: the most probable words of each, with their probabilities
     documents.csv     of topics: a document's name, and its share of each topic
     summary.json      n_components, log_joint, missing, engine, prior, likelihood, seed, seconds,
-                      rhat, ess
+                      hint, findings, rhat, ess
     report.html       the report
-    imputed.csv       where entries are missing: the data with their posterior means filled in
+    imputed.csv       where entries are missing: the data with their posterior means filled in; of
+                      a table with columns of any kind in its own types, with the likeliest levels
+    types.json        of such a table: what its columns were found to be, as --types takes it
+    effects.csv       of such a table: what each feature does to each column, in words too
 
 The files are written into a folder of their own and moved into place when all are complete.
 """
@@ -28,6 +31,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from thali.estimators import tables
 from thali.estimators.base import LatentModel
 from thali.plots.reading import column_names
 from thali.results.fit import PointFit, VariationalFit
@@ -46,6 +50,7 @@ TOPIC_FILES = (
 MOST_WORDS = 100  # of each topic in words.csv
 LINE = "\r\n"  # as csv has it: names with a carriage return are then quoted
 IMPUTED = "imputed.csv"  # where entries are missing
+OF_TABLES = ("types.json", "effects.csv")  # where columns are of different kinds
 CHECKPOINT = "checkpoint.thali"
 
 
@@ -54,7 +59,7 @@ def claim_folder(folder: Path) -> Iterator[None]:
     """Make the output folder, and take it away again if the run ends in an error."""
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"--out {folder} is a file; name a folder.")
-    for name in (*FILES, *CLUSTER_FILES, *TOPIC_FILES, IMPUTED):
+    for name in (*FILES, *CLUSTER_FILES, *TOPIC_FILES, *OF_TABLES, IMPUTED):
         if (folder / name).is_dir():
             raise IsADirectoryError(f"{folder / name} is a folder where a file must go; remove it.")
     made = [path for path in (folder, *folder.parents) if not path.exists()]
@@ -91,15 +96,33 @@ def write_outputs(
             json.dumps(summary_of(model), indent=2, allow_nan=False) + "\n", encoding="utf-8"
         )
         model.report(staging / "report.html", image_shape=image_shape)
-        if model.fit_.data.missing and hasattr(model, "impute"):
-            _write_rows(model, staging / IMPUTED, _columns(model), np.asarray(model.impute()))
+        if model.fit_.data.missing and hasattr(model, "impute") and not model.fit_.data.far:
+            _write_imputed(model, staging / IMPUTED)
+        if (layout := tables.layout_of(model)) is not None:
+            text = layout.table.to_json()
+            (staging / "types.json").write_text(f"{text}\n", encoding="utf-8")
+            effects = model.effects()
+            effects.to_csv(staging / "effects.csv", index=False, lineterminator=LINE)
         names = os.listdir(staging)
         for name in names:
             os.replace(staging / name, folder / name)
-        if IMPUTED not in names:  # of an earlier run on other data
-            (folder / IMPUTED).unlink(missing_ok=True)
+        for name in (IMPUTED, *OF_TABLES):  # of an earlier run on other data
+            if name not in names:
+                (folder / name).unlink(missing_ok=True)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def _write_imputed(model: LatentModel, path: Path) -> None:
+    filled = model.impute()
+    if tables.layout_of(model) is None:
+        _write_rows(model, path, _columns(model), np.asarray(filled))
+        return
+    names = range(1, len(filled) + 1) if model.row_names_ is None else model.row_names_
+    table = pd.DataFrame(filled)
+    if not isinstance(filled, pd.DataFrame):
+        table.columns = [f"column_{j + 1}" for j in range(table.shape[1])]
+    table.set_axis(pd.Index(names)).to_csv(path, index_label="row", lineterminator=LINE)
 
 
 def _write_features(model: LatentModel, folder: Path) -> None:
@@ -155,7 +178,7 @@ def _columns(model: LatentModel) -> list[str]:
 
 
 def summary_of(model: LatentModel) -> dict[str, Json]:
-    """The run in ten entries; a number that does not exist is None."""
+    """The run in a few entries; a number that does not exist is None."""
     diagnostics = {} if model.fit_.ends_early else model.diagnostics_
     answer: dict[str, Json] = {
         "n_components": int(model.n_components_),
@@ -168,12 +191,15 @@ def summary_of(model: LatentModel) -> dict[str, Json]:
         answer["proven_optimal"] = model.proven_optimal_
         answer["bound"] = _finite(model.log_joint_upper_bound_)
     return answer | {
-        "missing": model.fit_.data.missing,
+        "missing": tables.n_missing(model),
         "engine": repr(model.engine_),
         "prior": repr(model.prior_),
-        "likelihood": repr(model.likelihood_),
+        "likelihood": repr(tables.told(model.likelihood_)),
+        "choice": model.choice_,
+        **({"hint": model.hint_} if model.hint_ else {}),
         "seed": int(model.seed_),
         "seconds": _finite(model.seconds_),
+        "findings": {finding.kind.__name__: str(finding) for finding in model.findings_},
         "rhat": {name: _finite(value["rhat"]) for name, value in diagnostics.items()},
         "ess": {name: _finite(value["ess"]) for name, value in diagnostics.items()},
     }

@@ -24,13 +24,16 @@ import typer
 from scipy.sparse import csr_array
 
 import thali
+from thali.data.elsewhere import Source
 from thali.data.sparse import is_sparse
 from thali.data.tables import check_file, read_table
 from thali.engines.base import AnyEngine
 from thali.estimators.base import LatentModel
+from thali.likelihoods.linear_gaussian import LinearGaussian
+from thali.likelihoods.table import TableLikelihood
 from thali.model import Model
 from thali.registry import ENGINES, LIKELIHOODS, PRIORS, Registry
-from thali.run.choices import AUTO, choose_engine, rank
+from thali.run.choices import AUTO, EngineChoice, auto_engine, choose_engine, rank
 from thali.settings import Setting, check_setting, hyperparameters_of, settings_of
 from thali.starts import start_names
 from thali.structures.base import AnyStructure
@@ -40,6 +43,7 @@ from thali.structures.partitions import PARTITIONS
 
 FAMILIES: dict[str, Registry[Any]] = {"prior": PRIORS, "likelihood": LIKELIHOODS, "engine": ENGINES}
 PANELS = {"prior": "Model", "likelihood": "Model", "engine": "Inference"}
+STANDARD = LIKELIHOODS.name_of(LinearGaussian())  # what "auto" stands for before data are read
 NONE = "none"  # on the command line, of a setting that may be None
 PLAIN = {"bool", "int", "float", "str", "None"}  # types that are written as a word
 
@@ -157,11 +161,26 @@ def _fields(cls: Any) -> dict[str, Setting]:
     found = {}
     for name, label in hyperparameters_of(cls).items():
         default = cls.__dataclass_fields__[name].default
-        if default is None:  # an array, of which no number can be given
+        if default is None or _by_column(cls, name):  # an array, not a number
             continue
         shown = default if isinstance(default, int | float) else "inferred"
         found[name] = Setting(shown, label.words, None, -math.inf, frozenset(["float"]))
     return found | {name: said for name, said in settings_of(cls).items() if _kind(name, said)}
+
+
+def _by_column(cls: Any, name: str) -> bool:
+    """Whether a hyperparameter has a number for each column of a table."""
+    return takes_tables_of(cls) and "PerLatent" in str(cls.__dataclass_fields__[name].type)
+
+
+def takes_tables_of(cls: Any) -> bool:
+    """Whether a likelihood is of tables with columns of different kinds."""
+    return isinstance(cls, type) and issubclass(cls, TableLikelihood)
+
+
+def takes_tables(likelihood: str) -> bool:
+    """The same of one that is named on a command line; of "auto" too, which looks at columns."""
+    return likelihood == AUTO or takes_tables_of(LIKELIHOODS[likelihood.replace("-", "_")])
 
 
 def _kind(name: str, said: Setting) -> str | None:
@@ -183,7 +202,7 @@ def parameters(offer: Offer, taken: Container[str]) -> Iterator[inspect.Paramete
     defaults = inspect.signature(offer.estimator).parameters
     make = partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY)
     for family in FAMILIES:
-        names = [*([AUTO] if family == "engine" else []), *offer.family(family)]
+        names = [*([AUTO] if defaults[family].default == AUTO else []), *offer.family(family)]
         kind = _words(family, names)
         default = kind(hyphened(defaults[family].default))
         said = typer.Option(f"--{family}", help=offer.words[family], rich_help_panel=PANELS[family])
@@ -269,18 +288,51 @@ class Given:
         self.offer, self.values = offer, values
         self.options = [o for o in part_options(offer, taken) if values.get(o.name) is not None]
 
-    def part(self, family: str) -> Any:
+    def likelihood_name(self) -> str:
+        """The likelihood that was named; the first that has the settings that were given, where
+        "auto" was left to find one."""
+        name = str(self.values["likelihood"])
+        own = [set(one.owners) for one in self.options if one.family == "likelihood"]
+        if name != AUTO or not own:
+            return name
+        able = [each for each in self.offer.family("likelihood") if all(each in o for o in own)]
+        if not able:
+            raise ValueError("No likelihood has all the settings given; name one by --likelihood.")
+        return hyphened(STANDARD if STANDARD in able else able[0])
+
+    def likelihood_told(self) -> list[str]:
+        """Which likelihood was found by its settings, and by which, in a sentence if it was."""
+        own = [one for one in self.options if one.family == "likelihood"]
+        if str(self.values["likelihood"]) != AUTO or not own:
+            return []
+        flags = " and ".join(one.flag for one in own)
+        found = LIKELIHOODS[self.likelihood_name().replace("-", "_")].__name__
+        return [f"{found}, since it has {flags}."]
+
+    def part(self, family: str, name: str = "") -> Any:
         """The prior or likelihood that was named, with those of its settings that were given."""
-        name = str(self.values[family])
+        name = name or str(self.values[family])
         registered = name.replace("-", "_")
         return FAMILIES[family][registered](**self._changes(family, registered, name))
 
-    def engine(self, model: Model | None, X: np.ndarray | csr_array | None = None) -> AnyEngine:
-        """The engine that was named, or that suits the model and the data, with its settings."""
+    def engine(self, model: Model | None) -> AnyEngine:
+        """The engine that was named, or "auto" tries first for the model, with its settings."""
         name = str(self.values["engine"])
+        return self._with_settings(choose_engine(name, model), name)
+
+    def engine_for(
+        self, model: Model, X: np.ndarray | csr_array | Source, seconds: float | None
+    ) -> EngineChoice:
+        """The engine that suits the model and the data, with its settings, and why."""
         sparse = is_sparse(X)
-        gaps = X is not None and not sparse and bool(np.isnan(X).any())
-        engine = choose_engine(name, model, sparse=sparse, missing=gaps)
+        if isinstance(X, Source):
+            gaps = X.survey.missing > 0
+        else:
+            gaps = not sparse and bool(np.isnan(X).any())
+        found = auto_engine(model, sparse, gaps, (X.shape[0], X.shape[1]), seconds)
+        return EngineChoice(self._with_settings(found.engine, AUTO), found.why)
+
+    def _with_settings(self, engine: AnyEngine, name: str) -> AnyEngine:
         registered = ENGINES.name_of(engine)
         if name == AUTO:
             name = f"{hyphened(registered)} (chosen by auto)"

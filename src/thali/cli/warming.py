@@ -12,13 +12,14 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from thali import datasets
-from thali.cli.parts import CLUSTER, FIT
+from thali.cli.parts import CLUSTER
 from thali.engines import chain_settings
 from thali.engines.base import AnyEngine, missing_capabilities, takes_missing
 from thali.model import Model
 from thali.registry import ENGINES, LIKELIHOODS, PRIORS, estimator_of
 from thali.run.choices import choose_engine
 from thali.run.compiling import watching
+from thali.run.likelihoods import AUTOMATIC
 from thali.structures.grouped_partitions import GROUPED_PARTITIONS
 
 
@@ -54,8 +55,8 @@ def every_likelihood() -> list[str]:
 
 
 def default_likelihoods() -> list[str]:
-    """Those that a default ``thali fit`` and ``thali cluster`` have."""
-    return [str(offer.estimator().likelihood) for offer in (FIT, CLUSTER)]
+    """Those that a default ``thali fit``, by the data, and ``thali cluster`` may have."""
+    return [*AUTOMATIC, str(CLUSTER.estimator().likelihood)]
 
 
 def _compiled(engine: AnyEngine, model: Model, missing: bool) -> str:
@@ -70,8 +71,10 @@ def _compiled(engine: AnyEngine, model: Model, missing: bool) -> str:
         fitted = estimator(
             prior=model.prior, likelihood=model.likelihood, engine=engine, random_state=0
         ).fit(X)
-        if hasattr(fitted, "score"):
+        if hasattr(fitted, "score") and getattr(fitted.likelihood_, "sums_amounts", True):
             fitted.score(X[1:3])
+        elif hasattr(fitted, "predict_proba"):
+            fitted.predict_proba(X[1:3])
     what = f"{compiler.functions} functions" if compiler.functions else "nothing left to compile"
     pair = f"{type(engine).__name__} × {type(model.likelihood).__name__}"
     return f"{pair}: {what}, {time.monotonic() - began:.0f} s"

@@ -19,6 +19,15 @@ VAST = 10**6  # rows and columns from which on a sparse matrix
 SCARCE = 1000  # is refused if it has less than one entry for so many of them
 
 
+def is_on_device(X: object) -> bool:
+    """Whether X is an array of CuPy, in the memory of a GPU; CuPy is not imported for that.
+
+    >>> is_on_device(np.eye(2))
+    False
+    """
+    return type(X).__module__.partition(".")[0] == "cupy"
+
+
 def as_matrix(X: object) -> np.ndarray:
     """X as float64 in C order, NaN where an entry is missing; each refusal is one sentence."""
     check_table(X)
@@ -35,6 +44,12 @@ def refuse_empty(shape: tuple[int, ...]) -> None:
             f"X is empty: found array with {shape[0]} sample(s) and "
             f"{shape[1]} feature(s) while a minimum of 1 is required of each."
         )
+
+
+def refuse_no_columns(X: object) -> None:
+    """Refuse a data frame without columns."""
+    if hasattr(X, "columns") and not len(X.columns):
+        raise ValueError("X is empty: the data frame has no columns.")
 
 
 def as_sparse(X: sparray) -> csr_array:
@@ -153,6 +168,23 @@ def refuse_complex(dtype: np.dtype) -> None:
 
 def check_table(X: object) -> None:
     """Refuse what is no dense table of numbers: each refusal one sentence, with row and column."""
+    refuse_other_than_tables(X)
+    try:
+        array = np.asarray(X)
+    except ValueError:
+        raise ValueError("X has a list inside a row where a number should be.") from None
+    refuse_dimensions(X, array)
+    refuse_complex(array.dtype)
+    if array.dtype.kind in "mMV":
+        raise TypeError(
+            f"X holds {array.dtype} (dates or records), not numbers; encode them first."
+        )
+    if array.dtype.kind in "USO":
+        refuse_text(array)
+
+
+def refuse_other_than_tables(X: object) -> None:
+    """Refuse sparse matrices, paths, columns of one name and rows of different lengths."""
     if sparse.is_sparse(X):
         raise TypeError(
             "X is a sparse matrix where a dense one is needed; "
@@ -166,10 +198,10 @@ def check_table(X: object) -> None:
     refuse_same_names(X)
     if isinstance(X, list | tuple):
         refuse_ragged(X)
-    try:
-        array = np.asarray(X)
-    except ValueError:
-        raise ValueError("X has a list inside a row where a number should be.") from None
+
+
+def refuse_dimensions(X: object, array: np.ndarray) -> None:
+    """Refuse X, which is ``array``, if it does not have rows and columns."""
     if array.ndim == 0:
         number = array.dtype.kind in "biufc"
         what = "None" if X is None else "a single number" if number else f"a {type(X).__name__}"
@@ -183,13 +215,6 @@ def check_table(X: object) -> None:
             f"X must be a table of 2 dimensions (rows x columns), not {array.ndim}. Reshape your "
             f"data: {advice}."
         )
-    refuse_complex(array.dtype)
-    if array.dtype.kind in "mMV":
-        raise TypeError(
-            f"X holds {array.dtype} (dates or records), not numbers; encode them first."
-        )
-    if array.dtype.kind in "USO":
-        refuse_text(array)
 
 
 def refuse_same_names(X: object) -> None:
@@ -203,7 +228,8 @@ def refuse_same_names(X: object) -> None:
 def refuse_ragged(rows: Sequence[object]) -> None:
     """Name the first row of a list of lists that is longer or shorter than the first."""
     lengths = [
-        len(row) if isinstance(row, Sized) and np.asarray(row).ndim else None for row in rows
+        len(row) if isinstance(row, Sized) and np.asarray(row, dtype=object).ndim else None
+        for row in rows
     ]
     for i, length in enumerate(lengths):
         if length != lengths[0]:
@@ -236,6 +262,20 @@ def refuse_text(array: np.ndarray) -> None:
             ) from None
 
 
+def refuse_squares(largest: float) -> None:
+    """Refuse data whose largest value is too large or too small to square."""
+    if largest > LARGEST:
+        raise ValueError(
+            f"X has values as large as {largest:.3g}, whose squares overflow; divide X by its "
+            "scale first."
+        )
+    if 0.0 < largest < 1.0 / LARGEST:
+        raise ValueError(
+            f"X has no value larger than {largest:.3g}, and such squares vanish; divide X by "
+            "its scale first."
+        )
+
+
 def refuse_nonfinite(X: np.ndarray | csr_array) -> None:
     """Count and locate infinities, and refuse values too large or too small to square."""
     array = X if isinstance(X, np.ndarray) else X.data
@@ -249,13 +289,4 @@ def refuse_nonfinite(X: np.ndarray | csr_array) -> None:
             f"X contains infinity: {len(infinite)} entries, the first at row {i}, "
             f"column {j}. Replace or drop them first."
         )
-    if largest > LARGEST:
-        raise ValueError(
-            f"X has values as large as {largest:.3g}, whose squares overflow; divide X by its "
-            "scale first."
-        )
-    if 0.0 < largest < 1.0 / LARGEST:
-        raise ValueError(
-            f"X has no value larger than {largest:.3g}, and such squares vanish; divide X by "
-            "its scale first."
-        )
+    refuse_squares(largest)

@@ -12,10 +12,10 @@ entries nor that reduction.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 import pandas as pd
@@ -23,10 +23,11 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csr_array, sparray
 
 from thali.data import sparse
-from thali.data.checks import as_matrix, as_sparse
+from thali.data.checks import as_matrix, as_sparse, is_on_device
 from thali.data.missing import Patterns, first_guess, patterns
 
 Table: TypeAlias = "Data | ArrayLike | pd.DataFrame | sparray"  # what ``Data.of`` takes
+Made = TypeVar("Made")
 BLOCK = 2**20  # entries looked at together
 BY_GRAM = 600  # columns up to which their Gram matrix is kept, for starts to use again
 
@@ -37,12 +38,14 @@ class Data:
 
     ``observed`` is True where an entry was observed, and X is NaN where not; None when X is
     complete. X may be a ``csr_array``, for engines that declare ``sparse``. ``future`` rows to come
-    count where a prior over rows is not consistent.
+    count where a prior over rows is not consistent. ``device`` is a complete X once more, in the
+    memory of a GPU, where it was given there: a backend of a GPU reads that, all else reads X.
     """
 
     X: np.ndarray | csr_array
     observed: np.ndarray | None = None
     future: int = 0  # rows to come, of which nothing is known but that they are
+    device: Any = field(default=None, kw_only=True, compare=False, repr=False)
 
     @classmethod
     def of(cls, X: Table) -> Data:
@@ -57,6 +60,8 @@ class Data:
         """
         if isinstance(X, Data):
             return X
+        if is_on_device(X):
+            return cls.of(cast(Any, X).get()).beside(X)
         data = cls.checked(as_sparse(X) if sparse.is_sparse(X) else as_matrix(X))
         if data.observed is not None and not data.observed.any():
             raise ValueError(
@@ -71,6 +76,14 @@ class Data:
             return cls(X)
         return cls(X, np.ascontiguousarray(~np.isnan(X)))
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: who reads it may have no device."""
+        return vars(self) | {"device": None}
+
+    def beside(self, X: object) -> Data:
+        """These data, of which X lies on a device as well; there is no use for one with gaps."""
+        return self if self.observed is not None else replace(self, device=X)
+
     @property
     def n(self) -> int:
         return int(self.X.shape[0])
@@ -83,6 +96,11 @@ class Data:
     def sparse(self) -> bool:
         """Whether X is a sparse matrix."""
         return sparse.is_sparse(self.X)
+
+    @property
+    def far(self) -> bool:
+        """Whether X lies elsewhere, and is read by blocks (``thali.data.elsewhere``)."""
+        return False
 
     @cached_property
     def reduced(self) -> np.ndarray | csr_array:
@@ -149,12 +167,27 @@ class Data:
         """Σx² over the observed entries."""
         return sparse.sum_of_squares(self.zeroed)
 
+    @cached_property
+    def _kept(self) -> dict[Hashable, Any]:
+        return {}
+
+    def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        """What others make of these data, made once for each key and kept with them."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        return cast(Made, self._kept[key])
+
     # missing entries
 
     @property
     def given(self) -> Data:
         """What was observed: these data, or those that they complete."""
         return self
+
+    @property
+    def whole(self) -> bool:
+        """Whether X was drawn, all of it, and is to be taken as if it had been observed."""
+        return False
 
     @property
     def missing(self) -> int:
@@ -188,6 +221,13 @@ class Data:
         """Columns by the rows that they miss."""
         return patterns(self.seen)
 
+    def in_units(self, units: np.ndarray) -> Data:
+        """Each column divided by its unit; the gaps stay where they are."""
+        found = Data(self.X / units, self.observed, self.future)
+        if self.observed is not None:
+            vars(found)["patterns"] = self.patterns  # looked for once
+        return found
+
     def rows(self, which: slice) -> Data:
         """Some of the rows."""
         return Data(self.X[which], None if self.observed is None else self.observed[which])
@@ -220,10 +260,15 @@ class Augmented(Data):
     """
 
     source: Data = field(kw_only=True)
+    latent: bool = field(default=False, kw_only=True)  # X is drawn where something was observed too
 
     @property
     def given(self) -> Data:
         return self.source
+
+    @property
+    def whole(self) -> bool:
+        return self.latent
 
 
 def blocks(X: np.ndarray) -> Iterator[slice]:

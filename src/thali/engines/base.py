@@ -87,6 +87,7 @@ class Engine(Protocol[StateT]):
     measure_label: ClassVar[Label] = Label("log joint", "how well it fits")  # and its name
     # "auto" takes the able engine of lowest rank; one without only for data that no other takes
     auto_rank: ClassVar[int | None] = None
+    auto_large: ClassVar[bool] = False  # whether it takes data too large to be sampled in time
     races: ClassVar[bool] = True  # whether starts can be raced by short runs of it
     weighs_rows: ClassVar[bool] = False  # whether it heeds a prior's row potentials
     weighs_all: ClassVar[bool] = False  # and what is no sum over rows and columns
@@ -230,6 +231,16 @@ class Engine(Protocol[StateT]):
         self, model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
     ) -> StateT:
         """The state that ``to_arrays`` saved."""
+
+
+class SpreadsStarts(Engine[StateT], Protocol[StateT]):
+    """An engine that reads X by blocks: its starts are found on some rows, and then of all."""
+
+    @abstractmethod
+    def spread(
+        self, rng: np.random.Generator, model: Model, data: Data, near: Data, start: Start
+    ) -> Start:
+        """A start of all rows from one of some of them, which are ``near``."""
 
 
 AnyEngine = Engine[Any]  # for code that holds an engine and its states without looking inside

@@ -20,7 +20,7 @@ from thali.engines.clusters.gibbs import ClusterState
 from thali.engines.features import gibbs as features
 from thali.engines.features import state as feature_state
 from thali.engines.features.state import FeatureState
-from thali.likelihoods.base import Collapsed, GaussianRows
+from thali.likelihoods.base import Collapsed, GaussianRows, LatentBits, Parameters
 from thali.likelihoods.clusters import ConjugateClusters
 from thali.model import Model
 from thali.priors.base import PredictsRow
@@ -87,8 +87,8 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
     weighs_rows: ClassVar[bool] = True
     for_features: ClassVar[tuple[str, ...]] = ("sigma_step", "anneal")
     needs_likelihood: ClassVar[Needs] = (
-        (Collapsed, ConjugateClusters),
-        (GaussianRows, ConjugateClusters),
+        (Collapsed, LatentBits, ConjugateClusters),
+        (GaussianRows, LatentBits, ConjugateClusters),
     )
     masked: ClassVar[bool] = True
     auto_rank: ClassVar[int | None] = 1
@@ -149,6 +149,10 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
             return [clusters.step(rng, model, data, state, self.moves, keep)]
         return features.several(rng, model, data, state, most, keep, self.moves, self.sigma_step)
 
+    def kept_parameters(self, model: Model, state: State) -> Parameters:
+        """Those that go with latents behind a table; others are drawn again given Z."""
+        return {} if isinstance(state, ClusterState) else dict(state.parameters)
+
     def level(
         self,
         rng: np.random.Generator,
@@ -173,4 +177,4 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
     ) -> State:
         if model.structure == PARTITIONS:
             return clusters.from_arrays(model, data, arrays, numbers)
-        return feature_state.from_arrays(data, arrays, numbers)
+        return feature_state.from_arrays(model, data, arrays, numbers)

@@ -32,10 +32,12 @@ def laws_of(
     """
     from thali.kernels.hyperparameter_steps import ELSEWHERE, Laws
 
+    if model.likelihood.augments(data):
+        return ELSEWHERE
     likelihood, prior = cast(Scaled, model.likelihood), cast(PredictsRow, model.prior)
     mass = prior.mass_law(data.n, model.prior_values(hyper))
     scales = scale_laws(likelihood, data)
-    if mass is None or scales is None or not by_slice or model.likelihood.augments(data):
+    if mass is None or scales is None or not by_slice:
         return ELSEWHERE
     alpha, unit, shape, rate, total, constant = map(float, mass)
     return Laws(

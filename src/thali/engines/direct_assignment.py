@@ -34,7 +34,7 @@ class DirectAssignment(TopicChains):
         as of ``Franchise``.
     moves : int, default 5
         Splits and mergers of topics tried in a sweep.
-    passes : int, default 5
+    passes : int, default 8
         How often a sweep visits every word before groups are drawn.
 
     Examples
@@ -43,7 +43,7 @@ class DirectAssignment(TopicChains):
     50
     """
 
-    passes: int = setting(5, help="Visits of every word in a sweep", minimum=1, maximum=10**6)
+    passes: int = setting(8, help="Visits of every word in a sweep", minimum=1, maximum=10**6)
 
     needs_prior: ClassVar[tuple[type, ...]] = (HierarchicalDirichletProcess,)
     auto_rank: ClassVar[int | None] = 10

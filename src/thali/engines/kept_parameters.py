@@ -32,7 +32,13 @@ from thali.data import Augmented, Data
 from thali.engines.base import Info, Sampler
 from thali.engines.chain_settings import ChainSettings
 from thali.hyperparameters import Values, as_scalars
-from thali.likelihoods.base import Collapsed, EstimatesEvidence, GibbsState, GibbsUpdates
+from thali.likelihoods.base import (
+    Collapsed,
+    EstimatesEvidence,
+    GibbsState,
+    GibbsUpdates,
+    LatentGaussians,
+)
 from thali.model import Model
 from thali.priors.base import PredictsRow, Prior
 from thali.starts import Start
@@ -71,9 +77,10 @@ class KeepsParameters(ChainSettings, Sampler[State]):
         parameters = likelihood.new_parameters(rng, data, Z.shape[1], own)
         for name, value in start.parameters.items():
             parameters[name] = np.take(value, used, axis=likelihood.axes[name])
-        state = State(data, Z, parameters, own, 0, start.hold_sigma, hyper)
+        state = State(data, Z, parameters, own, hold_sigma=start.hold_sigma, all_hyper=hyper)
         if likelihood.augments(data) and not start.parameters:
-            state.data = Augmented(likelihood.guess(data).X, source=data)
+            latent = isinstance(likelihood, LatentGaussians)
+            state.data = Augmented(likelihood.guess(data).X, source=data, latent=latent)
         else:
             self._augment(rng, model, data, state)
         for _ in range(1 if start.parameters else likelihood.initial_updates):
@@ -90,7 +97,7 @@ class KeepsParameters(ChainSettings, Sampler[State]):
         self._augment(rng, model, data, state)
         hold = state.sweep < state.hold_sigma
         log_density = likelihood.update_parameters(rng, state, hold)
-        if likelihood.augments(data):
+        if likelihood.augments(data) and not isinstance(likelihood, LatentGaussians):
             log_density = log_density_of_observed(model, data, state)
         counts = counts_of(state.bits, tables)
         model.prior.resample(rng, model.prior_values(hyper), counts)
@@ -124,6 +131,8 @@ class KeepsParameters(ChainSettings, Sampler[State]):
         """Complete data given Z and the parameters, where the likelihood needs any."""
         if model.likelihood.augments(data):
             likelihood = model.at(state.hyper).likelihood
+            latent = isinstance(model.likelihood, LatentGaussians)  # which go on from what there is
+            data = state.data if latent else data.given
             state.data = likelihood.augment(rng, data, state.bits, state.parameters)
 
     def kept_parameters(self, model: Model, state: State) -> dict[str, np.ndarray]:
@@ -145,10 +154,12 @@ class KeepsParameters(ChainSettings, Sampler[State]):
     ) -> State:
         bits = np.ascontiguousarray(np.unpackbits(arrays["Z"], axis=0, count=data.n))
         parameters = {name: value for name, value in arrays.items() if name not in ("Z", "X")}
-        at = Augmented(arrays["X"], source=data) if "X" in arrays else data
+        latent = isinstance(model.likelihood, LatentGaussians)
+        at = Augmented(arrays["X"], source=data, latent=latent) if "X" in arrays else data
         hyper = dict(numbers["hyper"])
         own = model.likelihood_values(hyper)
-        return State(at, bits, parameters, own, numbers["sweep"], numbers["hold"], hyper)
+        sweeps = {"sweep": numbers["sweep"], "hold_sigma": numbers["hold"]}
+        return State(at, bits, parameters, own, **sweeps, all_hyper=hyper)
 
 
 def counts_of(bits: np.ndarray, tables: FeatureTables) -> FeatureCounts:

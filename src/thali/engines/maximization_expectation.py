@@ -17,7 +17,8 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from thali.backends.block import Block
+from thali.backends.base import Backend
+from thali.backends.choosing import choose_backend
 from thali.backends.rows import Rows
 from thali.data import Data
 from thali.engines.ascent.counts import Counts
@@ -42,6 +43,7 @@ from thali.registry import ENGINES
 from thali.settings import setting
 from thali.starts import Start
 
+ONE_AFTER_THE_OTHER = ("randomized_double_greedy", "exact")  # a GPU has no use for such solvers
 EXACT = 16  # features for which looking at every set of them is a matter of milliseconds
 
 
@@ -59,6 +61,9 @@ class MaximizationExpectation(Optimizer[PointState]):
         A single one works on blocks of rows side by side.
     tol, max_iter, init
         When an optimization ends, and where it begins: as of ``Variational``.
+    backend : {"auto", "local", "dask", "gpu"}, default "auto"
+        Where rows are worked on: as of ``Variational``. A GPU works on blocks of rows side by side,
+        whatever ``n_init``, and has the solvers that need neither chance nor all sets.
     solver : str, default "best"
         How the features of a row are chosen; a row never gets worse. "local_search",
         "double_greedy" and "randomized_double_greedy" promise a share of the best (1/3, 1/3, and
@@ -106,9 +111,11 @@ class MaximizationExpectation(Optimizer[PointState]):
     def _state(
         self, model: Model, data: Data, Z: np.ndarray, features: FeaturePosterior, hyper: Values
     ) -> PointState:
+        backend = self.backend_for(model, data)
+        block, rows = backend.hold(data, Rows.hard(Z), "float64")
         return PointState(
-            Block.of(data, "float64"),
-            Rows.hard(Z),
+            block,
+            rows,
             features,
             Counts(cast(PredictsRow, model.prior_at(hyper)), self.most(model, hyper, data.n)),
             hyper,
@@ -116,8 +123,14 @@ class MaximizationExpectation(Optimizer[PointState]):
             LEAST,
             solver=self.solver,
             side_by_side=self.n_init == 1,
-            backend=self.backend(),
+            backend=backend,
         )
+
+    def backend_for(self, model: Model, data: Data) -> Backend:
+        lacks = ""
+        if self.solver in ONE_AFTER_THE_OTHER:
+            lacks = f"solver={self.solver!r} is not there"
+        return choose_backend(self.backend, "float64", data, lacks, self._threads())
 
     def most(self, model: Model, hyper: Values, n: int) -> int:
         """How many features there can be."""

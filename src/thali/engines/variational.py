@@ -20,7 +20,9 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from thali.backends.block import Block
+from thali.backends.base import Backend
+from thali.backends.block import dtype_here
+from thali.backends.choosing import DTYPES, choose_backend, refuse_tf32
 from thali.backends.rows import Rows
 from thali.data import Data
 from thali.engines.ascent.optimizer import (
@@ -34,6 +36,7 @@ from thali.engines.ascent.optimizer import (
 )
 from thali.engines.ascent.state import State, iterate
 from thali.engines.ascent.stream import Stream
+from thali.engines.ascent.table_state import TableState
 from thali.engines.base import AbsorbsRows, Info, Needs, Population, inferred
 from thali.engines.clusters import variational as clusters
 from thali.engines.clusters.soft_state import SoftClusters
@@ -42,7 +45,8 @@ from thali.likelihoods.base import Expected
 from thali.likelihoods.clusters import ExpectedClusters
 from thali.likelihoods.feature_posteriors import FeaturePosterior, GaussianFeatures
 from thali.likelihoods.gaussian_scales import LEAST
-from thali.machine import cores, refuse_beyond_memory
+from thali.likelihoods.table import TableLikelihood
+from thali.machine import refuse_beyond_memory
 from thali.model import Model
 from thali.priors.base import Truncates
 from thali.priors.partition import BreaksSticks
@@ -89,10 +93,17 @@ class Variational(Optimizer[Any], AbsorbsRows):
     features : {"joint", "factorized"}, default "joint"
         Whether features have one distribution jointly, or one each, as in the paper, which gives a
         lower bound.
-    dtype : {"float64", "float32"}, default "float64"
+    dtype : {"float64", "float32", "tf32"}, default "float64"
         The precision of the products with the data. "float32" halves their time and keeps seven
         digits of them; the bound, which has their difference, keeps fewer where the noise is far
-        below the data's scale.
+        below the data's scale. On a GPU it is that of the rows too, and "tf32", which only GPUs
+        have, is faster still and keeps three digits of each number that is multiplied.
+    backend : {"auto", "local", "dask", "gpu"}, default "auto"
+        Where rows are worked on: on this machine, by Dask (``pip install 'thali[dask]'``) wherever
+        its workers are, or on an NVIDIA GPU (``pip install 'thali[gpu]'``). The GPU is for
+        complete, dense data in memory and features without amounts; larger data than it holds are
+        sent piece by piece. "auto" takes Dask for its own collections, and the GPU where X is an
+        array of CuPy. What is asked of new rows, and ``partial_fit``, are computed here.
     forgetting : float, default 0.7
         How fast ``partial_fit`` with a known number of rows in all forgets earlier pieces: piece t
         counts for (t + delay)^−forgetting. Above 0.5 and at most 1.
@@ -101,7 +112,11 @@ class Variational(Optimizer[Any], AbsorbsRows):
 
     Notes
     -----
-    Of a partition, ``anneal``, ``stick_bound`` and ``features`` are refused. α of a Dirichlet
+    Of a table with columns of different kinds (``MixedColumns``, ``MixedFactors``) there is a
+    distribution of each latent besides; noise, biases and cutpoints are numbers, at which bound and
+    log density together are highest. ``anneal``, ``partial_fit`` and Dask are refused.
+
+    Of a partition, ``anneal``, ``stick_bound``, ``features`` and Dask are refused. α of a Dirichlet
     process has a distribution; other inferred hyperparameters, κ and the scale of Gaussian clusters
     among them, are numbers at which bound and log hyperprior together are highest.
 
@@ -125,18 +140,17 @@ class Variational(Optimizer[Any], AbsorbsRows):
         "multinomial", help="Bound of the sticks' logarithms", choices=BOUNDS
     )
     features: str = setting("joint", help="Distributions of the features", choices=FORMS)
-    dtype: str = setting(
-        "float64", help="Precision of products with the data", choices=("float64", "float32")
-    )
+    dtype: str = setting("float64", help="Precision of products with the data", choices=DTYPES)
     forgetting: float = setting(0.7, help="How fast a stream forgets earlier pieces")
     delay: float = setting(1.0, help="How little the first pieces of a stream count")
 
     for_features: ClassVar[tuple[str, ...]] = (
-        *("anneal", "stick_bound", "features", "forgetting", "delay"),
+        *("anneal", "stick_bound", "features", "forgetting", "delay", "backend"),
     )
     needs_prior: ClassVar[Needs] = ((Truncates, BreaksSticks),)
     needs_likelihood: ClassVar[Needs] = ((Expected, ExpectedClusters),)
     draws_gaps: ClassVar[bool] = False
+    auto_large: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -157,12 +171,17 @@ class Variational(Optimizer[Any], AbsorbsRows):
         """q that belongs to the start's value."""
         if model.structure == PARTITIONS:
             self.refuse_what_features_need()
+            refuse_tf32(self.dtype)
             return clusters.begin(model, data, start, self.truncation, self._threads(), self.dtype)
         return self._begin(rng, model, data, start)
 
-    def _threads(self) -> int:
-        """A restart that runs alone has the cores to itself."""
-        return cores() if self.n_init == 1 else 1
+    def backend_for(self, model: Model, data: Data) -> Backend:
+        lacks = ""
+        if isinstance(model.likelihood, TableLikelihood):
+            lacks = f"what rows of {type(model.likelihood).__name__} show are latents"
+        elif cast(Expected, model.likelihood).amounts is not None:
+            lacks = f"rows of {type(model.likelihood).__name__} have amounts"
+        return choose_backend(self.backend, self.dtype, data, lacks, self._threads())
 
     def step(self, rng: np.random.Generator, model: Model, data: Data, state: Any) -> Info:
         if isinstance(state, SoftClusters):
@@ -171,6 +190,8 @@ class Variational(Optimizer[Any], AbsorbsRows):
 
     def _begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:
         """q that belongs to the start's Z, its most frequent features first."""
+        if isinstance(model.likelihood, TableLikelihood):
+            self._refuse_what_tables_lack(type(model.likelihood).__name__)
         hyper = dict(start.hyper)
         nu = np.asarray(start.parameters.get("nu", start.latent), float)
         order = by_frequency(nu)
@@ -203,8 +224,24 @@ class Variational(Optimizer[Any], AbsorbsRows):
         """A state with these rows and features, and frequencies from their prior."""
         alpha = model.prior_values(hyper).get("alpha", np.nan)
         frequencies = cast(Truncates, model.prior).frequencies(k, alpha, self.stick_bound)
-        block, backend = Block.of(data, self.dtype), self.backend()
-        return State(block, rows, features, frequencies, hyper, model, LEAST, backend=backend)
+        backend = self.backend_for(model, data)
+        block, rows = backend.hold(data, rows, self.dtype)
+        state = State(block, rows, features, frequencies, hyper, model, LEAST, backend=backend)
+        table = isinstance(model.likelihood, TableLikelihood)
+        return TableState.begun(state, data, self.dtype) if table else state
+
+    def _refuse_what_tables_lack(self, owner: str) -> None:
+        """Settings of data whose columns have one noise."""
+        if self.backend == "dask":
+            raise ValueError(
+                "Variational: backend='dask' is for likelihoods whose columns share one noise; "
+                f"those of {owner} are latents, which are held here. Leave it at 'auto'."
+            )
+        if self.anneal:
+            raise ValueError(
+                f"Variational: anneal={self.anneal} is for likelihoods whose columns share one "
+                f"noise; those of {owner} have their own. Leave it at 0."
+            )
 
     def annealed(
         self,
@@ -223,7 +260,9 @@ class Variational(Optimizer[Any], AbsorbsRows):
         self._refuse(model, start.hyper, data, k)
         undecided = Start(start.name, np.ones((data.n, k), bool), start.hyper, self.anneal + 2)
         state = self._begin(rng, model, data, undecided)
-        state.rows.nu[:] = 0.5 + 0.1 * (rng.random(state.rows.nu.shape) - 0.5)
+        nu = 0.5 + 0.1 * (rng.random((data.n, state.k)) - 0.5)
+        rows = Rows(nu, state.rows.slab, state.rows.amounts)
+        state.data, state.rows = state.backend.hold(data, rows, self.dtype)
         cold = model.likelihood_values(start.hyper)["sigma_x"]
         hot = max(melting_scale(data), cold)
         iterate(state, passes=0)
@@ -327,8 +366,9 @@ class Variational(Optimizer[Any], AbsorbsRows):
         arrays = {k: np.array(v) for k, v in params.items()}
         arrays |= {f"{FEATURES}{k}": v for k, v in arrays.items() if k in ("phi", "V", "mu", "s")}
         at_rest = dict(zip(PROGRESS, (0, 0, -np.inf, 0, False), strict=True))
-        state = self._from_arrays(model, data, arrays, at_rest | {"hyper": hyper})
-        state.backend = self.replace(n_init=1).backend()  # nothing else runs
+        where = "auto" if data.far else "local"  # chunks of Dask's collections are not brought here
+        alone = self.replace(n_init=1, backend=where, dtype=dtype_here(self.dtype))
+        state = alone._from_arrays(model, data, arrays, at_rest | {"hyper": hyper})
         if "stream_n" in params:
             return Stream.from_arrays(state, arrays)
         iterate(state)

@@ -15,20 +15,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from thali.data.checks import is_on_device
+from thali.data.elsewhere import FarData, Source, opened
 from thali.data.matrix import Data, Table, row_names
-from thali.data.missing import observed_means
+from thali.data.sparse import is_sparse
 from thali.engines.base import AnyEngine, takes_missing, takes_sparse
-from thali.estimators import saving, validation
-from thali.hyperparameters import Hyperprior
-from thali.likelihoods.base import Likelihood, Scaled
+from thali.estimators import saving, tables, units, validation
+from thali.likelihoods.base import Likelihood
+from thali.likelihoods.table import TableLikelihood
 from thali.model import Model
 from thali.priors.base import Prior
 from thali.registry import LIKELIHOODS, PRIORS, Registry
+from thali.results import discrete
+from thali.results.findings import Finding, of_run, warn_of
 from thali.results.fit import Fit
-from thali.run.choices import check_engine, choose_engine
+from thali.run.choices import AUTO, auto_engine, check_engine, choose_engine, is_auto
 from thali.run.loop import run
 from thali.settings import Settings, positive_number, refuse_class
 from thali.storage import Json
@@ -41,8 +46,6 @@ if TYPE_CHECKING:
     from thali.report import Verdict
 
 LARGEST_DRIFT = 1e-6  # relative; a fit that saw more says so
-LOOKED_AT = 1000  # rows of a table, to see whether it is of 0 and 1
-COPIED = 0.05  # of the data's standard deviation: noise below which 0 and 1 are copied
 
 
 class LatentModel(BaseEstimator):  # type: ignore[misc]
@@ -59,6 +62,7 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
     likelihood: Likelihood | str
     engine: AnyEngine | str
     center: bool
+    scale: bool = False
     random_state: validation.Seed
     progress: bool | str
 
@@ -67,6 +71,12 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
     seed_: int
     row_names_: list[str] | None
     n_features_in_: int
+    _scale: np.ndarray  # of each column: one, where nothing is scaled
+    _index: Any = None  # of a data frame with columns of different kinds
+    _choice: str = ""
+    _told: tuple[str, ...] = ()  # what was chosen for it before, in sentences
+    _named = True  # whether a likelihood that it has was named by a person
+    _hint: str = ""
 
     # parameters
 
@@ -118,6 +128,34 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
             )
         return model
 
+    def _model_of(self, X: Table, time_budget: float | None) -> tuple[Model, list[str]]:
+        """The model of these data, and in sentences what of it they chose."""
+        return self._model(), []
+
+    def _as_read(self, X: Table) -> Table:
+        """X as it is to be looked at by what chooses the model."""
+        return X
+
+    @property
+    def choice_(self) -> str:
+        """What "auto" chose, likelihood and engine, and why: a sentence of each.
+
+        >>> import thali
+        >>> X = thali.datasets.images(n=60, random_state=0).X
+        >>> print(thali.LatentFeatures(random_state=0).fit(X, time_budget=5).choice_)
+        LinearGaussian, since ...
+        """
+        check_is_fitted(self)
+        return self._choice
+
+    @property
+    def hint_(self) -> str:
+        """What suits the columns better, in a sentence, where they hold 0 and 1 or whole numbers
+        and Gaussian noise was asked for by name; else "". ``fit`` warns of it
+        (``thali.DiscreteData``)."""
+        check_is_fitted(self)
+        return self._hint
+
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = tags.input_tags.sparse = False
@@ -145,10 +183,12 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
         NaN, None, pandas' NA and masked entries are missing: only what was observed is fitted. A
         sparse matrix, array or data frame of SciPy or pandas is fitted as it is by engines with
         ``sparse = True``, and never made dense; entries that it leaves out are zeros. X is never
-        changed. An array of float64 in C order that is not centered and larger than 100 MB is kept
-        as it is, not copied: if you change it afterwards, fit to ``X.copy()``. So is a memory map
-        of any size that is only read (``np.load(path, mmap_mode="r")``) by engines with
-        ``blocks = True``.
+        changed. An array of float64 in C order that is neither centered nor scaled, and larger than
+        100 MB, is kept as it is, not copied: if you change it afterwards, fit to ``X.copy()``.
+
+        X may also lie elsewhere: a memory map that is only read (``np.load(path, mmap_mode="r")``),
+        the path of a .npy, .zarr or .parquet file, a collection of Dask's, or ``thali.RowBlocks``.
+        Engines with ``blocks = True`` read it by blocks of rows; others load it, if it fits.
 
         ``checkpoint`` names a file written every few seconds; ``resume=True`` goes on from it and
         ends with the same draws as a run never stopped, with its seed unless ``random_state`` is
@@ -157,21 +197,36 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
         fails leaves an earlier one as it was.
         """
         with self._undo_on_failure():
-            if not isinstance(self.center, bool | np.bool_):
-                raise TypeError(f"center must be True or False, not {self.center!r}.")
             progress = validation.checked_progress(self.progress)
             if time_budget is not None:
                 time_budget = positive_number("fit", "time_budget", time_budget)
-            names = row_names(X)
-            model = self._model()
-            engine = choose_engine(self.engine, model)
-            copy = bool(self.center) or validation.to_copy(X, engine)
-            X = validation.validated(self, X, reset=True, copy=copy)
-            mean = observed_means(X) if self.center else np.zeros(X.shape[1])
-            data = Data.of(np.subtract(X, mean, out=X) if self.center else X)
+            given, X = X, validation.off_device(X)
+            names, X = row_names(X), opened(X)
+            X = X if isinstance(X, Source) else self._as_read(X)
+            model, said = self._model_of(X, time_budget)
+            units.check(self, model.likelihood)
+            engine = self._engine_of(X, model, time_budget)
+            if isinstance(X, Source):
+                X = validation.by_blocks(validation.validated_far(self, X), engine, model)
+            copy = units.changed(self) or validation.to_copy(X, engine)
+            if isinstance(model.likelihood, TableLikelihood):
+                model, data = tables.encoded(self, X, model, engine)
+                X = data.X
+            elif not isinstance(X, Source):
+                X = validation.validated(self, X, reset=True, copy=copy)
+            named = self._named and not is_auto(self.likelihood)
+            hint = discrete.hint(model.likelihood, Data(X)) if named else ""
+            mean, scale = units.found(self, X)
+            X = units.put_into(X, mean, scale)
+            data = data_of(X)
+            if is_on_device(given):  # in the units of the fit there, too
+                data = data.beside(units.on_device(given, mean, scale))
             data = self._with_more(data)
             gaps = data.observed is not None
-            engine = choose_engine(self.engine, model, sparse=data.sparse, missing=gaps)
+            engine = choose_engine(self.engine, model)
+            if is_auto(self.engine):
+                choice = auto_engine(model, data.sparse, gaps, (data.n, data.d), time_budget)
+                engine, said = choice.engine, [*said, choice.sentence()]
             check_engine(engine, model, data)
             model = model.resolve(data)
             seed = validation.seed_from(self.random_state, checkpoint if resume else None)
@@ -187,11 +242,20 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
             )
             warn_of_drift(fit)
             self._forget()
-            self.mean_, self.row_names_ = mean, names
+            self.mean_, self._scale, self.row_names_ = mean, scale, names
+            self._choice, self._hint = " ".join([*self._told, *said]), hint
             self._show(fit)
             warn_of_no_probability(self.log_joint_)
-            warn_of_copies(fit)
+            warn_of(self.findings_, stacklevel=2)
+            discrete.warn_of_hint(self._hint, stacklevel=2)
             return self
+
+    def _engine_of(self, X: Table | Source, model: Model, time_budget: float | None) -> AnyEngine:
+        """The engine, before it is known whether entries are missing."""
+        if not (is_auto(self.engine) and isinstance(X, Source)):
+            return choose_engine(self.engine, model)
+        missing, shape = X.survey.missing > 0, X.shape
+        return choose_engine(AUTO, model, missing=missing, shape=shape, time_budget=time_budget)
 
     def _with_more(self, data: Data) -> Data:
         """The data, and what is known of them besides X: how many rows are to come."""
@@ -229,8 +293,8 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
         self.fit_, self.seed_ = fit, fit.seed
         self.prior_, self.likelihood_ = fit.model.prior, fit.model.likelihood
         self.engine_ = fit.engine
-        self.X_ = fit.data.X + self.mean_ if self.center else fit.data.X
-        if not fit.data.sparse:
+        self.X_ = units.undone(fit.data.X, self.mean_, self._scale)
+        if isinstance(self.X_, np.ndarray):
             self.X_ = self.X_.view()
             self.X_.flags.writeable = False  # it may be the array that was given
         for name, value in fit.mean_hyper().items():
@@ -261,10 +325,33 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return self.fit_.diagnostics()
 
+    @cached_property
+    def findings_(self) -> tuple[Finding, ...]:
+        """What makes the fit degenerate, or too short to rely on; empty where nothing does.
+
+        Examples
+        --------
+        >>> import numpy as np, thali
+        >>> X = thali.datasets.images(n=30, random_state=0).X
+        >>> engine = thali.CollapsedGibbs(sweeps=10, chains=2)
+        >>> model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
+        >>> [finding.kind.__name__ for finding in model.findings_]
+        ['TooFewDraws']
+        """
+        check_is_fitted(self)
+        return tuple(self._findings())
+
+    def _findings(self) -> Iterator[Finding]:
+        """What is to be said of the run; a subclass adds what may ail its answer."""
+        return of_run(self.fit_)
+
     # convergence, pictures and files: doors to what lies above, opened only when called
 
     def convergence(self) -> Verdict:
         """Whether the chains came to agree, in plain words: ``level``, ``headline`` and ``advice``.
+
+        ``findings`` are those of ``findings_``, and told by ``advice`` too: where there are any,
+        the level is never "good".
 
         >>> import thali
         >>> X = thali.datasets.images(n=30, random_state=0).X
@@ -295,6 +382,13 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
         saving.save(self, path)
 
 
+def data_of(X: np.ndarray | csr_array | Source) -> Data:
+    """Of X that has been checked, and is not copied once more."""
+    if isinstance(X, Source):
+        return FarData.of_source(X)
+    return Data.checked(X) if is_sparse(X) else Data.of(X)
+
+
 def warn_of_drift(fit: Fit) -> None:
     """Say so where rounding errors grew."""
     if fit.drift > LARGEST_DRIFT:
@@ -314,28 +408,6 @@ def warn_of_no_probability(log_joint: float) -> None:
             "The answer has probability zero under the prior: chains that began with what it "
             "excludes did not leave that. Use more sweeps, or init='empty', or a prior that "
             "excludes less.",
-            RuntimeWarning,
-            stacklevel=3,
-        )
-
-
-def warn_of_copies(fit: Fit) -> None:
-    """Say so where Gaussian noise went to nothing in a table of 0 and 1: features then copy it."""
-    likelihood = fit.model.likelihood
-    if not isinstance(likelihood, Scaled) or fit.data.sparse:
-        return
-    if not isinstance(likelihood.sigma_x, Hyperprior):
-        return
-    sigma_x = float(fit.model.likelihood_values(dict(fit.mean_hyper()))["sigma_x"])
-    some = slice(0, LOOKED_AT)  # a table may be large, or only read
-    X = np.asarray(fit.data.X[some], float)
-    X = X[np.isfinite(X)]
-    if not len(X):
-        return
-    if sigma_x < COPIED * X.std() and bool(((X == 0.0) | (X == 1.0)).all()):
-        warnings.warn(
-            f"The noise was found to be {sigma_x:.2g} in a table of 0 and 1: the features copy the "
-            "table, and predict little beyond it. Use likelihood='noisy_or'.",
             RuntimeWarning,
             stacklevel=3,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
 import numpy as np
 import pandas as pd
@@ -14,20 +14,27 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from thali.data import Data, Table
+from thali.data.column_values import numbers_of_text
 from thali.data.matrix import named
 from thali.engines.base import AbsorbsRows, AnyEngine
-from thali.estimators import streaming, validation
+from thali.estimators import streaming, tables, units, validation
 from thali.estimators.base import LatentModel
 from thali.likelihoods.base import Conditional, Likelihood
+from thali.likelihoods.linear_gaussian import LinearGaussian
+from thali.model import Model
 from thali.priors.base import Prior
 from thali.registry import ESTIMATORS
-from thali.results import imputation, prediction
+from thali.results import effects, imputation, level_chances, prediction
 from thali.results.evidence import Evidence
 from thali.results.feature_answer import answer
 from thali.results.feature_draws import Draw, best_draw, feature_draws
+from thali.results.findings import Finding, of_features, warn_of_interval
 from thali.results.fit import Draws, Fit
+from thali.results.level_chances import LevelChances
+from thali.run.choices import is_auto
 from thali.run.evidence import evidence
 from thali.run.evidence import refuse as refuse_evidence
+from thali.run.likelihoods import choose_likelihood
 from thali.settings import whole_number
 from thali.structures.features import FEATURES, as_amounts, as_binary_matrix
 
@@ -48,7 +55,10 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
     prior : "ibp", "two_parameter_ibp", "beta_bernoulli", "smooth_ibp", "learned_ibp", or a prior
         such as ``thali.IBP(alpha=2)`` or ``thali.FlexibleIBP.from_expectations(…)``
     likelihood : "linear_gaussian", "nonnegative_linear_gaussian", "sparse_factor", "noisy_or",
-        or a likelihood such as ``thali.LinearGaussian(sigma_x=0.5)``
+        "poisson" for counts, "probit" for tables of yes and no, "mixed" or "mixed_factors" for
+        tables with columns of different kinds, or a likelihood such as
+        ``thali.LinearGaussian(sigma_x=0.5)``. "auto" looks at the columns: "mixed_factors", or
+        where rows fall in clumps "mixed" or "linear_gaussian"; ``choice_`` says which, and why
     engine : "auto", "collapsed_gibbs", "uncollapsed_gibbs", "metropolis", "particle_filter",
         "variational", "maximization_expectation", "beam_search", or an engine such as
         ``thali.CollapsedGibbs(sweeps=500)``. "auto" is the first that can run the model and takes
@@ -56,6 +66,9 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
         out, ``Metropolis`` where the prior has features, ``MaximizationExpectation`` where X is
         sparse; ``engine_`` tells which
     center : subtract the column means first (the model has no intercept)
+    scale : divide columns by their standard deviations first, those of what was observed, 1 where
+        they are 0. What is told of X is in its own units (``components_``, ``impute``, ``score``);
+        hyperparameters and all that speaks of P(X) as a whole are of the scaled data
     random_state : int, RandomState or None
     progress : "auto" (on a terminal or in a notebook), True or False
 
@@ -64,16 +77,19 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
     Z_ : (N, K) bool, the point estimate: least expected Hamming distance after matching columns;
         columns by falling mean frequency in the draws
     assignment_probabilities_ : (N, K), share of draws in which each row has each feature
-    components_ : (K, D), the features: E[A | X, Z_]; given ``amounts_`` where there are amounts;
-        those found with Z_ by a ``BeamSearch`` that cannot integrate them out
+    components_ : (K, D), the features in the units of X: E[A | X, Z_]; given ``amounts_`` where
+        there are amounts; those found with Z_ by a ``BeamSearch`` that cannot integrate them out
     amounts_ : (N, K), the mean amounts Z_ ⊙ S, where the likelihood has them (``SparseFactor``)
     n_components_ : K of Z_
+    mean_, scale_ : (D,), what was subtracted from columns, and what they were then divided by
     log_joint_ : left-ordered log P(X, [Z_]) of what was observed, at the posterior means of the
         hyperparameters; log P(X, amounts_, [Z_]) where there are amounts, with A integrated out,
         and log P(X, components_, [Z_]) where A cannot be. Where the prior weighs row sums or has
-        features, it lacks the prior's normalizer, which is not known (``prior_.normalized``)
+        features, it lacks the prior's normalizer, which is not known (``prior_.normalized``).
+        X and A are the scaled ones here, with ``scale=True``
     posterior_ : ArviZ inference data of the label-free scalars
     best_ : the draw with the highest log joint
+    findings_ : what makes the fit degenerate, or too short to rely on, if anything does
     fit_ : the result itself: ``Draws``, ``WeightedDraws``, ``VariationalFit`` or ``PointFit``
     weights_ : the weight of each of ``draws()``; they sum to one
     log_evidence_, log_evidence_error_ : an estimate of log P(X) and its standard error: that of
@@ -97,14 +113,16 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
     """
 
     structure = FEATURES
+    _in_pieces = False  # while partial_fit takes in the first
 
     def __init__(
         self,
         prior: Prior | str = "ibp",
-        likelihood: Likelihood | str = "linear_gaussian",
+        likelihood: Likelihood | str = "auto",
         engine: AnyEngine | str = "auto",
         *,
         center: bool = False,
+        scale: bool = False,
         random_state: validation.Seed = None,
         progress: bool | str = "auto",
     ) -> None:
@@ -112,8 +130,35 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
         self.likelihood = likelihood
         self.engine = engine
         self.center = center
+        self.scale = scale
         self.random_state = random_state
         self.progress = progress
+
+    def _part(self, name: str) -> Any:
+        """Also of "auto": a likelihood that stands for what the data will say."""
+        if name == "likelihood" and is_auto(self.likelihood):
+            return LinearGaussian()
+        return super()._part(name)
+
+    def _as_read(self, X: Table) -> Table:
+        """Numbers written as text are numbers, where no likelihood says what columns are."""
+        return numbers_of_text(X) if is_auto(self.likelihood) else X
+
+    def _model_of(self, X: Table, time_budget: float | None) -> tuple[Model, list[str]]:
+        """The model of these data, its likelihood chosen by them where that is "auto"."""
+        model = self._model()
+        if not is_auto(self.likelihood):
+            return model, []
+        choice = choose_likelihood(
+            X,
+            model.prior,
+            self.engine,
+            center=bool(self.center),
+            scale=bool(self.scale),
+            pieces=self._in_pieces,
+            time_budget=time_budget,
+        )
+        return Model(model.prior, choice.likelihood), [choice.sentence()]
 
     def _show(self, fit: Fit) -> Self:
         """Everything the fit says, as attributes."""
@@ -122,10 +167,15 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
         self.Z_ = estimate.latent
         self.assignment_probabilities_ = estimate.probabilities
         self.n_components_ = self._n_features_out = self.structure.n_components(estimate.latent)
-        self.components_ = self._parameters["A"]
+        self.scale_ = self._scale
+        self.components_ = units.in_own(self._parameters["A"], self._scale)
         if "S" in self._parameters:
             self.amounts_ = self.Z_ * self._parameters["S"]
         return self
+
+    def _findings(self) -> Iterator[Finding]:
+        yield from of_features(self.fit_, self.Z_, self._parameters)
+        yield from super()._findings()
 
     @available_if(streaming.can_stream)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Table, y: object = None, *, total_samples: int | None = None) -> Self:
@@ -133,7 +183,8 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
 
         A model that was fitted, or loaded, goes on from there. ``total_samples`` is how many rows
         there will be in all: pieces then count less the earlier they came (``forgetting`` and
-        ``delay`` of the engine). Without it all rows count alike. What is said of rows (``Z_``,
+        ``delay`` of the engine). Without it all rows count alike. Means and scales of columns stay
+        those of the first piece. What is said of rows (``Z_``,
         ``draws()``) is of the last piece; features, frequencies and hyperparameters are of all.
 
         >>> import thali
@@ -146,8 +197,13 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
         """
         if total_samples is not None:
             total_samples = whole_number("partial_fit", "total_samples", total_samples, 1)
+        streaming.refuse_tables(self._part("likelihood"))
         if not isinstance(getattr(self, "engine_", None), AbsorbsRows):
-            return self.fit(X)
+            self._in_pieces = True
+            try:
+                return self.fit(X)
+            finally:
+                self._in_pieces = False
         with self._undo_on_failure():
             fit = streaming.absorbed(self.fit_, validation.centered(self, X), total_samples)
             mean = self.mean_
@@ -163,16 +219,20 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
 
         Each has a weight, and the weights sum to one: equal ones for a sampler's draws, the
         particles' own for a particle filter's (of which ``max_draws`` picks some by their weight,
-        to count equally). A mean over the posterior is Σ weight · value.
+        to count equally). A mean over the posterior is Σ weight · value. A is in the units of X,
+        hyperparameters are as ``scale`` left the data.
         """
         check_is_fitted(self)
-        return feature_draws(self.fit_, max_draws)
+        return map(self._in_own_units, feature_draws(self.fit_, max_draws))
 
     @cached_property
     def best_(self) -> Draw:
         """The kept draw with the highest log joint."""
         check_is_fitted(self)
-        return best_draw(self.fit_)
+        return self._in_own_units(best_draw(self.fit_))
+
+    def _in_own_units(self, draw: Draw) -> Draw:
+        return draw._replace(A=units.in_own(draw.A, self._scale))
 
     # comparing models
 
@@ -191,14 +251,17 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
         weights, with its standard ``error``. It is more likely below the truth than above, by far
         where features are hard to find: then a warning says so. ``reverse_runs`` runs lead from
         draws of the posterior back to the prior, and give ``upper``, likely above the truth; only
-        draws of chains are used for it. It is of the data as they were fitted (centered, if they
-        were), and hyperpriors that "auto" scaled to the data count as if they had been given. A
-        number for ``random_state`` fixes the answer; without one it is fixed by that of the fit.
+        draws of chains are used for it. It is of the data as they were fitted (centered and scaled,
+        if they were), and hyperpriors that "auto" scaled to the data count as if they had been
+        given. A number for ``random_state`` fixes the answer; without one it is fixed by that of
+        the fit.
 
         >>> import thali
         >>> X = thali.datasets.images(n=6, random_state=0).X[:, :4]
         >>> engine = thali.CollapsedGibbs(sweeps=100, chains=1)
-        >>> model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
+        >>> model = thali.LatentFeatures(
+        ...     likelihood="linear_gaussian", engine=engine, random_state=0
+        ... ).fit(X)
         >>> found = model.evidence(n_runs=8, steps=50)
         >>> found.runs.shape, bool(found.error < 1.0)
         ((8,), True)
@@ -213,7 +276,12 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
                 "The evidence cannot be estimated: the model saw its data in pieces, and keeps the "
                 "last one alone."
             )
-        draws = list(self.draws(reverse_runs)) if isinstance(self.fit_, Draws) else []
+        if self.fit_.data.far:
+            raise ValueError(
+                "The evidence cannot be estimated of X that is read by blocks of rows."
+            )
+        reverse = isinstance(self.fit_, Draws)
+        draws = list(feature_draws(self.fit_, reverse_runs)) if reverse else []
         seed = self.seed_ if random_state is None else validation.seed_from(random_state)
         progress = validation.checked_progress(self.progress)
         return evidence(
@@ -258,45 +326,79 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
         """P(row has feature k) for rows of X taken as new ones, (n, K), given what they show."""
         check_is_fitted(self)
         X, fit = validation.centered(self, X), self.fit_
-        if streaming.is_stream(fit):
+        if streaming.by_bound(fit):
             return streaming.probabilities(fit, X)
         return prediction.probabilities(
             fit, self.Z_, fit.mean_hyper(), self._parameters, Data.checked(X)
         )
 
-    def inverse_transform(self, Z: ArrayLike) -> np.ndarray:
+    def inverse_transform(self, Z: ArrayLike) -> Filled:
         """The data expected of assignments Z (n, K): Z @ components_ + mean_ for linear models.
 
-        Where the likelihood has amounts (``amounts_``), Z is a matrix of amounts.
+        Where the likelihood has amounts (``amounts_``), Z is a matrix of amounts. Of a table with
+        columns of different kinds (``MixedColumns``) it is a table in the columns' own types, with
+        expected numbers, whole for counts, and the most probable levels.
         """
         check_is_fitted(self)
+        if tables.layout_of(self) is not None:
+            return tables.expected(self, self._checked(Z), self.components_)
+        return self._expected(Z)
+
+    def _expected(self, Z: ArrayLike) -> np.ndarray:
+        """E[X | Z] with the columns of ``X_``: one for each latent, where there are these."""
+        likelihood = self.fit_.model.likelihood_at(self.fit_.mean_hyper())
+        expected = cast(Conditional, likelihood).mean(self._checked(Z), self.components_)
+        return np.asarray(expected + self.mean_)
+
+    def _checked(self, Z: ArrayLike) -> np.ndarray:
+        """Assignments or amounts of these features."""
         Z = as_amounts(Z) if hasattr(self, "amounts_") else as_binary_matrix(Z)
         if Z.shape[1] != self.n_components_:
             raise ValueError(
                 f"Z has {Z.shape[1]} columns but the model {self.n_components_} features."
             )
+        return Z
+
+    def effects(self) -> pd.DataFrame:
+        """What each feature does to each column, in the column's own values and in words.
+
+        A row without features, which has the bias alone, is compared with one that has feature
+        ``feature`` alone (counted from 1, as in pictures), at the posterior means: ``without`` and
+        ``with`` are the numbers that are expected, or the probabilities of ``level``. ``effect`` is
+        their difference; of a positive column the factor between them. A binary column is told by
+        its second level, an ordinal one by its top level, a categorical one by all. Where there are
+        amounts, the row has one unit of the feature.
+
+        >>> import thali
+        >>> X = thali.datasets.images(n=30, random_state=0).X
+        >>> engine = thali.CollapsedGibbs(sweeps=20, chains=1)
+        >>> model = thali.LatentFeatures(engine=engine, random_state=0).fit(X)
+        >>> list(model.effects().columns)
+        ['feature', 'column', 'kind', 'level', 'without', 'with', 'effect', 'words']
+        """
+        check_is_fitted(self)
         likelihood = self.fit_.model.likelihood_at(self.fit_.mean_hyper())
-        expected = cast(Conditional, likelihood).mean(Z, self.components_)
-        return np.asarray(expected + self.mean_)
+        return effects.effects(likelihood, self.components_, tables.labels_of(self), self.mean_)
 
     def score(self, X: Table | Holdout, y: object = None) -> float:
         """Mean log predictive density of the rows of X, averaged over draws (log-mean-exp).
 
-        A row with missing entries counts with the density of those it has. Under
-        ``LinearGaussian`` each row's sum over its bits is exact up to 10 features, beyond, the bits
-        least in doubt count as independent; features that only the new row has are summed out.
-        Under the other likelihoods the density is given the draw's features, without new ones, and
-        exact up to 14; beyond, and for a ``SparseFactor`` with a Laplace slab, it is refused. After
-        ``partial_fit`` it is a lower bound under q. Given a
-        ``thali.evaluation.Holdout`` in place of X: its ``log_predictive`` of this model.
+        It is of X in its own units, also with ``scale=True``. A row with missing entries counts
+        with the density of those it has. Under ``LinearGaussian`` each row's sum over its bits is
+        exact up to 10 features, beyond, the bits least in doubt count as independent; features that
+        only the new row has are summed out. Under the other likelihoods the density is given the
+        draw's features, without new ones, and exact up to 14; beyond, and for a ``SparseFactor``
+        with a Laplace slab, it is refused. After ``partial_fit`` it is a lower bound under q. Given
+        a ``thali.evaluation.Holdout`` in place of X: its ``log_predictive`` of this model.
         """
         check_is_fitted(self)
         if hasattr(X, "log_predictive"):
             return float(X.log_predictive(self))
-        X = validation.centered(self, X)
-        if streaming.is_stream(self.fit_):
-            return streaming.mean_bound(self.fit_, X)
-        return float(prediction.mean_log_densities(self.fit_, Data.checked(X)).mean())
+        new = Data.checked(validation.centered(self, X))
+        change = float(units.log_scales(self._scale, new).mean())
+        if streaming.by_bound(self.fit_):
+            return streaming.mean_bound(self.fit_, new.X) - change
+        return float(prediction.mean_log_densities(self.fit_, new).mean()) - change
 
     # missing entries
 
@@ -310,8 +412,15 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
         be done, else given the draw's parameters. Nothing is drawn for it, so the answer is the
         same at every call. At most ``imputation.DRAWS`` evenly spaced draws.
         ``return_std=True`` gives (filled, std), with the standard deviation, 0 where an entry was
-        observed; ``interval=0.9`` gives (filled, low, high), with the central quantiles.
-        Data frames come back as data frames.
+        observed; ``interval=0.9`` gives (filled, low, high), with the central quantiles. Of fewer
+        than ten draws both come with a warning (``thali.TooFewDraws``). Data frames come back as
+        data frames.
+
+        A table with columns of different kinds (``MixedColumns``) comes back in its own types, and
+        what was observed as it was. Missing counts are the posterior mean, rounded; missing levels
+        the most probable ones, whose ``std`` is 1 − their probability. ``low`` and ``high`` of an
+        ordinal or binary column are levels; a categorical one has no order, and in both the most
+        probable level.
 
         >>> import numpy as np, thali
         >>> X = thali.datasets.images(n=30, random_state=0).X
@@ -330,22 +439,55 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
                 "impute: the model was fitted to a sparse matrix, which has no missing entries: "
                 "what it leaves out are zeros."
             )
+        if tables.layout_of(self) is not None:
+            return tables.imputed(self, return_std, interval)
         entries = imputation.missing_entries_of(self.fit_)
         missing = self.fit_.data.where_missing
-        center = np.broadcast_to(self.mean_, self.X_.shape)[missing]
+        center, scale = self.mean_[missing[1]], self._scale[missing[1]]
 
         def filled(values: np.ndarray) -> Filled:
             table = self.X_.copy()
-            table[missing] = values + center
+            table[missing] = values * scale + center
             return self._as_given(table)
 
         if return_std:
             std = np.zeros(self.X_.shape)
-            std[missing] = entries.std()
+            std[missing] = entries.std() * scale
+            warn_of_interval(self.fit_)
             return filled(entries.mean()), self._as_given(std)
         if interval is not None:
-            return tuple(filled(v) for v in (entries.mean(), *entries.interval(interval)))
+            ends = entries.interval(interval)
+            warn_of_interval(self.fit_)
+            return tuple(filled(values) for values in (entries.mean(), *ends))
         return filled(entries.mean())
+
+    def impute_proba(self) -> LevelChances:
+        """How probable each level of each missing entry is, averaged over draws.
+
+        A mapping from columns with levels to arrays: P(second level) of the missing entries of a
+        binary column, (missing,), in the order of rows; (missing, levels) of other columns; empty
+        arrays for columns of which nothing is missing. Columns of numbers are not in it. Its
+        ``rows`` and ``levels`` tell which rows and levels these are, and ``table(column)`` gives
+        both in a data frame. Under likelihoods other than ``MixedColumns``, columns of 0 and 1 are
+        in it, with P(1).
+
+        >>> import numpy as np, thali
+        >>> X = (thali.datasets.images(n=30, random_state=0).X > 0.5).astype(float)
+        >>> X[3, 4] = np.nan
+        >>> engine = thali.UncollapsedGibbs(sweeps=20, chains=1)
+        >>> model = thali.LatentFeatures(likelihood="noisy_or", engine=engine, random_state=0)
+        >>> chances = model.fit(X).impute_proba()
+        >>> chances[4].shape, chances.rows[4], chances.levels[4], chances[5].shape
+        ((1,), array([3]), (0, 1), (0,))
+        """
+        check_is_fitted(self)
+        labels = tables.labels_of(self)
+        if tables.layout_of(self) is not None:
+            return level_chances.of_table(self.fit_, labels, self._index)
+        if self.fit_.data.sparse:
+            raise ValueError("impute_proba: a sparse matrix has no missing entries.")
+        units_of = self.mean_, self._scale
+        return level_chances.of_bits(self.fit_, self.X_, *units_of, labels, self.row_names_)
 
     def _as_given(self, values: np.ndarray) -> Filled:
         """A table like the training data, with its names if it had any."""

@@ -8,13 +8,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import pandas as pd
 from scipy.sparse import csr_array
 
 from thali import storage
 from thali.data import Data
+from thali.data.elsewhere import FarData, opened
+from thali.estimators import tables
+from thali.estimators.layouts import (
+    check_columns,
+    check_layout,
+    check_noise,
+    layout_from_json,
+    layout_to_json,
+)
+from thali.likelihoods.column_noise import ColumnNoise
+from thali.likelihoods.latent_columns import Layout
+from thali.likelihoods.table import TableLikelihood
 from thali.model import Model
 from thali.registry import ESTIMATORS, known_classes
 from thali.results.fit import Fit, fit_from_arrays
@@ -36,12 +50,15 @@ SPARSE = ("data", "indices", "indptr", "shape")  # the parts of a csr_array
 def save(model: LatentModel, path: str | os.PathLike[str]) -> None:
     """Write a fitted model, its data and its draws to one file."""
     arrays, record = model.fit_.to_arrays()
-    X = model.fit_.data.X
-    if model.fit_.data.sparse:
+    X: Any = model.fit_.data.X
+    address = None
+    if model.fit_.data.far:
+        address = X.address
+    elif model.fit_.data.sparse:
         arrays |= {f"X_{name}": np.asarray(getattr(X, name)) for name in SPARSE}
     else:
         arrays["X"] = X
-    arrays["mean"] = model.mean_
+    arrays["mean"], arrays["scale"] = model.mean_, model._scale
     columns = getattr(model, "feature_names_in_", None)
     more, meta_of_more = model._more_to_save()
     arrays |= more
@@ -55,6 +72,10 @@ def save(model: LatentModel, path: str | os.PathLike[str]) -> None:
         "row_names": model.row_names_,
         "column_names": None if columns is None else [str(name) for name in columns],
         "more": meta_of_more,
+        "index": tables.index_to_json(model._index),
+        "choice": model._choice,
+        "hint": model._hint,
+        "X": address,
     }
     storage.write(path, "model", arrays, meta)
 
@@ -79,16 +100,24 @@ def load(path: str | os.PathLike[str]) -> LatentModel:
         if "X_indptr" in arrays:
             *own, shape = (arrays[f"X_{name}"] for name in SPARSE)
             arrays["X"] = csr_array(tuple(own), shape=tuple(shape))
-        data = Data.of(arrays["X"])
+        data = Data.of(arrays["X"]) if meta.get("X") is None else data_at(meta["X"], arrays)
         if meta["shape"] != [data.n, data.d]:
             raise ValueError(f"X is {data.n} x {data.d}, not {' x '.join(map(str, meta['shape']))}")
         data = model._take_more(arrays, meta.get("more", {}), data)
         model.mean_ = arrays["mean"]
+        model._scale = arrays.get("scale", np.ones(model.mean_.shape))  # older files have none
         model.n_features_in_ = data.d
         model.row_names_ = meta["row_names"]
         if meta["column_names"] is not None:
             model.feature_names_in_ = np.array(meta["column_names"], dtype=object)
+        model._index = tables.index_from_json(meta.get("index"), meta["row_names"])
+        model._choice, model._hint = str(meta.get("choice", "")), str(meta.get("hint", ""))
         parts = Model(fitted["prior"], fitted["likelihood"])
+        if isinstance(parts.likelihood, TableLikelihood):
+            check_layout(parts.likelihood, data, meta["fit"]["names"])
+            model.n_features_in_ = len(parts.likelihood.known.columns)
+        if isinstance(parts.likelihood, ColumnNoise):
+            check_columns(parts.likelihood, data, meta["fit"]["names"])
         check_record(arrays, meta["fit"])
         if not isinstance(meta["seed"], int) or meta["seed"] < 0:
             raise ValueError(f"the seed is {shown(meta['seed'])}")
@@ -102,6 +131,12 @@ def load(path: str | os.PathLike[str]) -> LatentModel:
         raise ValueError(
             f"{path} is damaged: its contents do not fit together ({error})."
         ) from None
+
+
+def data_at(address: Any, arrays: Mapping[str, np.ndarray]) -> Data:
+    """The data of a model whose X lies elsewhere, and is only named in its file."""
+    source = opened(Path(str(address)))
+    return FarData.of_source(source.put_into(arrays["mean"], arrays["scale"]))
 
 
 def check_record(arrays: Mapping[str, np.ndarray], record: Mapping[str, Any]) -> None:
@@ -127,6 +162,9 @@ def check_record(arrays: Mapping[str, np.ndarray], record: Mapping[str, Any]) ->
                 raise ValueError(f"{name} sum to {array.sum():g}, not to 1")
     if not (np.abs(arrays["mean"]) <= LARGEST).all():
         raise ValueError("mean has a number beyond all bounds")
+    scale = arrays.get("scale", np.ones(1))
+    if not ((scale > 0.0) & (scale <= LARGEST)).all():
+        raise ValueError("scale has a number that is no standard deviation")
 
 
 def check_scalars(name: str, rows: np.ndarray, names: Sequence[str]) -> None:
@@ -148,7 +186,10 @@ def check_hyperparameters(fit: Fit) -> None:
     for chain in fit.chains:
         table = np.array([*chain.scalars, *chain.population])
         for extreme in (table.min(axis=0), table.max(axis=0)):
-            fit.model.at(fit.hyper_of(dict(zip(fit.names, extreme.tolist(), strict=True))))
+            hyper = fit.hyper_of(dict(zip(fit.names, extreme.tolist(), strict=True)))
+            fit.model.at(hyper)
+            if isinstance(fit.model.likelihood, TableLikelihood | ColumnNoise):
+                check_noise(hyper)
 
 
 def to_json(value: object) -> Json:
@@ -160,6 +201,16 @@ def to_json(value: object) -> Json:
         return cast(bool | int | float, value.item())
     if isinstance(value, Grouping):
         return {"class": "Grouping"} | value._asdict()
+    if isinstance(value, Layout):
+        return layout_to_json(value)
+    if isinstance(value, Mapping):  # its keys may be numbers, which those of JSON are not
+        return {
+            "class": "mapping",
+            "keys": to_json(list(value)),
+            "values": to_json(list(value.values())),
+        }
+    if isinstance(value, pd.Series):
+        value = value.tolist()
     if isinstance(value, tuple | list):
         kind = "tuple" if isinstance(value, tuple) else "list"
         return {"class": kind, "values": [to_json(each) for each in value]}
@@ -185,6 +236,10 @@ def from_json(value: Json) -> Any:
         return PLAIN[name]([from_json(each) for each in cast(list[Json], value["values"])])
     if name == "Grouping":
         return Grouping(*(np.asarray(value[field]) for field in Grouping._fields))
+    if name == "Layout":
+        return layout_from_json(value)
+    if name == "mapping":
+        return dict(zip(from_json(value["keys"]), from_json(value["values"]), strict=True))
     known = known_classes()
     if name not in known:
         raise KeyError(f"no part is called {name!r}; import the module that defines it first")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -15,14 +15,23 @@ from thali.data.checks import (
     as_matrix,
     as_sparse,
     check_table,
+    is_on_device,
+    refuse_no_columns,
     refuse_same_names,
     refuse_scarce,
     unmasked,
 )
+from thali.data.elsewhere import Source, opened
+from thali.data.elsewhere.opening import here
 from thali.data.sparse import is_sparse
 from thali.engines.base import AnyEngine, check_sparse
+from thali.estimators import tables, units
+from thali.likelihoods.base import Scaled
+from thali.likelihoods.table import TableLikelihood
+from thali.model import Model
 from thali.run.checkpoints import seed_of
 from thali.run.choices import engines
+from thali.structures.features import FEATURES
 
 if TYPE_CHECKING:
     from thali.estimators.base import LatentModel
@@ -36,6 +45,7 @@ def validated(
 ) -> np.ndarray | csr_array:
     """X as float64 in C order, or a ``csr_array`` of its own; names of columns are kept, or
     compared."""
+    X = off_device(X)
     if is_sparse(X):
         refuse_same_names(X)
         if reset:
@@ -49,19 +59,56 @@ def validated(
         validate_data(estimator, X, reset=reset, skip_check_array=True)
         return array
     check_table(X)
-    if hasattr(X, "columns") and not len(X.columns):
-        raise ValueError("X is empty: the data frame has no columns.")
+    refuse_no_columns(X)
     check = {"dtype": np.float64, "order": "C", "copy": copy, "ensure_all_finite": False}
     return as_matrix(validate_data(estimator, unmasked(X), reset=reset, **check))
 
 
-def centered(estimator: LatentModel, X: Table) -> np.ndarray | csr_array:
-    """New rows less the means of the training data; sparse ones, where these are none."""
-    X = validated(estimator, X, reset=False)
-    if not is_sparse(X):
-        return X - estimator.mean_
-    check_sparse(estimator.engine_, estimator.fit_.model, X, engines())
+def off_device(X: Table) -> Table:
+    """X, or a copy of it here where it lies in the memory of a GPU."""
+    return cast(Any, X).get() if is_on_device(X) else X
+
+
+def validated_far(estimator: LatentModel, X: Source) -> Source:
+    """X, rows that are read by blocks, and the number and names of their columns."""
+    estimator.n_features_in_ = X.shape[1]
+    if X.labels is not None:
+        estimator.feature_names_in_ = np.array(X.labels, dtype=object)
+    elif hasattr(estimator, "feature_names_in_"):
+        del estimator.feature_names_in_
     return X
+
+
+def by_blocks(X: Source, engine: AnyEngine, model: Model) -> Source | np.ndarray:
+    """X as it is where engine and likelihood read it by blocks; else in memory, if it fits there.
+
+    Only products with X are asked for by blocks, which suits Gaussian noise on features; a table of
+    columns is looked at column by column.
+    """
+    likelihood, features = model.likelihood, model.structure == FEATURES
+    products = isinstance(likelihood, Scaled) and not isinstance(likelihood, TableLikelihood)
+    if getattr(engine, "blocks", False) and features and products:
+        return here(X) if getattr(engine, "backend", "auto") == "local" else X
+    what = type(engine).__name__ if features and products else type(likelihood).__name__
+    return X.load(
+        f"{what} needs all of it there; Variational and MaximizationExpectation with "
+        "LinearGaussian, NonnegativeLinearGaussian or SparseFactor read X by blocks of rows."
+    )
+
+
+def centered(estimator: LatentModel, X: Table) -> np.ndarray | csr_array:
+    """New rows in the units of the fit: less the means of the training data, over its scales; those
+    of a table of columns with a column for each latent."""
+    if isinstance(estimator.fit_.model.likelihood, TableLikelihood):
+        return tables.new_rows(estimator, X)
+    X = opened(X)
+    if isinstance(X, Source):
+        X = X.load("Give new rows a piece at a time.")
+    X = validated(estimator, X, reset=False)
+    if is_sparse(X):
+        check_sparse(estimator.engine_, estimator.fit_.model, X, engines())
+        return units.put_into(X, estimator.mean_, estimator._scale)
+    return units.put_into(np.array(X), estimator.mean_, estimator._scale)
 
 
 def to_copy(X: Table, engine: AnyEngine) -> bool:

@@ -5,6 +5,7 @@ from thali.evaluation.autocorrelation import autocorrelation, autocorrelation_ti
 from thali.evaluation.bayes_factor import BayesFactor, log_bayes_factor
 from thali.evaluation.bayesian_nmf import BayesianNMF
 from thali.evaluation.heldout import Holdout, holdout
+from thali.evaluation.hidden_words import hide_words
 from thali.evaluation.matching import (
     AssignmentMatching,
     Matching,
@@ -20,6 +21,7 @@ __all__ = [
     "Matching",
     "autocorrelation",
     "autocorrelation_time",
+    "hide_words",
     "holdout",
     "log_bayes_factor",
     "match_assignments",

@@ -19,12 +19,15 @@ from typing import cast
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 
 from thali.data import Data, Table
 from thali.data.checks import as_matrix
 from thali.datasets.dataset import RandomState
 from thali.estimators.latent_features import LatentFeatures
+from thali.estimators.tables import layout_of
 from thali.likelihoods.base import Masked
+from thali.likelihoods.latent_columns import Layout
 from thali.model import Model
 
 DESIGNS = ("last_half", "entries")
@@ -64,43 +67,79 @@ class Holdout:
     def log_predictive(self, model: LatentFeatures, *, joint: bool = False) -> float:
         """Mean over hidden entries of the log predictive density of each, averaged over draws.
 
+        Densities are those of X in its own units, also where a model was fitted to scaled columns.
         ``joint=True`` gives the log density of all hidden entries together instead (their total,
         not a mean): the log of the mean over draws of the product over entries.
         """
-        self._check(model)
-        values = self.values - np.broadcast_to(model.mean_, self.observed.shape)[self.where_hidden]
+        table = self._logs(model)
+        if joint:
+            table = table.sum(axis=1, keepdims=True)
+        return float(over_draws(table).mean())
+
+    def log_densities(self, model: LatentFeatures) -> np.ndarray:
+        """The log predictive density of each hidden entry, whose mean is ``log_predictive``."""
+        return over_draws(self._logs(model))
+
+    def _logs(self, model: LatentFeatures) -> np.ndarray:
+        """log p(x_h | draw s), (draws, entries)."""
+        values, where = self._as_fitted(model)
+        log_scale = np.log(model.scale_[where[1]])  # of densities: of the data that were fitted
         parts = Model(model.prior_, model.likelihood_)
         logs = []
         for draw in model.draws(DRAWS):
             likelihood = cast(Masked, parts.likelihood_at(draw.hyper))
-            parameters = {"A": draw.A, **draw.parameters}
-            entries = likelihood.entries(draw.Z, parameters, self.where_hidden)
-            logs.append(entries.log_density(values))
-        table = np.array(logs)  # (draws, entries)
-        if joint:
-            table = table.sum(axis=1, keepdims=True)
-        means = np.logaddexp.reduce(table, axis=0) - np.log(len(table))
-        return float(means.mean())
+            parameters = {"A": draw.A / model.scale_, **draw.parameters}
+            entries = likelihood.entries(draw.Z, parameters, where)
+            logs.append(entries.log_density(values) - log_scale)
+        return np.array(logs)
 
     def rmse(self, model: LatentFeatures) -> float:
         """Root mean square of posterior mean less true value, over the hidden entries."""
-        self._check(model)
+        self._as_fitted(model)
+        if layout_of(model) is not None:
+            raise ValueError(
+                "rmse: columns of different kinds have no scale in common; use log_predictive, or "
+                "compare model.impute() with values column by column."
+            )
         filled = np.asarray(model.impute(), dtype=float)[self.rows, self.columns]
         return float(np.sqrt(np.mean(np.square(filled - self.values))))
 
-    def _check(self, model: LatentFeatures) -> None:
-        """Refuse a model that has seen what was hidden, or other data altogether."""
-        (n, d), (rows, columns) = model.X_.shape, self.observed.shape
+    def _as_fitted(self, model: LatentFeatures) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+        """True values as the model has them, less its centre, and where they are among its columns.
+
+        Refuse a model that has seen what was hidden, or other data altogether.
+        """
+        layout = layout_of(model)
+        n, d = len(model.X_), model.X_.shape[1] if layout is None else len(layout.columns)
+        rows, columns = self.observed.shape
         if (n, d) != (rows, columns):
             raise ValueError(
                 f"The model was fitted to {n} x {d} data, but these are {rows} x {columns}; fit it "
                 "to holdout.X."
             )
-        if Data.checked(model.X_).seen[self.where_hidden].any():
+        where = self.where_hidden
+        if layout is None:
+            values = (self.values - model.mean_[self.columns]) / model.scale_[self.columns]
+        else:
+            values, where = self._in_latents(layout)
+        if Data.checked(model.X_).seen[where].any():
             raise ValueError(
                 "The model was fitted to data in which the hidden entries are not missing; fit it "
                 "to holdout.X."
             )
+        return values, where
+
+    def _in_latents(self, layout: Layout) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
+        """Of a table with columns of any kind: a level is a 1 in a column of its own."""
+        whole = pd.DataFrame(self.X).astype(object)
+        for j in np.unique(self.columns):
+            own = self.columns == j
+            whole.iloc[self.rows[own], j] = self.values[own]
+        given = whole if layout.table.labels is not None else whole.to_numpy()
+        codes = layout.table.encode(given, new=True)[self.where_hidden]
+        leveled = np.isin(self.columns, layout.leveled)
+        latent = layout.first[self.columns] + np.where(leveled, codes, 0.0).astype(np.int64)
+        return np.where(leveled, 1.0, codes), (self.rows, latent)
 
 
 def holdout(
@@ -108,6 +147,7 @@ def holdout(
 ) -> Holdout:
     """Hide a share of X: of the columns of each row in the last half, or of all entries.
 
+    X is a table of numbers, or a data frame with columns of any kind, for ``likelihood="mixed"``.
     Entries that are missing already stay so and are never among the hidden ones.
 
     Examples
@@ -126,8 +166,7 @@ def holdout(
         raise ValueError(f"holdout: where must be one of {', '.join(DESIGNS)}, not {where!r}.")
     if isinstance(fraction, bool) or not 0.0 < fraction < 1.0:
         raise ValueError(f"holdout: fraction must lie between 0 and 1, not {fraction!r}.")
-    data = Data.checked(as_matrix(X))
-    values, seen = data.X, data.seen
+    values, seen = _values(X)
     rng = np.random.default_rng(random_state)
     hidden = np.zeros(values.shape, bool)
     if where == "entries":
@@ -141,9 +180,24 @@ def holdout(
             "hides none of them; use a larger one."
         )
     rows, columns = np.nonzero(hidden)
+    if values.dtype == object and isinstance(X, pd.DataFrame):
+        return Holdout(X.mask(hidden), seen & ~hidden, rows, columns, values[hidden], where)
     left = np.where(hidden, np.nan, values)
     table = pd.DataFrame(left, X.index, X.columns) if isinstance(X, pd.DataFrame) else left
     return Holdout(table, seen & ~hidden, rows, columns, values[hidden], where)
+
+
+def over_draws(logs: np.ndarray) -> np.ndarray:
+    """The logarithm of the mean over draws, the first axis."""
+    return np.asarray(np.logaddexp.reduce(logs, axis=0) - np.log(len(logs)))
+
+
+def _values(X: Table) -> tuple[np.ndarray, np.ndarray]:
+    """The values of a table, and where there are any; objects where some column has no numbers."""
+    if isinstance(X, pd.DataFrame) and not all(map(is_numeric_dtype, X.dtypes)):
+        return X.to_numpy(object), X.notna().to_numpy()
+    data = Data.checked(as_matrix(X))
+    return data.X, data.seen
 
 
 def _hide(rng: np.random.Generator, hidden: np.ndarray, among: np.ndarray, share: float) -> None:

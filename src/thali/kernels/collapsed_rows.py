@@ -43,7 +43,6 @@ from thali.kernels.gaussian_row import Scales, gaussian_row_at
 from thali.kernels.hyperparameter_steps import draw_mass
 from thali.kernels.maintained_rows import (
     clear_feature,
-    dot,
     dot_bits,
     dot_rows,
     drop_feature,
@@ -57,7 +56,14 @@ from thali.kernels.maintained_rows import (
     swap_features,
     times_bits,
 )
-from thali.kernels.masked_rows import NO_DIMENSION, draw_missing, observed_products, project
+from thali.kernels.masked_rows import (
+    NO_DIMENSION,
+    change_entries,
+    draw_missing,
+    gaps_of,
+    leave_unseen,
+    project,
+)
 from thali.kernels.new_features import MOST_NEW, NewFeatures, draw, likeliest
 from thali.kernels.row_potentials import count_on, row_step
 from thali.kernels.scale_steps import Seen, draw_scales
@@ -254,6 +260,9 @@ def sweeps(rng, X, squares, mask, rows, k, tables, scales, laws, plan, climb):
         beyond[m + 1] = beyond[m] + log_odds[m]
     r = half_d = precision = 0.0
     refresh_every = plan.refresh_every
+    if mask is not None:
+        gaps = gaps_of(X, mask)
+        unseen, mu = np.zeros((cap, cap)), np.zeros(cap)  # G of what was observed of a row
     for visit in range(plan.sweeps * n_rows + min(plan.sweeps, 1)):
         n = visit % n_rows
         if n == 0:  # between two sweeps
@@ -296,22 +305,23 @@ def sweeps(rng, X, squares, mask, rows, k, tables, scales, laws, plan, climb):
             refresh_every = plan.refresh_every if plan.refresh_every > 0 else max(256, 8 * k)
         x = X[n]
         z = rows.Z[n]
-        x2 = dot(x, x, x.shape[0]) if squares is None else squares[n]
+        x2 = 0.0 if squares is None else squares[n]
+        if mask is not None:
+            gone = gaps.columns[gaps.first[n] : gaps.first[n + 1]]
+            x2 = gaps.squares[n]
+            for column in gone:
+                x2 += x[column] * x[column]
         # b = μ x = M (T x), with row n still in
         dot_rows(rows.T, x, k, y)
         dot_rows(rows.M, y[:k], k, b)
         own, V_left, c0, c1, c2 = leave(rows, x, z, b, x2, k, r, u, v, s, h)
-        others, M, G = rows.m, rows.M, rows.G
+        others, M, G, g1, g2 = rows.m, rows.M, rows.G, c1, c2
         if mask is not None:  # of the row, only what was observed has a say
-            if c0 != 0.0:
-                take_out(rows, u, v, c0, c1, c2, k, r)
-                c0, c1, c2 = 0.0, 0.0, 0.0
-            seen, gone = np.flatnonzero(mask[n]), np.flatnonzero(~mask[n])
-            x2 = project(rows, x * mask[n], z, k, b, y)
-            G = observed_products(rows, x, z, k, seen, gone)
-            half_d = 0.5 * max(float(len(seen)), NO_DIMENSION)
-            times_bits(rows.M, z, k, s)
-            times_bits(G, z, k, h)
+            half_d = 0.5 * max(scales.dimensions - len(gone), NO_DIMENSION)
+            if len(gone) > 0:
+                G, x2, g1, g2 = unseen, gaps.squares[n], 0.0, 0.0
+                leave_unseen(rows, x, mask[n], gone, z, k, b, u, v, c0, c1, c2, y, mu, G)
+                times_bits(G, z, k, h)
         # the row's bits, one by one: s = M z, h = G z, q = z M z = V − 1, c = z b, g = z G z
         stays = c0 != 0.0
         q = max(dot_bits(z, s, k), 0.0)
@@ -328,7 +338,7 @@ def sweeps(rng, X, squares, mask, rows, k, tables, scales, laws, plan, climb):
             sign = -1.0 if z[i] else 1.0
             q_new = max(q + 2.0 * sign * s[i] + M[i, i] + c0 * u[i] * u[i], 0.0)
             c_new = c + sign * b[i]
-            g_new = g + 2.0 * sign * h[i] + G[i, i] + (2.0 * c1 * v[i] + c2 * u[i]) * u[i]
+            g_new = g + 2.0 * sign * h[i] + G[i, i] + (2.0 * g1 * v[i] + g2 * u[i]) * u[i]
             V_new = 1.0 + q_new
             log_V_new = np.log(V_new)
             misfit_new = (x2 - 2.0 * c_new + g_new) / V_new
@@ -350,7 +360,7 @@ def sweeps(rng, X, squares, mask, rows, k, tables, scales, laws, plan, climb):
                 flip(rows, n, x, k, i)
                 for j in range(k):
                     s[j] += sign * (M[i, j] + c0 * u[i] * u[j])
-                    h[j] += sign * (G[i, j] + c1 * v[i] * u[j] + (c1 * v[j] + c2 * u[j]) * u[i])
+                    h[j] += sign * (G[i, j] + g1 * v[i] * u[j] + (g1 * v[j] + g2 * u[j]) * u[i])
                 q, c, g = q_new, c_new, g_new
                 log_V, misfit = log_V_new, misfit_new
         # features that only this row has
@@ -363,7 +373,13 @@ def sweeps(rng, X, squares, mask, rows, k, tables, scales, laws, plan, climb):
             new = likeliest(weights, theta, row, None)
         else:
             new = draw(rng, weights, theta, row, None)
-        if stays and new == own:  # nothing changed, and M and G were never touched
+        if stays and new == own:  # no bit changed, and M and G were never touched
+            if mask is not None:  # noqa: SIM102 - a test of None is compiled away if it is alone
+                if len(gone) > 0:
+                    sigma = scales.sigma_x * np.sqrt(1.0 + q)
+                    _, change2 = draw_missing(rng, rows, x, z, k, gone, s, sigma, y)
+                    change_entries(rows, u, y, change2, k, h)
+                    since += 1
             for i in range(k):
                 others[i] += z[i]
             continue
@@ -386,6 +402,8 @@ def sweeps(rng, X, squares, mask, rows, k, tables, scales, laws, plan, climb):
             put(wider, b)
             b, y, s, h = wider, np.zeros(cap), np.zeros(cap), np.zeros(cap)
             u, v = np.zeros(cap), np.zeros(cap)
+            if mask is not None:
+                unseen, mu = np.zeros((cap, cap)), np.zeros(cap)
             z = rows.Z[n]
         while own < new:
             clear_feature(rows, k)
@@ -402,9 +420,10 @@ def sweeps(rng, X, squares, mask, rows, k, tables, scales, laws, plan, climb):
         # the row returns
         times_bits(rows.M, z, k, s)
         V = 1.0 + max(dot_bits(z, s, k), 0.0)
-        if mask is not None:
-            draw_missing(rng, rows, x, z, k, gone, s, scales.sigma_x * np.sqrt(V))
-            x2 = project(rows, x, z, k, b, y)
+        if mask is not None:  # noqa: SIM102
+            if len(gone) > 0:
+                x2 += draw_missing(rng, rows, x, z, k, gone, s, scales.sigma_x * np.sqrt(V), y)[0]
+                project(rows, x, x2, z, k, b, y)
         times_bits(rows.G, z, k, h)
         rho = x2 - 2.0 * dot_bits(z, b, k) + dot_bits(z, h, k)
         for i in range(k):

@@ -19,6 +19,7 @@ from thali.kernels.compiling import helper, kernel
 BITS = 32
 ONE = 1 << BITS  # what an entry is more for one occurrence of the word
 LOW = ONE - 1
+U1, U2 = np.uint64(1), np.uint64(2)
 
 
 class Corpus(NamedTuple):
@@ -130,8 +131,8 @@ def enlist(lists, x, t):
 
 
 @helper(borrows=True)
-def strike(lists, x, t):
-    """Topic t has word x once less."""
+def strike(lists, x, t, other=-1):
+    """Topic t has word x once less; returns where the ``other`` entry is afterwards."""
     last = lists.begin[x] + lists.length[x] - 1
     e = lists.begin[x]
     while lists.entry[e] & LOW != t:
@@ -140,30 +141,43 @@ def strike(lists, x, t):
     if found < ONE:
         lists.entry[e] = lists.entry[last]
         lists.length[x] -= 1
-    elif e < last and found < lists.entry[e + 1]:
+        return e if other == last else other
+    if e < last and found < lists.entry[e + 1]:
         lists.entry[e], lists.entry[e + 1] = lists.entry[e + 1], found
-    else:
-        lists.entry[e] = found
+        return e if other == e + 1 else other
+    lists.entry[e] = found
+    return other
 
 
 @helper(borrows=True)  # lists are short: as vector instructions it takes twice as long
 def weigh_list(lists, x, by_topic):
     """Σ n_tx by_topic[t] over the topics that have word x."""
-    begin, found = lists.begin[x], 0.0
-    for e in range(begin, begin + lists.length[x]):
+    e, end = np.uint64(lists.begin[x]), np.uint64(lists.begin[x] + lists.length[x])
+    found, other = 0.0, 0.0
+    while e + U1 < end:
+        one, two = lists.entry[e], lists.entry[e + U1]
+        found += count_of(one) * by_topic[topic_of(one)]
+        other += count_of(two) * by_topic[topic_of(two)]
+        e += U2
+    if e < end:
         found += count_of(lists.entry[e]) * by_topic[topic_of(lists.entry[e])]
-    return found
+    return found + other
 
 
 @helper(borrows=True)
-def find_in_list(lists, x, by_topic, u):
-    """The entry at which a sum as of ``weigh_list`` comes to u, the last of them at most."""
-    e, last = lists.begin[x], lists.begin[x] + lists.length[x] - 1
-    u -= count_of(lists.entry[e]) * by_topic[topic_of(lists.entry[e])]
+def find_in_list(lists, x, by_topic, u, less):
+    """The entry at which a sum as of ``weigh_list`` comes to u, the last of them at most.
+
+    Topic ``less`` has the word one time less than its entry says (−1: there is none).
+    """
+    e, last = np.uint64(lists.begin[x]), np.uint64(lists.begin[x] + lists.length[x] - 1)
+    t = topic_of(lists.entry[e])
+    u -= (count_of(lists.entry[e]) - (t == less)) * by_topic[t]
     while u >= 0.0 and e < last:
-        e += 1
-        u -= count_of(lists.entry[e]) * by_topic[topic_of(lists.entry[e])]
-    return e
+        e += U1
+        t = topic_of(lists.entry[e])
+        u -= (count_of(lists.entry[e]) - (t == less)) * by_topic[t]
+    return np.int64(e)
 
 
 @helper(borrows=True)
@@ -181,13 +195,14 @@ def document_of(first, i):
 
 @kernel
 def fill_lists(corpus, seating, lists, topics):
-    """Counts of topics by the words of their groups, added to what is there."""
+    """Sizes of groups, and counts of topics by the words of these, added to what is there."""
     for j in range(corpus.first.shape[0] - 1):
         at = corpus.first[j]
         for g in range(seating.used[j]):
             topics.groups[seating.topic[at + g]] += 1
         for i in range(at, corpus.first[j + 1]):
             t = seating.topic[at + seating.group[i]]
+            seating.size[at + seating.group[i]] += 1
             topics.members[t] += 1
             if corpus.word[i] >= 0:
                 topics.total[t] += 1

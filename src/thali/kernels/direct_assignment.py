@@ -18,17 +18,15 @@ import numpy as np
 
 from thali.kernels.compiling import helper, kernel
 from thali.kernels.corpus import (
-    add_to,
     close_topic,
     document_of,
-    enlist,
     find_in_list,
     open_topic,
     strike,
     topic_of,
     weigh_list,
 )
-from thali.kernels.franchise_words import count_word
+from thali.kernels.franchise_words import put_word
 
 
 @helper(borrows=True)
@@ -74,74 +72,81 @@ def sweep_assignments(rng, corpus, label, lists, topics, weights, left, masses, 
         others = first[j + 1] - first[j] - 1.0
         while i < first[j + 1] and topics.live[0] < room:
             x, t = word[i], label[i]
-            # out of its topic
+            # the weights of its topic without it; counts stay until it is seen to leave
+            had = near, smooth, own[t], inverse[t], chance[t]
             near -= own[t] * beta * inverse[t]
             smooth -= weights[t] * beta * inverse[t]
             own[t] -= 1.0
+            if x >= 0:
+                inverse[t] = 1.0 / (topics.total[t] - 1 + prior_total)
+            alone = topics.members[t] == 1
+            if alone:
+                left += weights[t]
+                weights[t] = 0.0
+            near += own[t] * beta * inverse[t]
+            smooth += weights[t] * beta * inverse[t]
+            chance[t] = (own[t] + alpha * weights[t]) * inverse[t]
+            # what it may have
+            if x >= 0:
+                of_word = weigh_list(lists, x, chance) - chance[t]
+                u = rng.random() * (of_word + near + alpha * (smooth + left / vocabulary)) - of_word
+            else:
+                u = rng.random() * (others + alpha)
+            s, entry = -1, -1
+            if u < 0.0:
+                entry = find_in_list(lists, x, chance, u + of_word, np.uint64(t))
+                s = np.int64(topic_of(lists.entry[entry]))
+            else:
+                for e in range(several):
+                    r = own_topics[e]
+                    u -= own[r] * (beta * inverse[r] if x >= 0 else 1.0)
+                    if u < 0.0:
+                        s = r
+                        break
+            if u >= 0.0:
+                for e in range(topics.live[0]):
+                    r = topics.order[e]
+                    u -= alpha * weights[r] * (beta * inverse[r] if x >= 0 else 1.0)
+                    if u < 0.0:
+                        s = r
+                        break
+            if s == t and not alone:
+                near, smooth, own[t], inverse[t], chance[t] = had
+                i += 1
+                continue
+            # out of its topic
             if own[t] == 0.0:
                 several -= 1
                 last = own_topics[several]
                 own_topics[own_place[t]], own_place[last] = last, own_place[t]
             topics.members[t] -= 1
             if x >= 0:
-                strike(lists, x, t)
-                count_word(topics, inverse, prior_total, t, -1)
-            if topics.members[t] == 0:
-                left += weights[t]
-                weights[t] = 0.0
+                topics.total[t] -= 1
+                entry = strike(lists, x, t, entry)
+            if alone:
                 close_topic(topics, t)
-            near += own[t] * beta * inverse[t]
-            smooth += weights[t] * beta * inverse[t]
-            chance[t] = (own[t] + alpha * weights[t]) * inverse[t]
-            # what it may have
-            if x >= 0:
-                of_word = weigh_list(lists, x, chance)
-                u = rng.random() * (of_word + near + alpha * (smooth + left / vocabulary)) - of_word
-            else:
-                u = rng.random() * (others + alpha)
-            t, entry = -1, -1
-            if u < 0.0:
-                entry = find_in_list(lists, x, chance, u + of_word)
-                t = np.int64(topic_of(lists.entry[entry]))
-            else:
-                for e in range(several):
-                    s = own_topics[e]
-                    u -= own[s] * (beta * inverse[s] if x >= 0 else 1.0)
-                    if u < 0.0:
-                        t = s
-                        break
-            if t < 0:
-                for e in range(topics.live[0]):
-                    s = topics.order[e]
-                    u -= alpha * weights[s] * (beta * inverse[s] if x >= 0 else 1.0)
-                    if u < 0.0:
-                        t = s
-                        break
-            if t < 0:
-                t = open_topic(topics)
-                topics.total[t], topics.members[t] = 0, 0
+            # into another
+            if s < 0 or s == t:
+                s, entry = open_topic(topics), -1
+                topics.total[s], topics.members[s] = 0, 0
                 share = 1.0 - (1.0 - rng.random()) ** (1.0 / gamma)  # Beta(1, γ)
-                weights[t] = share * left
-                left -= weights[t]
-                inverse[t] = 1.0 / prior_total
+                weights[s] = share * left
+                left -= weights[s]
+                inverse[s] = 1.0 / prior_total
             else:
-                near -= own[t] * beta * inverse[t]
-                smooth -= weights[t] * beta * inverse[t]
-            label[i] = t
-            if own[t] == 0.0:
-                own_topics[several], own_place[t] = t, several
+                near -= own[s] * beta * inverse[s]
+                smooth -= weights[s] * beta * inverse[s]
+            label[i] = s
+            if own[s] == 0.0:
+                own_topics[several], own_place[s] = s, several
                 several += 1
-            own[t] += 1.0
-            topics.members[t] += 1
+            own[s] += 1.0
+            topics.members[s] += 1
             if x >= 0:
-                if entry >= 0:
-                    add_to(lists, x, entry)
-                else:
-                    enlist(lists, x, t)
-                count_word(topics, inverse, prior_total, t, 1)
-            near += own[t] * beta * inverse[t]
-            smooth += weights[t] * beta * inverse[t]
-            chance[t] = (own[t] + alpha * weights[t]) * inverse[t]
+                put_word(lists, topics, inverse, prior_total, x, s, entry)
+            near += own[s] * beta * inverse[s]
+            smooth += weights[s] * beta * inverse[s]
+            chance[s] = (own[s] + alpha * weights[s]) * inverse[s]
             i += 1
         for e in range(several):
             t = own_topics[e]

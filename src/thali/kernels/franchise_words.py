@@ -62,6 +62,23 @@ def count_word(topics, inverse, prior_total, t, change):
 
 
 @helper(borrows=True)
+def put_word(lists, topics, inverse, prior_total, x, t, entry):
+    """Topic t has an observed word more, at that entry of its list if it is known (not −1)."""
+    if entry >= 0:
+        add_to(lists, x, entry)
+    else:
+        enlist(lists, x, t)
+    count_word(topics, inverse, prior_total, t, 1)
+
+
+@helper(borrows=True)
+def take_word(lists, topics, inverse, prior_total, x, t):
+    """Topic t has an observed word less."""
+    strike(lists, x, t)
+    count_word(topics, inverse, prior_total, t, -1)
+
+
+@helper(borrows=True)
 def group_of_topic(seating, join, at, used, t, u):
     """The group of the document at which a sum of ``join`` over those of topic t comes to u."""
     found = -1
@@ -140,8 +157,7 @@ def sweep_words(rng, corpus, seating, lists, topics, levels, begin):
             seating.size[at + g] = size - 1
             topics.members[t] -= 1
             if x >= 0:
-                strike(lists, x, t)
-                count_word(topics, inverse, prior_total, t, -1)
+                take_word(lists, topics, inverse, prior_total, x, t)
             hole = used
             if size == 1:
                 hole = g
@@ -172,7 +188,7 @@ def sweep_words(rng, corpus, seating, lists, topics, levels, begin):
                 u = of_word + near + share * (smooth + fresh / vocabulary)
                 u = rng.random() * u - of_word
                 if u < 0.0:
-                    entry = find_in_list(lists, x, chance, u + of_word)
+                    entry = find_in_list(lists, x, chance, u + of_word, -1)
                     t = np.int64(topic_of(lists.entry[entry]))
                     # by a group of the document, or a new one
                     weight = share * opening_weight(topics, levels, t)
@@ -226,11 +242,7 @@ def sweep_words(rng, corpus, seating, lists, topics, levels, begin):
             all_joined += join[size + 1] - join[size]
             topics.members[t] += 1
             if x >= 0:
-                if entry >= 0:
-                    add_to(lists, x, entry)
-                else:
-                    enlist(lists, x, t)
-                count_word(topics, inverse, prior_total, t, 1)
+                put_word(lists, topics, inverse, prior_total, x, t, entry)
             near += joined[t] * beta * inverse[t]
             smooth += opening_weight(topics, levels, t) * beta * inverse[t]
             if steep:

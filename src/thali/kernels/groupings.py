@@ -83,6 +83,16 @@ def scatter(rng, lengths, topics, whole):
 
 
 @kernel
+def occurrences(values, most):
+    """How often each of 0 … most − 1 occurs; negative ones are left out."""
+    found = np.zeros(most, np.int64)
+    for value in values:
+        if value >= 0:
+            found[value] += 1
+    return found
+
+
+@kernel
 def tally_pairs(a, b, k, m):
     """How many words have topic s in one and t in the other, (k, m)."""
     found = np.zeros((k, m), np.int64)

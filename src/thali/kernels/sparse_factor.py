@@ -154,6 +154,46 @@ def move(r, G, weights, i, s):
             r[j] -= change * G[i, j]
 
 
+@helper
+def log_rescaled(u, power, size, length, p):
+    """The log density of u = log c: power · u − size c^p − length/c²."""
+    if not -300.0 < u < 300.0:
+        return -np.inf
+    return power * u - size * math.exp(p * u) - length * math.exp(-2.0 * u)
+
+
+@kernel
+def rescaling(rng, m, d, size, length, laplace):
+    """Factors c of s_k → c s_k, a_k → a_k/c, which leave the likelihood alone: (K,).
+
+    c has density ∝ p(c s_k) N(a_k/c; 0, σ_a²) c^{m_k − D} d log c, the power of c being the
+    Jacobian of the map; a slice step on log c from c = 1. ``size`` is Σ|s_k| of a Laplace slab and
+    Σs_k²/2 of a Gaussian one, ``length`` ‖a_k‖²/2σ_a².
+    """
+    factors = np.ones(m.shape[0])
+    p = 1.0 if laplace else 2.0
+    for k in range(m.shape[0]):
+        power = float(m[k] - d)
+        width = 1.0 / math.sqrt(m[k] + d)
+        bar = log_rescaled(0.0, power, size[k], length[k], p) + math.log(1.0 - rng.random())
+        left = -width * rng.random()
+        right = left + width
+        while log_rescaled(left, power, size[k], length[k], p) > bar:
+            left -= width
+        while log_rescaled(right, power, size[k], length[k], p) > bar:
+            right += width
+        while right - left > 1e-15:
+            u = left + (right - left) * rng.random()
+            if log_rescaled(u, power, size[k], length[k], p) >= bar:
+                factors[k] = math.exp(u)
+                break
+            if u < 0.0:
+                left = u
+            else:
+                right = u
+    return factors
+
+
 # own features
 
 
@@ -269,20 +309,27 @@ def walk_own(rng, own, j, rho, new, theta, scales, laplace, bins):
 
 
 @kernel
-def left_by_shared(B, G, squares, Z, S, m):
-    """ρ = ‖x − wA‖² of each row without its own features (m = 1)."""
+def left_by_shared(B, R, G, squares, Z, S, m):
+    """ρ = ‖x − wA‖² of each row without its own features (m = 1): ‖x‖² − w·(B + R), R = B − wG,
+    where it has none."""
     n_rows, k = Z.shape
     left = np.empty(n_rows)
     shared = np.empty(k)
     for n in range(n_rows):
-        for i in range(k):
-            shared[i] = S[n, i] if Z[n, i] and m[i] != 1 else 0.0
         rho = squares[n]
+        own = False
         for i in range(k):
-            if shared[i] != 0.0:
-                rho -= 2.0 * shared[i] * B[n, i]
-                for j in range(k):
-                    rho += shared[i] * shared[j] * G[i, j]
+            rho -= S[n, i] * (B[n, i] + R[n, i])
+            own = own or (Z[n, i] and m[i] == 1)
+        if own:
+            rho = squares[n]
+            for i in range(k):
+                shared[i] = S[n, i] if Z[n, i] and m[i] != 1 else 0.0
+            for i in range(k):
+                if shared[i] != 0.0:
+                    rho -= 2.0 * shared[i] * B[n, i]
+                    for j in range(k):
+                        rho += shared[i] * shared[j] * G[i, j]
         left[n] = max(rho, 0.0)
     return left
 

@@ -14,10 +14,14 @@ from thali.likelihoods.beta_bernoulli_items import BetaBernoulliItems
 from thali.likelihoods.categorical import Categorical
 from thali.likelihoods.dirichlet_multinomial import DirichletMultinomial
 from thali.likelihoods.linear_gaussian import LinearGaussian
+from thali.likelihoods.mixed_columns import MixedColumns
+from thali.likelihoods.mixed_factors import MixedFactors
 from thali.likelihoods.noisy_or import NoisyOr
 from thali.likelihoods.nonnegative_linear_gaussian import NonnegativeLinearGaussian
 from thali.likelihoods.normal_gamma import NormalGamma
 from thali.likelihoods.normal_wishart import NormalWishart
+from thali.likelihoods.poisson import Poisson
+from thali.likelihoods.probit import Probit
 from thali.likelihoods.sparse_factor import SparseFactor
 from thali.likelihoods.topic_words import TopicWords
 from thali.registry import import_family
@@ -36,10 +40,14 @@ __all__ = [
     "GibbsUpdates",
     "LinearGaussian",
     "Masked",
+    "MixedColumns",
+    "MixedFactors",
     "NoisyOr",
     "NonnegativeLinearGaussian",
     "NormalGamma",
     "NormalWishart",
+    "Poisson",
+    "Probit",
     "SearchRows",
     "SparseFactor",
     "TopicWords",

@@ -47,9 +47,14 @@ class Likelihood(ABC):
     starts: ClassVar[tuple[str, ...]]
     words: ClassVar[Words]
     spectrum: ClassVar[bool] = True  # whether its starts look at the data's singular values
+    any_units: ClassVar[bool] = True  # whether data may be in others: not 0 and 1, or counts
 
     def check_data(self, data: Data) -> None:  # noqa: B027 most take any numbers
         """Refuse data that the likelihood gives no probability to."""
+
+    def specialized(self) -> Likelihood:
+        """What a model takes in its place: another, where one of its settings makes it another."""
+        return self
 
     @abstractmethod
     def at(self, **numbers: Value) -> Self:
@@ -78,7 +83,8 @@ class Likelihood(ABC):
     def augment(
         self, rng: np.random.Generator, data: Data, Z: np.ndarray, parameters: Parameters
     ) -> Data:
-        """Complete data, drawn given Z, the parameters and ``data``; these where none are needed.
+        """Complete data, drawn given Z, the parameters and ``data.given``; these where none are
+        needed. ``data`` may be what it returned last.
 
         A sampler calls it once a step, between steps on Z given what was observed and steps on the
         parameters given the data that come back: that leaves the posterior given what was observed
@@ -103,6 +109,10 @@ class FeatureLikelihood(Likelihood):
         "Each feature is a pattern that some of the rows have, most frequent first.",
         "A row of the data X is made by the features A that it has (Z says which: 1 or 0).",
     )
+
+    def of_columns(self, which: np.ndarray, hyper: Values) -> tuple[Self, Values]:
+        """The same, and its hyperparameters, for these columns of the data alone (D,) bool."""
+        return self, hyper
 
     def work(self, data: Data, n_components: int) -> float:
         k, width = n_components, min(data.n, data.d) if data.observed is None else data.d
@@ -170,10 +180,12 @@ class GibbsState:
     bits: np.ndarray
     parameters: Parameters
     hyper: Values
+    fresh: bool = False
 
     @property
     def observed(self) -> np.ndarray | None:
-        """Where X was observed, (N, D); None where it was everywhere."""
+        """Where X was observed, (N, D), or has a latent of which something was; None where it was
+        everywhere."""
         return self.data.given.observed
 
     @property
@@ -324,11 +336,43 @@ class Masked(FeatureLikelihood, TakesMissing):
         self, rng: np.random.Generator, data: Data, Z: np.ndarray, parameters: Parameters
     ) -> Data:
         """The data with every missing entry drawn given Z and the parameters."""
+        data = data.given
         if not self.augments(data):
             return data
         X = data.X.copy()
         X[data.where_missing] = self.entries(Z, parameters, data.where_missing).draw(rng)
         return Augmented(X, source=data)
+
+
+class LatentGaussians(Masked, GibbsUpdates):
+    """What is seen of X depends on latent Gaussians Z A + noise, one for each column of A.
+
+    The state's data are ``Augmented`` by draws of them, ``whole``: steps on Z take these as data of
+    the linear-Gaussian model with noise one, and integrate those out of which nothing was observed.
+    A is kept with a draw, whether a step on Z integrates it out or not.
+    """
+
+    @abstractmethod
+    def refreshed(
+        self,
+        rng: np.random.Generator,
+        data: Data,
+        Z: np.ndarray,
+        parameters: Parameters,
+        hyper: Values,
+        hold: bool = False,
+        fresh: bool = False,
+    ) -> tuple[Data, Parameters, float]:
+        """New latents, new parameters, and log P(X, parameters | Z) given hyperparameters, which
+        are drawn too, into ``hyper``; the noise stays where ``hold`` says so.
+
+        Leaves the posterior given Z invariant.
+        """
+
+
+class LatentBits(LatentGaussians):
+    """A row has a feature or not, so that A can be integrated out given the latents: ``refreshed``
+    looks at no parameters."""
 
 
 class MaskedCollapsed(Masked, Collapsed):
@@ -397,9 +441,13 @@ class CountedFeatures(Conditional, SearchRows):
         """Of entries with up to ``most`` active features, hyperparameters being numbers."""
 
 
-class Expected(Scaled):
+class Expected(FeatureLikelihood):
     """X = W A + E with Gaussian noise, W = Z or Z ⊙ S: expectations under independent distributions
-    of rows and features are known (variational)."""
+    of rows and features are known (variational).
+
+    Of a ``Scaled`` likelihood the noise has size ``sigma_x``; that of the latents of a table is
+    one.
+    """
 
     @property
     @abstractmethod

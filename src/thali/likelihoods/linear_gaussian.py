@@ -14,7 +14,7 @@ same holds column by column (``kernels/masked_columns.py``).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,12 +23,13 @@ from scipy.linalg.lapack import dpotrs, dtrtrs  # of small matrices most time go
 
 from thali.data.matrix import Data, Table
 from thali.data.sparse import cross as sparse_cross
-from thali.hyperparameters import Values
+from thali.hyperparameters import InverseGamma, Values
 from thali.likelihoods import masked_columns
 from thali.likelihoods.base import (
     ExpectedBits,
     GaussianRows,
     GibbsState,
+    Likelihood,
     MaskedCollapsed,
     MovesSingly,
     Parameters,
@@ -57,12 +58,14 @@ from thali.likelihoods.observed_rows import (
 )
 from thali.likelihoods.tempered import Densities, Tempered
 from thali.registry import LIKELIHOODS
-from thali.settings import hyperparameter
+from thali.settings import check_settings, hyperparameter, setting, shown
 from thali.structures.features import FeatureTables, as_binary_matrix
 
 if TYPE_CHECKING:
     from thali.kernels.bit_prior import BitPrior
     from thali.kernels.gaussian_moves import GaussianMoves
+
+NOISES = ("shared", "column")
 
 
 @LIKELIHOODS.register("linear_gaussian")
@@ -85,12 +88,20 @@ class LinearGaussian(
         The size of the noise, a standard deviation.
     sigma_a : float, hyperprior or "auto", default "auto"
         The size of the features: the standard deviation of the entries of A.
+    noise : {"shared", "column"}, default "shared"
+        Whether all columns have the same noise, or each its own, with features in proportion to it,
+        for columns in different units. Samplers run that alone.
 
     Notes
     -----
     A number is fixed; a hyperprior means that the scale is inferred. "auto" infers it under a weak
     prior centered on the data: σ_x² ~ InverseGamma(1, v/100) and σ_a² ~ InverseGamma(2, v), v the
     mean square of the data.
+
+    With ``noise="column"`` a_kd ~ N(0, σ_a² σ_d²): ``sigma_a`` is in units of the noise, and
+    ``sigma_x`` is "auto", σ_d² ~ InverseGamma(2, v_d/5) with v_d the mean square of column d, or an
+    ``InverseGamma`` that every σ_d² has. A number is refused. ``noise_`` has the σ_d that were
+    found, and ``components_`` are in the data's own units.
 
     Examples
     --------
@@ -102,6 +113,9 @@ class LinearGaussian(
 
     sigma_x: Scale = hyperparameter("auto", symbol="σₓ", words="size of the noise")
     sigma_a: Scale = hyperparameter("auto", symbol="σₐ", words="size of the features")
+    noise: str = setting(
+        "shared", help="One size of the noise, or one for each column", choices=NOISES
+    )
 
     axes: ClassVar[dict[str, int]] = {"A": 0}
     words: ClassVar[Words] = Words(
@@ -109,6 +123,25 @@ class LinearGaussian(
         "X = Z A + noise: a row of the data X is the sum of the features A that it has (Z says "
         "which: 1 or 0), plus noise.",
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.noise == "shared":  # a sweep makes it anew: no more than that
+            return
+        check_settings(self)
+        if self.noise == "column" and not isinstance(self.sigma_x, str | InverseGamma):
+            raise ValueError(
+                f"LinearGaussian: sigma_x={shown(self.sigma_x)} is for noise='shared'; the noise "
+                "of each column is found under sigma_x='auto', or a hyperprior such as "
+                "thali.InverseGamma(2, 1) of every one."
+            )
+
+    def specialized(self) -> Likelihood:
+        if self.noise == "shared":
+            return self
+        from thali.likelihoods.column_noise import ColumnNoise
+
+        return ColumnNoise(sigma_a=self.sigma_a, law=cast(InverseGamma | str, self.sigma_x))
 
     def feature_posterior(self, k: int, d: int, sigma_a: float, joint: bool) -> GaussianFeatures:
         return GaussianFeatures.prior(k, d, sigma_a, joint)
@@ -310,13 +343,31 @@ def scales_then_features(
 
     The prior of σ_x is cut off at a share of what was observed: drawn entries say nothing of it.
     """
-    data, hyper, real = state.data, state.hyper, W.astype(float)
+    data, real = state.data, W.astype(float)
     C, T = real.T @ real, real.T @ data.X
     squares, scale = float(data.squares.sum()), None
     if state.observed is not None:
         scale = float(np.sqrt(data.given.mean_square))
+    return scales_and_features(
+        rng, likelihood, C, T, squares, data.n, data.d, state.hyper, hold, scale
+    )
+
+
+def scales_and_features(
+    rng: np.random.Generator,
+    likelihood: Scaled,
+    C: np.ndarray,
+    T: np.ndarray,
+    squares: float,
+    n: int,
+    d: int,
+    hyper: Values,
+    hold: bool,
+    scale: float | None = None,
+) -> tuple[float, np.ndarray]:
+    """The same from C = WᵀW, T = WᵀX and Σx²."""
     evidence = scales_without_features(
-        rng, likelihood, C, T, squares, data.n, data.d, hyper, hold=hold, scale=scale
+        rng, likelihood, C, T, squares, n, d, hyper, hold=hold, scale=scale
     )
     sigma_x = hyper["sigma_x"]
     if len(C) == 0:
@@ -340,7 +391,7 @@ def with_own_features(
 
 def cross(Z: np.ndarray, data: Data) -> np.ndarray:
     """ZᵀX."""
-    return sparse_cross(Z, data.X) if data.sparse else np.asarray(Z.T @ data.X)
+    return sparse_cross(Z, data.X) if data.sparse or data.far else np.asarray(Z.T @ data.X)
 
 
 def _pair(X: Table, Z: ArrayLike) -> tuple[Data, np.ndarray]:

@@ -106,6 +106,7 @@ class NoisyOr(Settings, MovesSingly, Tempered, EstimatesEvidence, CountedFeature
     )
 
     axes: ClassVar[dict[str, int]] = {"A": 0}
+    any_units: ClassVar[bool] = False
     initial_updates: ClassVar[int] = 5
     of_features: ClassVar[tuple[str, ...]] = ("lam", "p")
     starts: ClassVar[tuple[str, ...]] = ("race", "patterns", "empty", "prior")

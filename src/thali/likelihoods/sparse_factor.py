@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from thali.data import Data
-from thali.hyperparameters import Values, slice_step
+from thali.hyperparameters import Values
 from thali.likelihoods import masked_columns
 from thali.likelihoods.base import (
     Expected,
@@ -206,10 +206,11 @@ class SparseFactor(GaussianScales, MovesSingly, Tempered, Masked, Expected):
 
         S, A, sigma_x = state.parameters["S"], state.parameters["A"], state.hyper["sigma_x"]
         S *= state.bits
+        state.fresh = True
         if state.observed is None:
             B, R, G = products(state.data.X, S, A)
             turn_entries(rng, R, G, None, state.bits, S, bits, sigma_x, self._laplace)
-            return Turned(bits.m, (B, G))
+            return Turned(bits.m, (B, R, G))
         rows = observed_products(state, S, A)
         turn_entries(rng, *rows, state.bits, S, bits, sigma_x, self._laplace)
         return Turned(bits.m)
@@ -229,8 +230,7 @@ class SparseFactor(GaussianScales, MovesSingly, Tempered, Masked, Expected):
         shared = m > 1
         if state.observed is None:
             left = data.X - S[:, shared] @ A[shared]
-            B, G = turned.products
-            rho = left_by_shared(B, G, data.squares, Z, S, m)
+            rho = left_by_shared(*turned.products, data.squares, Z, S, m)
         else:
             left = observed_residual(state, S[:, shared], A[shared])
             rho = np.square(left).sum(axis=1)
@@ -255,16 +255,24 @@ class SparseFactor(GaussianScales, MovesSingly, Tempered, Masked, Expected):
 
     def update_parameters(self, rng: np.random.Generator, state: GibbsState, hold: bool) -> float:
         """S given A; the scale between S and A; scales with A integrated out; A given S."""
+        S = self.update_amounts(rng, state)
+        evidence, A = scales_then_features(rng, self, state, S, hold)
+        state.parameters = {"A": A, "S": S}
+        return evidence + self.log_slab(S[state.bits != 0])
+
+    def update_amounts(self, rng: np.random.Generator, state: GibbsState) -> np.ndarray:
+        """S given A, unless it was drawn along with Z; then the scale between S and A; A must be
+        drawn next."""
         from thali.kernels.sparse_factor import redraw_weights
 
         Z, A, hyper = state.bits, state.parameters["A"], state.hyper
         S = state.parameters["S"] * Z
-        _, R, G = products(state.data.X, S, A)
-        redraw_weights(rng, R, G, Z, S, hyper["sigma_x"], self._laplace)
+        if not state.fresh:
+            _, R, G = products(state.data.X, S, A)
+            redraw_weights(rng, R, G, Z, S, hyper["sigma_x"], self._laplace)
+        state.fresh = False
         S *= self._rescaling(rng, Z, S, A, hyper["sigma_a"])
-        evidence, A = scales_then_features(rng, self, state, S, hold)
-        state.parameters = {"A": A, "S": S}
-        return evidence + self.log_slab(S[Z != 0])
+        return S
 
     def log_densities(self, data: Data, state: GibbsState) -> Densities:
         """log P(X_obs, S | Z), A integrated out."""
@@ -285,23 +293,13 @@ class SparseFactor(GaussianScales, MovesSingly, Tempered, Masked, Expected):
     def _rescaling(
         self, rng: np.random.Generator, Z: np.ndarray, S: np.ndarray, A: np.ndarray, sigma_a: float
     ) -> np.ndarray:
-        """Factors c of s_k → c s_k, a_k → a_k/c, which leave the likelihood alone: (K,).
+        """Factors of the columns of S, which A then has the inverse of (K,)."""
+        from thali.kernels.sparse_factor import rescaling
 
-        c has density ∝ p(c s_k) N(a_k/c; 0, σ_a²) c^{m_k − D} d log c, the power of c being the
-        Jacobian of the map; a slice step on log c from c = 1. A is drawn anew afterwards given S.
-        """
         m, d = Z.sum(axis=0, dtype=np.int64), A.shape[1]
         size = np.abs(S).sum(axis=0) if self._laplace else 0.5 * np.square(S).sum(axis=0)
         length = 0.5 * np.square(A / sigma_a).sum(axis=1)
-        power = 1 if self._laplace else 2
-        factors = np.ones(len(A))
-        for k in range(len(A)):
-
-            def target(c: float, k: int = k) -> float:  # of c itself: d log c = dc/c
-                return (m[k] - d - 1.0) * np.log(c) - size[k] * c**power - length[k] / c**2
-
-            factors[k] = slice_step(rng, 1.0, target, 1.0 / np.sqrt(m[k] + d))
-        return factors
+        return np.asarray(rescaling(rng, m, d, size, length, self._laplace))
 
 
 def features_given_amounts(data: Data, W: np.ndarray, hyper: Values) -> tuple[np.ndarray, float]:

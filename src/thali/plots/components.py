@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from thali.estimators.latent_features import LatentFeatures
 
 from . import style, tiles
-from .reading import column_names, image_shape_of, shares
+from .reading import column_names, compared_features, image_shape_of, is_scaled, shares
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,7 +64,8 @@ def features(
     """The rows of `components_`: images if `image_shape` says so, otherwise stems over the columns.
 
     Without names and with a square number of columns (16 or more) images are taken for granted.
-    At most `max_features` are drawn, the most frequent first (24 images, 10 bands of stems).
+    Stems of columns that were scaled for the fit are over their scales, so that columns compare. At
+    most `max_features` are drawn, the most frequent first (24 images, 10 bands of stems).
 
     Examples
     --------
@@ -83,10 +84,11 @@ def features(
     A = model.components_[:shown]
     percent = [style.percent(s) for s in shares(model)[:shown]]
     if shape is None:
-        names = column_names(model)
+        names, A = column_names(model), compared_features(model)[:shown]
         ax = tiles.given_or_new_bands(ax, shown, d, names)
-        top = np.abs(A).max()
-        style.tidy(ax, "Features", "; ".join(filter(None, [_of(shown, k), f"largest {top:.3g}"])))
+        top, scaled = np.abs(A).max(), "columns scaled" if is_scaled(model) else ""
+        said = "; ".join(filter(None, [_of(shown, k), f"largest {top:.3g}", scaled]))
+        style.tidy(ax, "Features", said)
         tiles.draw_bands(ax, A, [f"{i + 1} · {p}" for i, p in enumerate(percent)])
         tiles.name_columns(ax, names, d)
         return ax

@@ -1,18 +1,20 @@
 """What pictures read from a fitted model: names, image shapes, telling rows, what is left over."""
 
 from math import isqrt, prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from thali.data.matrix import blocks
 from thali.data.sparse import is_sparse, row_squares
+from thali.estimators import tables
 from thali.estimators.base import LatentModel
 from thali.estimators.latent_features import LatentFeatures
 from thali.settings import Label
 from thali.structures.base import evenly_spaced
 
 MOST_ENTRIES = 4  # of an array of hyperparameters
+OF_LATENTS = {"noise": "size of the noise", "biases": "bias"}
 
 
 def labels_of(model: LatentModel) -> dict[str, Label]:
@@ -25,8 +27,9 @@ def labels_of(model: LatentModel) -> dict[str, Label]:
     engine = model.fit_.engine
     count = Label("K", f"number of {model.structure.component}s")
     declared = {"n_components": count, **model.fit_.model.hyperparameters}
-    names = [k for k in model.history_ if k not in declared and k != engine.measure]
-    others = {name: _own_label(name, declared) for name in _few_entries(names)}
+    fixed = _noise_of_one(model)
+    names = [k for k in model.history_ if k not in {*declared, *fixed, engine.measure}]
+    others = {name: _own_label(name, declared, model) for name in _few_entries(names)}
     known = {**declared, **others, engine.measure: engine.measure_label}
     return {name: label for name, label in known.items() if name in model.history_}
 
@@ -36,7 +39,14 @@ def label_of(model: LatentModel, name: str) -> Label:
     if name not in model.history_:
         known = ", ".join(_few_entries(list(model.history_)))
         raise ValueError(f"{name!r} is not recorded; this model has {known}.")
-    return labels_of(model).get(name) or _own_label(name, dict(model.fit_.model.hyperparameters))
+    declared = dict(model.fit_.model.hyperparameters)
+    return labels_of(model).get(name) or _own_label(name, declared, model)
+
+
+def _noise_of_one(model: LatentModel) -> set[str]:
+    """Names of noise that is one whatever the data are: there is nothing to show."""
+    layout = tables.layout_of(model)
+    return set() if layout is None else {f"noise[{j}]" for j in np.flatnonzero(layout.unit)}
 
 
 def _few_entries(names: list[str]) -> list[str]:
@@ -52,16 +62,22 @@ def _few_entries(names: list[str]) -> list[str]:
     return list(few)
 
 
-def _own_label(name: str, declared: dict[str, Label]) -> Label:
+def _own_label(name: str, declared: dict[str, Label], model: LatentModel) -> Label:
     """The label of one entry of an array, such as "scales[1]"; else the name itself."""
     whole, bracket, index = name.partition("[")
     if bracket and whole in declared:
+        names = column_names(model) if whole in OF_LATENTS else None
+        if names is not None:
+            own = names[int(index.rstrip("]"))]
+            return Label(f"{declared[whole].symbol}[{index}", f"{OF_LATENTS[whole]} of {own}")
         return Label(f"{declared[whole].symbol}[{index}", declared[whole].words)
     return Label(name, "")
 
 
 def column_names(model: LatentModel) -> list[str] | None:
-    """Names of the D columns, where the data had names."""
+    """Names of the columns of ``X_``, where the data had names; of latents, where it has these."""
+    if (layout := tables.layout_of(model)) is not None:
+        return layout.names
     names = getattr(model, "feature_names_in_", None)
     return None if names is None else [str(name) for name in names]
 
@@ -76,7 +92,13 @@ def image_shape_of(
     model: LatentModel, image_shape: tuple[int, int] | None
 ) -> tuple[int, int] | None:
     """(h, w) when rows are to be drawn as images: asked for, or D a square >= 16 without names."""
-    d = model.n_features_in_
+    d, layout = model.n_features_in_, tables.layout_of(model)
+    one_kind = layout is None or (layout.n_latents == d and len(set(layout.table.kinds)) == 1)
+    if image_shape is not None and not one_kind:
+        raise ValueError(
+            f"image_shape={image_shape!r}: rows of a table with columns of different kinds are no "
+            "images; leave it out."
+        )
     if image_shape is not None:
         shape = tuple(int(side) for side in image_shape)
         if len(shape) != 2 or min(shape) < 1 or prod(shape) != d:
@@ -86,7 +108,8 @@ def image_shape_of(
             )
         return shape[0], shape[1]
     side = isqrt(d)
-    if d >= 16 and side * side == d and column_names(model) is None:
+    named = column_names(model) is not None if layout is None else layout.table.labels is not None
+    if d >= 16 and side * side == d and one_kind and not named:
         return side, side
     return None
 
@@ -120,7 +143,42 @@ def telling_rows(model: LatentFeatures, n_rows: int) -> np.ndarray:
 def reconstruct(model: LatentFeatures, rows: np.ndarray | slice) -> np.ndarray:
     """What is expected of some rows only, since all of them may not fit in memory."""
     amounts = getattr(model, "amounts_", model.Z_)  # where the likelihood has them
-    return model.inverse_transform(amounts[rows])
+    return model._expected(amounts[rows])
+
+
+class Units(NamedTuple):
+    """Where the columns of ``X_`` begin and what they are measured in, when all are compared."""
+
+    middle: np.ndarray
+    size: np.ndarray
+    words: str
+
+
+def units_of(model: LatentModel) -> Units | None:
+    """Means and standard deviations of what was observed, where columns are of different kinds;
+    those of the fit, where columns were scaled for it."""
+    if is_scaled(model):
+        return Units(model.mean_, model.scale_, "scaled")
+    if tables.layout_of(model) is None:
+        return None
+    size = np.nanstd(model.X_, axis=0)
+    return Units(np.nanmean(model.X_, axis=0), np.where(size > 0.0, size, 1.0), "standardized")
+
+
+def is_scaled(model: LatentModel) -> bool:
+    """Whether columns were divided by their standard deviations before the fit."""
+    return isinstance(model, LatentFeatures) and bool((model.scale_ != 1.0).any())
+
+
+def compared_features(model: LatentFeatures) -> np.ndarray:
+    """The features as their columns compare: over the scales of these, where they were scaled."""
+    return model.components_ / model.scale_ if is_scaled(model) else model.components_
+
+
+def compared(model: LatentModel, values: np.ndarray) -> np.ndarray:
+    """Data or reconstructions as they are, or in units of columns of different kinds."""
+    units = units_of(model)
+    return values if units is None else (values - units.middle) / units.size
 
 
 class Explained(NamedTuple):
@@ -132,24 +190,43 @@ class Explained(NamedTuple):
 
 
 def explained_by(model: LatentFeatures) -> Explained:
-    """Residual sums of squares over all rows."""
+    """Residual sums of squares over all rows; of columns of different kinds in their own units."""
     if is_sparse(model.X_):
         return _explained_sparse(model)
-    X = model.X_
+    if model.fit_.data.far:
+        return _explained_elsewhere(model)
+    X = compared(model, model.X_)
+    middle = 0.0 if units_of(model) is not None else model.mean_
     residual, total, seen = np.empty(len(X)), 0.0, 0
     # Squares of numbers near 1e200 overflow: measure in units of the largest entry.
     unit = float(max(abs(np.nanmax(X)), abs(np.nanmin(X)))) or 1.0
     for rows in blocks(X):
-        left = (X[rows] - reconstruct(model, rows)) / unit
+        left = (X[rows] - compared(model, reconstruct(model, rows))) / unit
         residual[rows] = np.nansum(np.square(left), axis=1)
-        total += float(np.nansum(np.square((X[rows] - model.mean_) / unit)))
+        total += float(np.nansum(np.square((X[rows] - middle) / unit)))
+        seen += int(np.isfinite(left).sum())
+    return _explained(residual, total, seen, unit)
+
+
+def _explained_elsewhere(model: LatentFeatures) -> Explained:
+    """The same of rows that are read by blocks."""
+    source: Any = model.fit_.data.X
+    X, known = source.told, source.survey
+    residual, total, seen = np.empty(len(X)), 0.0, 0
+    unit = float(np.abs([known.low.min(), known.high.max()]).max()) or 1.0
+    middle = 0.0 if units_of(model) is not None else model.mean_
+    for rows in blocks(X):
+        own = compared(model, X[rows])
+        left = (own - compared(model, reconstruct(model, rows))) / unit
+        residual[rows] = np.nansum(np.square(left), axis=1)
+        total += float(np.nansum(np.square((own - middle) / unit)))
         seen += int(np.isfinite(left).sum())
     return _explained(residual, total, seen, unit)
 
 
 def _explained_sparse(model: LatentFeatures) -> Explained:
     """The same from products: ‖x − zA‖² = ‖x‖² − 2 xAᵀzᵀ + zAAᵀzᵀ. Sparse data are not centered."""
-    X, Z, A = model.X_, model.Z_.astype(float), model.components_
+    X, Z, A = model.fit_.data.X, model.Z_.astype(float), compared_features(model)
     squares = row_squares(X)
     residual = squares + ((Z @ (A @ A.T) - 2.0 * (X @ np.ascontiguousarray(A.T))) * Z).sum(axis=1)
     return _explained(residual, float(squares.sum()), prod(X.shape))

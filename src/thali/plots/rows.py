@@ -12,7 +12,16 @@ from thali.data import sparse
 from thali.estimators.latent_features import LatentFeatures
 
 from . import style, tiles
-from .reading import column_names, image_shape_of, reconstruct, row_codes, row_name, telling_rows
+from .reading import (
+    column_names,
+    compared,
+    image_shape_of,
+    reconstruct,
+    row_codes,
+    row_name,
+    telling_rows,
+    units_of,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,6 +79,9 @@ def reconstructions(
 ) -> Axes:
     """Rows of the data beside what the model makes of them, Z_ A + mean_.
 
+    Columns of different kinds are each measured from their mean, in units of their standard
+    deviation; columns that were scaled for the fit as they were for it.
+
     `rows` are numbers counted from 0; without them one row is taken for each of the commonest
     combinations of features (8 images, 6 bands).
 
@@ -93,7 +105,11 @@ def reconstructions(
         return ax
     names = column_names(model)
     ax = tiles.given_or_new_bands(ax, n, d, names)
-    style.tidy(ax, "Reconstructions", "gray: data · blue: reconstruction")
+    said = "gray: data · blue: reconstruction"
+    if (units := units_of(model)) is not None:
+        data, made = compared(model, data), compared(model, made)
+        said += f" · columns {units.words}"
+    style.tidy(ax, "Reconstructions", said)
     words = [style.drawable(_row_words(model, i), 40) for i in chosen]
     tiles.draw_bands(ax, made, words, data)
     tiles.name_columns(ax, names, d)

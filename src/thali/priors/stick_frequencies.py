@@ -76,11 +76,10 @@ class Sticks(Frequencies):
     def closed_form(self, counts: np.ndarray, n: float, alpha: float) -> np.ndarray:
         """The best τ given the q_k that are best at the present τ."""
         q = shares(first_breaks(self.tau))  # q[k, y] = q_k(y), rows sum to one
-        off = (n - counts)[:, None] * q
-        # Σ_{i>k} q_m(i) of the later features m, and q_m(k) of k itself and the later ones
-        beyond = np.cumsum(off[:, ::-1], axis=1)[:, ::-1] - off
-        one = alpha + np.cumsum(counts[::-1])[::-1] + beyond.sum(axis=0)
-        return np.column_stack([one, 1.0 + off.sum(axis=0)])
+        off = (n - counts) @ q  # Σ_m (n − counts_m) q_m(k), of k itself and the later ones
+        # and Σ_{i>k} of it: q_m(i) of the later features m
+        beyond = np.cumsum((counts + off)[::-1])[::-1] - off
+        return np.column_stack([alpha + beyond, 1.0 + off])
 
     def gain_of_mass(self, alpha: float) -> float:
         return gain_of_betas(self.tau, alpha)

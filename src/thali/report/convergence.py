@@ -12,6 +12,7 @@ import numpy as np
 
 from thali.estimators.base import LatentModel
 from thali.plots.reading import labels_of
+from thali.results.findings import Finding
 from thali.results.fit import PointFit, VariationalFit, WeightedDraws
 
 from .markup import plural
@@ -39,11 +40,15 @@ class Scalar(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """The answer in a word ("good", "fair", "poor", "unknown"), a headline and what to do."""
+    """The answer in a word ("good", "fair", "poor", "unknown"), a headline and what to do.
+
+    ``findings`` are what makes the fit degenerate or too short; ``advice`` tells them too.
+    """
 
     level: str
     headline: str
     advice: str
+    findings: tuple[Finding, ...] = ()
 
 
 def scalars(model: LatentModel) -> list[Scalar]:
@@ -129,7 +134,38 @@ def ranges(values: np.ndarray) -> np.ndarray:
 
 
 def verdict(model: LatentModel) -> Verdict:
-    """One plain answer over all scalars."""
+    """One plain answer: what was found to be wrong with the fit, then whether chains agree."""
+    plain = with_findings(agreement(model), model.findings_)
+    told = " ".join(str(finding) for finding in plain.findings)
+    return plain._replace(advice=f"{told} {plain.advice}".strip())
+
+
+def with_findings(found: Verdict, findings: Sequence[Finding]) -> Verdict:
+    """A verdict on the agreement of chains that heeds findings; its advice does not yet tell them.
+
+    A degenerate answer makes the headline, however well chains agree on it.
+
+    >>> from thali.results.findings import SingleColumnFeatures
+    >>> single = Finding(SingleColumnFeatures, "5 of 6 features are.", "Standardize the columns.")
+    >>> with_findings(Verdict("good", "The chains agree.", "R-hat is small."), [single])[:3]
+    ('poor', 'Most features are single columns.', 'Chains that agree on it do not make it right.')
+    """
+    if not findings:
+        return found
+    found = found._replace(findings=tuple(findings))
+    settled = found.level in ("good", "fair")
+    serious = [finding for finding in findings if not finding.expected]
+    if not serious:  # a short run that was asked for
+        return found._replace(level="unknown") if settled else found
+    headline = " ".join(finding.kind.headline for finding in serious)
+    rest = f"{found.headline} {found.advice}"
+    if settled and any(finding.of_answer for finding in serious):
+        rest = "Chains that agree on it do not make it right."
+    return found._replace(level="poor", headline=headline, advice=rest)
+
+
+def agreement(model: LatentModel) -> Verdict:
+    """One plain answer over all scalars, whatever the chains agree on."""
     if isinstance(model.fit_, WeightedDraws):
         return verdict_on_weights(model)
     if isinstance(model.fit_, VariationalFit):

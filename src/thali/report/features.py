@@ -5,6 +5,8 @@ import numpy as np
 
 from thali import plots
 from thali.data import sparse
+from thali.data.column_codes import shown_levels
+from thali.estimators import tables
 from thali.estimators.latent_features import LatentFeatures
 from thali.plots import feature_reading, reading, tiles
 from thali.plots.style import percent
@@ -20,13 +22,17 @@ OPEN_CARDS = 9
 MOST_WEIGHTS = 8
 MOST_ROWS = 20
 MOST_COLUMNS = 30
+MOST_EFFECTS = 10
 NOTHING = Markup("<p>No features were found: noise alone explains these data best.</p>")
 
 
 def lede(model: LatentFeatures) -> str:
     """What was found, in one sentence."""
     (n, d), k = model.X_.shape, model.n_components_
+    layout = tables.layout_of(model)
     data = f"{plural(n, 'row')} of {plural(d, 'number')}"
+    if layout is not None:
+        data = f"{plural(n, 'row')} of {plural(len(layout.columns), 'column')}"
     if k == 0:
         return f"No latent feature was found in {data}: noise alone explains them best."
     per_row = float(np.asarray(model.assignment_probabilities_, dtype=float).sum(axis=1).mean())
@@ -71,17 +77,18 @@ def _image_cards(model: LatentFeatures, shown: int, shape: tuple[int, int]) -> l
 
 
 def _weight_cards(model: LatentFeatures, shown: int) -> Markup:
-    """The largest weights of each feature; on a phone, which is small, the first cards only."""
-    A = model.components_[:shown]
+    """The largest weights of each feature, as columns compare, told in the units of these; on a
+    phone, which is small, the first cards only."""
+    A, alike = model.components_[:shown], np.abs(reading.compared_features(model)[:shown])
     names = reading.column_names(model)
-    top = float(np.abs(A).max()) or 1.0
+    top = float(alike.max()) or 1.0
     cards = []
-    for k, weights in enumerate(A):
-        largest = np.argsort(-np.abs(weights), kind="stable")[:MOST_WEIGHTS]
+    for k, (weights, sizes) in enumerate(zip(A, alike, strict=True)):
+        largest = np.argsort(-sizes, kind="stable")[:MOST_WEIGHTS]
         lines = []
         for j in largest:
             sign = "bar minus" if weights[j] < 0 else "bar"
-            bar = tag("i", style=f"--w:{abs(weights[j]) / top:.3f}")
+            bar = tag("i", style=f"--w:{sizes[j] / top:.3f}")
             words = name(names[j]) if names is not None else f"column {j + 1}"
             cells = (tag("dt", words), tag("span", bar, class_=sign), tag("dd", number(weights[j])))
             lines.append(join(cells, ""))
@@ -94,6 +101,40 @@ def _weight_cards(model: LatentFeatures, shown: int) -> Markup:
     summary = tag("summary", plural(shown - OPEN_CARDS, "more feature"))
     others = tag("ol", join(cards[OPEN_CARDS:]), class_="cards wide", start=OPEN_CARDS + 1)
     return join((first, tag("details", summary, others)))
+
+
+def columns(model: LatentFeatures, shape: Shape) -> list[Markup]:
+    """What the columns of a table are, and how that is known; nothing where all are numbers."""
+    layout = tables.layout_of(model)
+    if layout is None:
+        return []
+    gone = np.isnan(model.X_[:, layout.first[:-1]]).sum(axis=0)
+    lines = [
+        [name(own.name), own.kind, name(shown_levels(own)), f"{gaps:,}" if gaps else "", own.why]
+        for own, gaps in zip(layout.columns, gone.tolist(), strict=True)
+    ]
+    said = tag("p", COLUMNS)
+    words = "The columns of the table"
+    return [said, table(words, ["column", "kind", "levels or ends", "missing", "found by"], lines)]
+
+
+def in_words(model: LatentFeatures, shape: Shape) -> list[Markup]:
+    """What each feature does, in the words of the columns; the largest effects first."""
+    layout, k = tables.layout_of(model), model.n_components_
+    if layout is None or not k:
+        return []
+    told, labels = model.effects(), tables.labels_of(model)
+    place = {label: d for d, label in enumerate(labels)}
+    cards = []
+    for i in range(min(k, MOST_CARDS)):
+        sizes = np.maximum.reduceat(np.abs(model.components_[i]), layout.first[:-1])
+        own = told[told["feature"] == i + 1]
+        own = own.iloc[np.argsort([-sizes[place[c]] for c in own["column"]], kind="stable")]
+        lines = [tag("li", name(words, 120)) for words in own["words"][:MOST_EFFECTS]]
+        rest = len(own) - len(lines)
+        more = tag("p", f"and {plural(rest, 'smaller effect')}", class_="quiet") if rest else ""
+        cards.append(tag("li", _heading(model, i), tag("ul", join(lines)), more))
+    return [tag("p", EFFECTS), tag("ol", join(cards), class_="cards wide")]
 
 
 def assignments(model: LatentFeatures, shape: Shape) -> list[Markup]:
@@ -153,12 +194,16 @@ def _cell(p: float, on: bool) -> Markup:
 def reconstructions(model: LatentFeatures, shape: Shape) -> list[Markup]:
     """Data beside Z A + mean, and how much is left over."""
     fit = reading.explained_by(model)
-    about = " about the column means" if np.any(model.mean_) else ""
+    mixed, scaled = tables.layout_of(model) is not None, reading.is_scaled(model)
+    about = " about the column means" if np.any(model.mean_) or mixed else ""
     share = f"{percent(max(fit.explained, 0.0))} of the data’s sum of squares{about}"
     said = tag(
         "p",
         f"The features explain {share}. " if np.isfinite(fit.explained) else "",
         f"What is left over has size {number(fit.left_over)} (root mean square)",
+        ", each column being measured in units of its standard deviation"
+        if mixed or scaled
+        else "",
         f"; the model takes the noise to be σₓ = {number(model.sigma_x_)}."
         if hasattr(model, "sigma_x_")
         else ".",
@@ -254,6 +299,14 @@ def _expected(features: float, rows: np.ndarray) -> str:
     return f"{number(features)} features in all and {number(mean)} of a row"
 
 
+COLUMNS = (
+    "What the columns hold decides how features act on them. A kind that was found wrongly can be "
+    "declared: likelihood=thali.MixedColumns(types={…})."
+)
+EFFECTS = (
+    "A row that has one feature alone is compared with a row that has none, at the posterior "
+    "means; effects that are the largest beside the noise come first."
+)
 POTENTIALS = (
     "Where the potential of a column sum is above the dashed line, the prior favors features that "
     "so many rows have more than an Indian buffet process that expects as many features: by e to "
@@ -267,6 +320,8 @@ STORY = Story(
     "Latent features",
     lede,
     {
+        "columns": ("Columns", columns),
+        "effects": ("In words", in_words),
         "features": ("Features", features),
         "assignments": ("Assignments", assignments),
         "reconstructions": ("Reconstructions", reconstructions),

@@ -71,15 +71,15 @@ def page(
     parts = {**OF_EVERY, **story.sections}
     shape = image_shape_of(model, image_shape) if story.draws_rows else None
     with drawing():
-        body = join(
-            section(id_, heading, *write(model, shape)) for id_, (heading, write) in parts.items()
-        )
+        written = {id_: (heading, write(model, shape)) for id_, (heading, write) in parts.items()}
+    told = {id_: (heading, own) for id_, (heading, own) in written.items() if own}
+    body = join(section(id_, heading, *own) for id_, (heading, own) in told.items())
     template = Template(_shipped("template.html"))
     return template.substitute(
         title=esc(plain(title, 200) if title else story.title),
         style=Markup(_shipped("style.css")),
         lede=esc(story.lede(model)),
-        nav=join(tag("a", heading, href=f"#{id_}") for id_, (heading, _) in parts.items()),
+        nav=join(tag("a", heading, href=f"#{id_}") for id_, (heading, _) in told.items()),
         sections=body,
         footer=sections.footer(),
     )

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from thali import plots
+from thali.estimators import tables
 from thali.estimators.base import LatentModel
 from thali.plots import reading
 from thali.plots.style import CHAINS
@@ -13,7 +14,7 @@ from thali.results.fit import Draws, PointFit, VariationalFit, WeightedDraws
 from thali.structures.base import AnyStructure
 from thali.structures.grouped_partitions import GROUPED_PARTITIONS
 
-from .convergence import Scalar, scalars, verdict
+from .convergence import Scalar, agreement, scalars, with_findings
 from .markup import Markup, facts, join, number, table, tag
 from .pictures import VARIABLES, panel, svg
 from .story import Shape
@@ -44,6 +45,8 @@ STOPPED = {
 def summary(model: LatentModel, shape: Shape) -> list[Markup]:
     """Sizes, fit, and how the answer was made."""
     (n, d), k, word = model.X_.shape, model.n_components_, model.structure.component
+    if (layout := tables.layout_of(model)) is not None:
+        d = len(layout.columns)
     said = NOUNS.get(model.structure, Nouns("row", "column", "log joint of the point estimate"))
     sizes = [
         (f"{word}s" if k != 1 else word, f"{k:,}"),
@@ -58,15 +61,17 @@ def summary(model: LatentModel, shape: Shape) -> list[Markup]:
         sizes.append(("proven to be the most probable", proven))
         if hasattr(model, "n_dequeued_"):
             sizes.append(("candidates looked at", f"{model.n_dequeued_:,}"))
-    if missing := model.fit_.data.missing:
+    if missing := tables.n_missing(model):
         imputed = ", imputed" if hasattr(model, "impute") else ""
         sizes.append((f"missing entries{imputed}", f"{missing:,}"))
     drift = float(model.drift_)
     size = "negligible" if drift <= DRIFT_LIMIT else "larger than it should be"
     details = [
         ("Prior", tag("code", repr_of(model.prior_))),
-        ("Likelihood", tag("code", repr_of(model.likelihood_))),
+        ("Likelihood", tag("code", repr_of(tables.told(model.likelihood_)))),
         ("Engine", tag("code", repr_of(model.engine_))),
+        *([("Chosen by the data", model.choice_)] if model.choice_ else []),
+        *([("A hint", model.hint_)] if model.hint_ else []),
         ("Seed", tag("code", str(model.seed_))),
         ("Time", f"{number(model.seconds_)} seconds"),
         ("The run", STOPPED.get(model.stopped_, model.stopped_)),
@@ -94,9 +99,13 @@ def _shortened(found: re.Match[str]) -> str:
 
 
 def convergence(model: LatentModel, shape: Shape) -> list[Markup]:
-    """Verdict, table of R-hat and effective sample size, traces, how long chains remember."""
-    found = verdict(model)
-    said = tag("p", tag("strong", found.headline), " ", found.advice)
+    """Findings, verdict, table of R-hat and effective sample size, traces, autocorrelation."""
+    found = with_findings(agreement(model), model.findings_)
+    headline, advice = tag("strong", found.headline), found.advice
+    told = [tag("li", finding.seen, " ", finding.advice) for finding in found.findings]
+    said = tag("p", headline, " ", advice)
+    if told:
+        said = join((tag("p", headline), tag("ul", join(told)), tag("p", advice)))
     panels = [
         svg(plots.trace_of(model, key, panel(1.9)), f"trace-{key}", f"Trace of {words or symbol}")
         for key, (symbol, words) in reading.labels_of(model).items()

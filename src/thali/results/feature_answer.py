@@ -12,13 +12,15 @@ import numpy as np
 
 from thali.hyperparameters import Values
 from thali.likelihoods.base import Collapsed, GibbsState, GibbsUpdates, Parameters
+from thali.results.far_answer import far_log_joint
 from thali.results.fit import Fit, PointFit, VariationalFit
 from thali.results.point_estimate import point_estimate
 from thali.results.trace import Recorded
 from thali.structures.base import PointEstimate
 from thali.structures.feature_estimate import match_columns
 
-UPDATES = 100  # of parameters that have no closed mean, to be averaged
+UPDATES, FEWEST = 100, 20  # of parameters that have no closed mean, to be averaged:
+ENTRIES = 5_000_000  # so many entries are looked at; the more there are, the more each mean tells
 
 
 class Answer(NamedTuple):
@@ -80,10 +82,11 @@ def answer_at(fit: Fit, Z: np.ndarray, recorded: Sequence[Recorded]) -> tuple[Pa
     state.data = likelihood.augment(rng, data, state.bits, state.parameters)
 
     def updates() -> Iterator[Parameters]:
-        for i in range(UPDATES + UPDATES // 2):
+        kept = int(np.clip(ENTRIES // (data.n * data.d), FEWEST, UPDATES))
+        for i in range(kept + kept // 2):
             likelihood.update_parameters(rng, state, hold=True)
-            state.data = likelihood.augment(rng, data, state.bits, state.parameters)
-            if i >= UPDATES // 2:
+            state.data = likelihood.augment(rng, state.data, state.bits, state.parameters)
+            if i >= kept // 2:
                 yield state.parameters
 
     own = model.likelihood_values(dict(hyper))
@@ -107,6 +110,8 @@ def first_state(
 
 def log_joint_at(fit: Fit, Z: np.ndarray, parameters: Parameters) -> float:
     """log P(X, [Z]), or log P(X, parameters, [Z]) where A cannot be integrated out."""
+    if fit.data.far:
+        return far_log_joint(fit, Z, parameters)
     hyper = fit.mean_hyper()
     fixed = fit.model.at(hyper)
     if isinstance(fixed.likelihood, Collapsed):

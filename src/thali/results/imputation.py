@@ -37,10 +37,20 @@ class MissingEntries:
 
     def interval(self, mass: float) -> tuple[np.ndarray, np.ndarray]:
         """The central interval that holds ``mass`` of each entry's distribution."""
-        if isinstance(mass, bool) or not 0.0 < mass < 1.0:
-            raise ValueError(f"interval must be a share between 0 and 1, such as 0.9; not {mass}.")
-        tail = 0.5 * (1.0 - mass)
-        return self.given.mixed_quantile(tail), self.given.mixed_quantile(1.0 - tail)
+        low, high = tails(mass)
+        return self.given.mixed_quantile(low), self.given.mixed_quantile(high)
+
+
+def tails(mass: float) -> tuple[float, float]:
+    """The probabilities below the ends of the central interval that holds ``mass``.
+
+    >>> tails(0.5)
+    (0.25, 0.75)
+    """
+    if isinstance(mass, bool) or not 0.0 < mass < 1.0:
+        raise ValueError(f"interval must be a share between 0 and 1, such as 0.9; not {mass}.")
+    tail = 0.5 * (1.0 - mass)
+    return tail, 1.0 - tail
 
 
 def missing_entries_of(fit: Fit, most: int = DRAWS) -> MissingEntries:

@@ -23,6 +23,7 @@ from thali.data import Data
 from thali.data.sparse import row_squares
 from thali.hyperparameters import Values
 from thali.likelihoods.base import Collapsed, GaussianRows, Parameters
+from thali.likelihoods.column_noise import ColumnNoise
 from thali.machine import cores
 from thali.model import Model
 from thali.priors.base import PredictsRow
@@ -70,9 +71,20 @@ def _predicted(fit: Fit, given: Recorded, hyper: Values, new: Data, densities: b
     fixed.likelihood.check_data(new)
     if isinstance(fixed.likelihood, GaussianRows):
         return rows(fixed, fit.data, Z, new)[densities]
+    if isinstance(fixed.likelihood, ColumnNoise):
+        return _in_units(fixed, fit.data, Z, new)[densities]
     odds = tables_of_new(fixed, fit.data.n).log_odds[Z.sum(axis=0)]
     told = rows_given_features.log_densities if densities else rows_given_features.probabilities
     return told(fit.model, hyper, given.parameters, odds, new)
+
+
+def _in_units(model: Model, data: Data, Z: np.ndarray, new: Data) -> tuple[np.ndarray, np.ndarray]:
+    """The same where each column has its own noise: it is the unit in which all have noise one."""
+    likelihood = cast(ColumnNoise, model.likelihood)
+    noise = np.asarray(likelihood.noise, float)
+    inside = Model(model.prior, likelihood.inner)
+    marginals, logs = rows(inside, data.in_units(noise), Z, new.in_units(noise))
+    return marginals, logs - new.seen @ np.log(noise)
 
 
 def tables_of_new(model: Model, n: int) -> FeatureTables:

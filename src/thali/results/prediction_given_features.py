@@ -21,7 +21,9 @@ from thali.data import Data
 from thali.data.sparse import row_squares
 from thali.hyperparameters import Values
 from thali.likelihoods.base import GibbsState, GibbsUpdates, Masked, Parameters
+from thali.likelihoods.table import TableLikelihood
 from thali.model import Model
+from thali.results import prediction_of_tables
 
 SUMMED = 14  # features up to which bits are summed over
 COPIES = 8  # of a row, sampled side by side
@@ -38,6 +40,8 @@ def probabilities(
     fixed = cast(Masked, model.likelihood_at(hyper))
     if len(odds) <= SUMMED and fixed.sums_amounts:
         return summed(fixed, parameters, odds, new)[0]
+    if isinstance(fixed, TableLikelihood):
+        return prediction_of_tables.probabilities(model, hyper, parameters, odds, new)
     return sampled(model, hyper, parameters, odds, new)
 
 
@@ -48,7 +52,7 @@ def log_densities(
     fixed = cast(Masked, model.likelihood_at(hyper))
     if not fixed.sums_amounts:
         raise ValueError(
-            f"score(X) is not known for {fixed!r}, as the amounts of a new row cannot be "
+            f"score(X) is not known for {told(fixed)}, as the amounts of a new row cannot be "
             "integrated out; hold out entries with thali.evaluation.holdout, fit to the rest, "
             "and use score(holdout)."
         )
@@ -67,6 +71,13 @@ def log_densities(
     dimensions, variance = new.d - within.d, model.likelihood_values(hyper)["sigma_x"] ** 2
     logs -= 0.5 * (dimensions * np.log(2.0 * np.pi * variance) + outside / variance)
     return logs
+
+
+def told(likelihood: Masked) -> str:
+    """A likelihood in a message: that of a table without all of its columns."""
+    return (
+        type(likelihood).__name__ if isinstance(likelihood, TableLikelihood) else f"{likelihood!r}"
+    )
 
 
 def in_span(new: Data, parameters: Parameters) -> tuple[Data, Parameters]:
@@ -125,20 +136,22 @@ def sampled(
             for name, value in parameters.items()
             if axes[name] == 0
         }
-        found[i] = share_of_sweeps(model, x[seen], shown, hyper, pi)
+        likelihood, values = cast(GibbsUpdates, model.likelihood).of_columns(
+            seen, model.likelihood_values(hyper)
+        )
+        found[i] = share_of_sweeps(likelihood, x[seen], shown, values, pi)
     return found
 
 
 def share_of_sweeps(
-    model: Model, x: np.ndarray, parameters: Parameters, hyper: Values, pi: np.ndarray
+    likelihood: GibbsUpdates, x: np.ndarray, parameters: Parameters, hyper: Values, pi: np.ndarray
 ) -> np.ndarray:
     """How often each bit of a complete row is on, their prior probabilities being π."""
     from thali.kernels.bit_prior import BitPrior
 
-    likelihood = cast(GibbsUpdates, model.likelihood)
     rng, k = np.random.default_rng(0), len(pi)
     copies = Data(np.tile(x, (COPIES, 1)))
-    values = dict(model.likelihood_values(hyper))
+    values = dict(hyper)
     own = likelihood.new_parameters(rng, copies, k, values)  # those of each row are the copies' own
     bits = (rng.random((COPIES, k)) < pi).astype(np.uint8)  # apart, so as to find more modes
     state = GibbsState(copies, bits, {**own, **parameters}, values)

@@ -50,8 +50,8 @@ def answer(fit: Fit, words: np.ndarray) -> TopicAnswer:
     matched = np.maximum(matched, 1.0)
     return TopicAnswer(
         chosen,
-        counts / matched[:, None],
-        documents / matched,
+        np.divide(counts, matched[:, None], out=counts),
+        np.divide(documents, matched, out=documents),
         presence / len(each),
         loss,
     )
@@ -59,7 +59,7 @@ def answer(fit: Fit, words: np.ndarray) -> TopicAnswer:
 
 def narrow(labels: np.ndarray) -> np.ndarray:
     """Topics of words in as little space as they need."""
-    return labels.astype(np.int16 if labels.max(initial=0) < 2**15 else np.int32)
+    return labels.astype(np.min_scalar_type(int(labels.max(initial=0))))
 
 
 def matching(labels: np.ndarray, k: int, own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -70,7 +70,7 @@ def matching(labels: np.ndarray, k: int, own: np.ndarray) -> tuple[np.ndarray, n
     """
     from thali.kernels.groupings import tally_pairs
 
-    several = int(own.max(initial=-1)) + 1
+    several = int(own.max()) + 1 if len(own) else 0
     together = tally_pairs(labels, own, k, several)
     rows, columns = linear_sum_assignment(-together)
     either = together.sum(axis=1)[rows] + together.sum(axis=0)[columns]
@@ -84,7 +84,9 @@ def matching(labels: np.ndarray, k: int, own: np.ndarray) -> tuple[np.ndarray, n
 
 def by_size(latent: Grouping) -> Grouping:
     """The same with topics in the order of how many words they have, the most first."""
-    sizes = np.bincount(latent.topic_of_word, minlength=latent.n_topics)
+    from thali.kernels.groupings import occurrences
+
+    sizes = occurrences(narrow(latent.topic_of_word), latent.n_topics)
     order = np.argsort(-sizes, kind="stable")
     place = np.empty(len(order), np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)

@@ -17,6 +17,7 @@ import numpy as np
 
 from thali import storage
 from thali.data import Data
+from thali.data.elsewhere import Source
 from thali.engines.base import AnyEngine
 from thali.model import Model
 from thali.results.trace import (
@@ -149,6 +150,8 @@ def _digest(array: np.ndarray) -> str:
 def _digest_of_data(data: Data) -> str:
     """The same for equal data, whatever format a sparse X came in."""
     X = data.X
+    if isinstance(X, Source):
+        return hashlib.sha256("".join(X.each(_digest)).encode()).hexdigest()
     if isinstance(X, np.ndarray):
         return _digest(X)
     parts = [X.data, X.indices.astype(np.int64), X.indptr.astype(np.int64)]

@@ -10,11 +10,10 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, wait
 from contextvars import copy_context
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -35,11 +34,9 @@ Result = TypeVar("Result")
 
 SLICE = 0.1  # seconds a thread stays with one chain before it turns to the one furthest behind
 CHECKPOINT_EVERY = 3.0  # seconds, or twenty times what writing takes if that is longer
+SHORTEST_NAP, LONGEST_NAP = 0.0005, 0.02  # seconds between two looks at what is running
 A_MOMENT = 0.2  # seconds that are given after a stop to what no stop can reach
 LOOK = 50  # sweeps after which the number of components tells how many more, if that was left open
-
-
-Pairs = Iterator[tuple[Callable[[], Result], Future[Result]]]
 
 
 def run(
@@ -70,6 +67,25 @@ def run(
             loop.begin(bar, resume)
             loop.drive(bar)
             return loop.finish()
+
+
+class End(Generic[Result]):
+    """What became of a job. No lock guards it: one that Ctrl-C leaves locked would be waited for
+    for ever."""
+
+    def __init__(self) -> None:
+        self.done = False
+        self.value: Result | None = None
+        self.error: BaseException | None = None
+
+    def result(self) -> Result | None:
+        """Its value, or the error that it ended with."""
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+Pairs = Iterator[tuple[Callable[[], Result], End[Result]]]
 
 
 class _Loop:
@@ -152,7 +168,7 @@ class _Loop:
         Jobs that no stop can reach are left behind shortly after ``leave`` says so: they end by
         themselves, and have None for a result.
         """
-        ends: list[Future[Result]] = [Future() for _ in jobs]
+        ends: list[End[Result]] = [End() for _ in jobs]
         todo = iter(list(zip(jobs, ends, strict=True)))
 
         def work() -> None:
@@ -160,9 +176,10 @@ class _Loop:
                 if leave is not None and leave():
                     return
                 try:
-                    end.set_result(job())
+                    end.value = job()
                 except BaseException as error:
-                    end.set_exception(error)
+                    end.error = error
+                end.done = True
 
         try:
             for _ in range(min(len(jobs), cores())):
@@ -172,22 +189,25 @@ class _Loop:
         except BaseException as error:
             self.stop.set()
             if leave is None and not isinstance(error, KeyboardInterrupt):
-                wait(ends)
+                while not all(end.done for end in ends):
+                    time.sleep(LONGEST_NAP)
             raise
-        return [end.result() if end.done() else None for end in ends]
+        return [end.result() if end.done else None for end in ends]
 
     def _watch(
         self,
-        ends: Sequence[Future[Result]],
+        ends: Sequence[End[Result]],
         meanwhile: Callable[[], None],
         leave: Callable[[], bool] | None,
     ) -> None:
         """Wait for all, or for a moment after a stop; Ctrl-C and the time budget are stops."""
-        patience = np.inf
+        patience, nap = np.inf, SHORTEST_NAP
         while time.monotonic() < patience:
             try:
-                if not wait(ends, timeout=0.02).not_done:
+                if all(end.done for end in ends):
                     return
+                time.sleep(nap)
+                nap = min(2.0 * nap, LONGEST_NAP)
                 if not self.stop.is_set():
                     meanwhile()
                     if time.monotonic() > self.deadline:

@@ -3,9 +3,9 @@
 A start registers itself under its name in ``thali.registry.STARTS``.
 
 One file a start: ``prior``, ``empty``, ``ica``, ``sparse_ica``, ``columns``, ``patterns`` (for
-noisy-or), ``given`` (a value or a fitted model), and ``race``, which tries several, changes them,
-and lets the log joint decide; ``anneal`` leads from one of them to another by letting the noise
-fall.
+noisy-or), ``count_ica`` (for counts), ``given`` (a value or a fitted model), and ``race``, which
+tries several, changes them, and lets the log joint decide; ``anneal`` leads from one of them to
+another by letting the noise fall.
 """
 
 from thali.registry import import_family

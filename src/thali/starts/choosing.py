@@ -7,24 +7,25 @@ before the chains begin is seeded apart from them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from thali.data import Data
+from thali.data.elsewhere import FarData
 from thali.likelihoods.base import Collapsed
 from thali.model import Model
 from thali.registry import STARTS
 from thali.starts.base import RACE, Start, contenders, suitable
-from thali.starts.given import given_start
+from thali.starts.given import given_rows, given_start
 from thali.starts.ica import with_inferred
 from thali.starts.race import PLAIN, ROUND, TOGETHER, Finish, Search, different, rank, won
 from thali.stopping import Stopped
 
 if TYPE_CHECKING:
-    from thali.engines.base import AnyEngine
+    from thali.engines.base import AnyEngine, SpreadsStarts
 
 
 @dataclass
@@ -41,10 +42,13 @@ class Starting:
     def __post_init__(self) -> None:
         self.engine = self.given.planned(self.model, self.data, 0)
         self.disagreed = False  # whether a race went on for longer than is usual
-        self.filled = self.model.likelihood.guess(self.data)  # starts look at complete data
+        # starts look at complete data, in memory
+        self.filled = self.data if self.data.far else self.model.likelihood.guess(self.data)
 
     def starts(self, sequence: np.random.SeedSequence) -> list[Start]:
         """A start for each chain, as the engine's ``init`` says."""
+        if self.data.far:
+            return self._from_sample(sequence)
         init, chains = self.engine.init, self.engine.chains
         if not isinstance(init, str):
             owner = type(self.engine).__name__
@@ -60,6 +64,26 @@ class Starting:
             return [STARTS[init](generators[0], self.model, self.filled)] * chains
         starts = self._begin(names, generators)
         return self._race(starts, generators, sequence) if init == RACE else starts
+
+    def _from_sample(self, sequence: np.random.SeedSequence) -> list[Start]:
+        """Starts of some rows that fit in memory, and then of all of them."""
+        which, near = cast(FarData, self.data).sample(np.random.default_rng(sequence))
+        near = replace(near, future=self.data.future)
+        if not isinstance(self.engine.init, str):
+            filled, owner = self.model.likelihood.guess(near), type(self.engine).__name__
+            start = given_rows(self.engine.init, self.model, self.data, filled, which, owner)
+            return [start] * self.engine.chains
+        cast(Any, self.engine).backend_for(self.model, self.data)  # which may refuse them at once
+        engine = cast("SpreadsStarts[Any]", self.engine.replace(backend="local"))
+        inner = Starting(engine, self.model, near, self.stopped, self.side_by_side)
+        found = inner.starts(sequence)
+        self.disagreed = inner.disagreed
+        if near.n == self.data.n:
+            return found
+        rng = np.random.default_rng(sequence)
+        spreads = cast("SpreadsStarts[Any]", self.engine).spread
+        whole = {id(s): spreads(rng, self.model, self.data, near, s) for s in found}
+        return [whole[id(start)] for start in found]
 
     def _contenders(self) -> list[str]:
         """Those of the likelihood; no draw of a prior that has no way to make one."""

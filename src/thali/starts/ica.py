@@ -123,11 +123,12 @@ def fitted_scales(
     scaled = "sigma_x" in model.labels["likelihood"] and data.mean_square > 0.0
     if not scaled or not 0 < k < data.n:
         return noise_scale(model, data, hyper)
-    X, bits = data.reduced, Z.astype(float)
+    X, bits = data.X if data.far else data.reduced, Z.astype(float)
     T = products(Z, X)
     A = np.linalg.lstsq(bits.T @ bits, T, rcond=None)[0]  # of ZᵀZ, so that X is not copied
     explained = float((A * T).sum())
-    left = (float(data.squares.sum()) - explained) / ((data.n - k) * data.d)
+    squares = data.total_square if data.far else float(data.squares.sum())
+    left = (squares - explained) / ((data.n - k) * data.d)
     numbers = {
         "sigma_x": float(np.sqrt(max(left, 1e-4 * data.mean_square))),
         "sigma_a": float(np.sqrt(np.square(A).sum() / (k * data.d))),

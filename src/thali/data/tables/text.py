@@ -9,7 +9,7 @@ import io
 import itertools
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -134,6 +134,7 @@ WORDS = {**dict.fromkeys(MISSING, np.nan), "true": 1.0, "false": 0.0}
 DRESS = str.maketrans("\u2212", "-", "$€£¥%'’ \u00a0\u202f")  # what people write about a number
 DECIMAL_COMMA = re.compile(r"[-+\u2212]?\d*,\d+([eE][-+\u2212]?\d+)?")
 THOUSANDS = re.compile(r"[-+\u2212]?[1-9]\d{0,2}(,\d{2,3})*,\d{3}(\.\d*)?")
+DATE = re.compile(r"(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3\d{2,4})([T ][\d:.+Z-]+)?")
 
 
 def numbers(cells: Row | Floats) -> tuple[Floats, NDArray[np.bool_]]:
@@ -166,13 +167,35 @@ def _mostly_text(cells: Row) -> bool:
 def _written_otherwise(cells: Row) -> bool:
     """Whether a column that is mostly text is mostly numbers in another dress, such as $0.88."""
     there = [cell for cell in cells if cell.lower() not in MISSING]
-    return _mostly_text(cells) and 2 * sum(_plain(cell) != "" for cell in there) > len(there)
+    return _mostly_text(cells) and 2 * sum(plain_number(cell) != "" for cell in there) > len(there)
 
 
-def _plain(cell: str) -> str:
+def means_numbers(cells: Row) -> bool:
+    """Whether at least half of the cells that are there are numbers, in whatever dress.
+
+    >>> [means_numbers(cells) for cells in (["1", "2", "", "five"], ["$1", "€2"], ["S", "2X"])]
+    [True, True, False]
+    """
+    there = [cell for cell in cells if cell.lower() not in MISSING]
+    return len(there) <= 2 * sum(
+        _number(cell) is not None or plain_number(cell) != "" for cell in there
+    )
+
+
+def are_dates(cells: Iterable[object]) -> bool:
+    """Whether all that is there is text such as 2026-11-18, 18.11.2026 or 2026-11-18 19:30.
+
+    >>> are_dates(["2026-11-18", "1/2/2026"]), are_dates(["2026-11-18", "later"]), are_dates([])
+    (True, False, False)
+    """
+    own = list(cells)
+    return bool(own) and all(isinstance(cell, str) and DATE.fullmatch(cell) for cell in own)
+
+
+def plain_number(cell: str) -> str:
     """The number that a cell means, written plainly; nothing if it means none.
 
-    >>> [_plain(cell) for cell in ("$0.88", "10 %", "1,234", "2,5", "0x10", "1a")]
+    >>> [plain_number(cell) for cell in ("$0.88", "10 %", "1,234", "2,5", "0x10", "1a")]
     ['0.88', '10', '1234', '2.5', '16', '']
     """
     bare = cell.translate(DRESS)
@@ -188,7 +211,7 @@ def _decimal_commas(rows: Sequence[Row]) -> bool:
 
     A point in another number, or commas that could all part thousands, leave a doubt.
     """
-    commas = [cell for row in rows for cell in row if "," in cell and _plain(cell)]
+    commas = [cell for row in rows for cell in row if "," in cell and plain_number(cell)]
     points = (cell for row in rows for cell in row if "." in cell)
     return (
         all(map(DECIMAL_COMMA.fullmatch, commas))
@@ -204,7 +227,7 @@ def _with_point(cell: str) -> str:
 
 def refusal(where: str, cell: str) -> str:
     """The sentence about a cell that is not a number, with what to do."""
-    meant, advice = _plain(cell), "correct it, or choose columns of numbers with --columns"
+    meant, advice = plain_number(cell), "correct it, or choose columns of numbers with --columns"
     if meant and not DECIMAL_COMMA.fullmatch(cell):
         advice = f"write it plainly ({meant}), or choose other columns with --columns"
     elif meant and THOUSANDS.fullmatch(cell):
@@ -263,7 +286,7 @@ def _differs(cell: str, below: Row) -> bool:
     """Whether a cell is a word above a column of numbers, however these are written."""
     if _number(cell) is not None:
         return False
-    return not _mostly_text(below) or (not _plain(cell) and _written_otherwise(below))
+    return not _mostly_text(below) or (not plain_number(cell) and _written_otherwise(below))
 
 
 def _numbers_are_names(rows: Sequence[Row], start: int) -> tuple[bool, str]:

@@ -42,17 +42,11 @@ def drop_features(state: AscentState) -> bool:
 
 
 def _of_features(state: AscentState, order: np.ndarray) -> AscentState:
-    """The state with these features only, q(features) and q(frequencies) at their best.
-
-    Its rows are still those of all features: they are large, and few trials are kept.
-    """
-    assert state.found is not None
-    found = state.found.taken(order)
-    trial = replace(
-        state, features=state.features.taken(order), found=found, hyper=dict(state.hyper)
-    )
-    trial.fit_globals(found, trial.iteration < trial.hold_sigma)
-    trial.bound = trial.value(found)
+    """The state with these features only, q(features) and q(frequencies) at their best."""
+    trial = state.only(order)
+    assert trial.found is not None
+    trial.found = trial.fit_globals(trial.found, trial.iteration < trial.hold_sigma)
+    trial.bound = trial.value(trial.found)
     return trial
 
 
@@ -67,8 +61,7 @@ def join_features(state: AscentState) -> bool:
         a, b = divmod(int(flat), state.k)
         if score[a, b] <= 0.0:
             return False
-        trial = _changed(state, state.rows.taken(np.delete(np.arange(state.k), b)))
-        trial.rows.nu[:, a] = np.maximum(state.rows.nu[:, a], state.rows.nu[:, b])  # a < b
+        trial = _changed(state, state.rows.joined(a, b))
         trial.features = state.features.taken(np.delete(np.arange(state.k), b))
         if _try(state, trial):
             return True
@@ -81,7 +74,7 @@ def add_feature(state: AscentState, rng: np.random.Generator) -> bool:
         return False
     scores = main_scores(state, rng)
     for column in high_or_low(scores):
-        trial = _changed(state, with_column(state.rows, column, scores))
+        trial = _changed(state, state.rows.with_column(column, scores))
         trial.features = _with_feature(state, trial.rows)
         if _try(state, trial):
             return True
@@ -95,18 +88,6 @@ def _with_feature(state: AscentState, rows: Rows) -> FeaturePosterior:
     """
     found = state.backend.tally(state.data, rows)
     return state.features.grown(found, *state.sigmas)
-
-
-def with_column(rows: Rows, column: np.ndarray, scores: np.ndarray) -> Rows:
-    """The rows with one more feature; amounts, where they have any, in proportion to the scores."""
-    nu = np.column_stack([rows.nu, column.astype(rows.nu.dtype)])
-    if rows.slab is None:
-        return Rows(nu)
-    size = float(np.sqrt(np.mean(scores[column] ** 2))) or 1.0
-    first = scores / size
-    new = first, first**2 + 1e-4, np.zeros(len(column))
-    amounts = tuple(np.column_stack(pair) for pair in zip(rows.amounts, new, strict=True))
-    return Rows(nu, rows.slab, amounts)
 
 
 def main_scores(state: AscentState, rng: np.random.Generator) -> np.ndarray:

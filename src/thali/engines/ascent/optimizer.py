@@ -4,18 +4,20 @@ An iteration is a local step over blocks of rows, the statistics it leaves, and 
 these; where that gains no more, features are dropped, joined or born (``moves.py``).
 """
 
+from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 
-from thali.backends.base import Backend
-from thali.backends.local import Local
+from thali.backends.base import Backend, Globals, Moments
+from thali.backends.choosing import BACKENDS
 from thali.data import Data
 from thali.engines.ascent.moves import add_feature, drop_features, join_features
 from thali.engines.ascent.state import AscentState, iterate
+from thali.engines.ascent.stream import fresh_rows
 from thali.engines.base import BoundOptimizer, Info, Population
 from thali.engines.chain_settings import MOST_CHAINS
 from thali.hyperparameters import Values, as_scalars
@@ -24,7 +26,7 @@ from thali.likelihoods.feature_posteriors import FeaturePosterior
 from thali.machine import cores
 from thali.model import Model
 from thali.settings import Label, Settings, check_settings, setting
-from thali.starts import check_init
+from thali.starts import Start, check_init
 from thali.stopping import stopped
 
 DROP = 5  # iterations between looks at features that might go
@@ -33,6 +35,7 @@ RACING = 150  # iterations that a race may think of, at most: few are needed
 DRAWS = 100  # of q, for what is averaged over it
 DRAWN = 2e8  # bytes of all of them together
 DRAWN_SPARSE = 2e7  # where X is sparse, and so small beside them
+COOLING = 6  # passes over rows that know nothing yet, under falling noise
 PROGRESS = ("hold_sigma", "iteration", "bound", "quiet", "finished")  # of a state, plain values
 FEATURES = "features_"  # with which the names of q(features) begin in files
 
@@ -55,6 +58,7 @@ class Optimizer(Settings, BoundOptimizer[StateT]):
     tol: float = setting(1e-6, help="Gain of the bound, relative, that does not count")
     max_iter: int = setting(500, help="Most iterations", minimum=1)
     init: object = setting("race", help="Where to begin")
+    backend: str = setting("auto", help="Where rows are worked on", choices=BACKENDS)
 
     masked: ClassVar[bool] = True
     sparse: ClassVar[bool] = True
@@ -106,8 +110,7 @@ class Optimizer(Settings, BoundOptimizer[StateT]):
             if still or state.k == 0:
                 state.quiet = 0
                 state.finished = not (self._move(rng, state) or stopped())
-        used = int((state.rows.nu > 0.5).any(axis=0).sum())
-        return Info(used, state.reported, dict(state.hyper), 0.0)
+        return Info(state.rows.used, state.reported, dict(state.hyper), 0.0)
 
     def _move(self, rng: np.random.Generator, state: StateT) -> bool:
         """Try changes of whole features; whether one was kept that is worth going on from."""
@@ -124,10 +127,37 @@ class Optimizer(Settings, BoundOptimizer[StateT]):
     def finished(self, state: StateT) -> bool:
         return state.finished
 
-    def backend(self) -> Backend:
-        """Where blocks of rows are worked on: restarts run side by side on the cores, one that
-        runs alone has them to itself."""
-        return Local(cores() if self.n_init == 1 else 1)
+    @abstractmethod
+    def backend_for(self, model: Model, data: Data) -> Backend:
+        """Where blocks of rows are worked on."""
+
+    def _threads(self) -> int:
+        """Restarts run side by side on the cores, one that runs alone has them to itself."""
+        return cores() if self.n_init == 1 else 1
+
+    # starts
+
+    def spread(
+        self, rng: np.random.Generator, model: Model, data: Data, near: Data, start: Start
+    ) -> Start:
+        """A start of all rows from one of some of them, which are ``near``: with the features that
+        it has there, and the rows' own share of these."""
+        if not start.latent.any():
+            return replace(start, latent=model.structure.empty(data.n))
+        backend = self.backend_for(model, data)
+        state = self.replace(backend="local").begin(rng, model, near, start)
+        share = (state.rows.nu.sum(axis=0, dtype=float) + 0.5) / (near.n + 1.0)
+        rows, cold = fresh_rows(rng, np.tile(share, (data.n, 1)), state.rows.slab), state.sigmas[0]
+        block, rows = backend.hold(data, rows, getattr(self, "dtype", "float64"))
+        features = Moments.of(state.features, block.masked)
+        hot = max(float(np.sqrt(0.5 * np.diagonal(features.gram[0]).max())), cold)
+        odds = np.log(share) - np.log1p(-share)
+        for sigma in np.geomspace(hot, cold, COOLING):  # undecided rows would take what comes first
+            backend.local_step(block, rows, Globals(features, odds, float(sigma)))
+        soft = {"nu": rows.nu}
+        if rows.slab is not None:
+            soft["S"] = rows.amounts[0]
+        return replace(start, latent=rows.nu > 0.5, parameters=soft)
 
     # ending
 
@@ -135,7 +165,7 @@ class Optimizer(Settings, BoundOptimizer[StateT]):
         self, rng: np.random.Generator, model: Model, data: Data, state: StateT
     ) -> Population:
         """Draws of q, with equal weights."""
-        n, k = state.rows.nu.shape
+        n, k = state.rows.n, state.rows.k
         size = n * k * (8 if state.rows.slab else 1 / 8) + 8 * k * data.d
         room = DRAWN_SPARSE if data.sparse else DRAWN
         count = int(np.clip(room / max(size, 1.0), 1, DRAWS))

@@ -14,7 +14,7 @@ from typing import Self
 import numpy as np
 
 from thali.backends.base import PASSES, Backend, Globals, Moments
-from thali.backends.block import Block
+from thali.backends.far import AnyBlock
 from thali.backends.local import Local
 from thali.backends.rows import Rows
 from thali.engines.ascent.bound import best_mass, best_scale, log_fit
@@ -34,7 +34,7 @@ class AscentState(ABC):
     ``hyper`` is the model's table of numbers; its parts' own are ``prior_hyper`` and ``scales``.
     """
 
-    data: Block
+    data: AnyBlock
     rows: Rows
     features: FeaturePosterior
     frequencies: Frequencies | Counts  # or the prior with these integrated out
@@ -63,7 +63,7 @@ class AscentState(ABC):
     @property
     def k(self) -> int:
         """Features in use."""
-        return int(self.rows.nu.shape[1])
+        return self.rows.k
 
     @property
     def room(self) -> int:
@@ -94,6 +94,14 @@ class AscentState(ABC):
         """A state to try things on; the data are shared."""
         return replace(self, rows=self.rows.copied(), hyper=dict(self.hyper))
 
+    def only(self, order: np.ndarray) -> Self:
+        """A state to try with these features only; its rows are still those of all features, which
+        are large, and few trials are kept."""
+        assert self.found is not None
+        found = self.found.taken(order)
+        features = self.features.taken(order)
+        return replace(self, features=features, found=found, hyper=dict(self.hyper))
+
     def take(self, order: np.ndarray) -> None:
         """Keep these features, in this order; what follows is not in use."""
         self.rows, self.features = self.rows.taken(order), self.features.taken(order)
@@ -112,13 +120,16 @@ class AscentState(ABC):
         while True:
             yield bits, None
 
-    def fit_globals(self, found: Statistics, hold: bool = False) -> None:
-        """Frequencies, α, features and scales given the rows' statistics."""
+    def fit_globals(self, found: Statistics, hold: bool = False) -> Statistics:
+        """Frequencies, α, features and scales given the rows' statistics.
+
+        Returns these, which are others where the data that rows see are latents.
+        """
         self.fit_prior(found)
         scales, hyperpriors = self.scales, inferred(self.model.likelihood)
         self.features = self.features.updated(found, *self.sigmas)
         if hold or not hyperpriors.keys() & {"sigma_x", "sigma_a"}:
-            return
+            return found
         if "sigma_x" in hyperpriors:
             squares = expected_squares(found, self.features)
             sigma = best_scale(hyperpriors["sigma_x"], squares, found.entries, scales["sigma_x"])
@@ -130,6 +141,7 @@ class AscentState(ABC):
             finest = scales["sigma_x"] / self.least if self.least else np.inf
             scales["sigma_a"] = min(sigma, finest) if "sigma_x" in hyperpriors else sigma
         self.features = self.features.updated(found, *self.sigmas)
+        return found
 
     def value(self, found: Statistics) -> float:
         """The bound, with the log densities of the hyperparameters that have hyperpriors."""
@@ -145,11 +157,11 @@ class State(AscentState):
 
     frequencies: Frequencies
 
-    def globals(self, block: Block | None = None) -> Globals:
+    def globals(self, block: AnyBlock | None = None) -> Globals:
         """What the rows are given, those of the data or of another block."""
         masked = self.data.masked if block is None else block.masked
         odds = self.frequencies.log_odds()[: self.k]
-        return Globals(Moments.of(self.features, masked), odds, self.scales["sigma_x"])
+        return Globals(Moments.of(self.features, masked), odds, self.sigmas[0])
 
     def local_step(self, passes: int = PASSES) -> Statistics:
         """The rows given the rest; ``passes=0`` leaves them as they are."""
@@ -176,7 +188,7 @@ class State(AscentState):
 def iterate(state: AscentState, passes: int = PASSES) -> float:
     """One local and one global step, and the bound after them."""
     found = state.local_step(passes)
-    state.fit_globals(found, state.iteration < state.hold_sigma)
+    found = state.fit_globals(found, state.iteration < state.hold_sigma)
     state.iteration += 1
     state.found = found
     state.bound = state.value(found)

@@ -18,9 +18,9 @@ from typing import Self
 import numpy as np
 
 from thali.backends.base import PASSES
-from thali.backends.block import Block
+from thali.backends.far import AnyBlock
 from thali.backends.rows import Rows
-from thali.engines.ascent.moves import high_or_low, main_scores, with_column
+from thali.engines.ascent.moves import high_or_low, main_scores
 from thali.engines.ascent.state import State
 from thali.structures.statistics import Statistics
 
@@ -50,7 +50,7 @@ class Stream:
     def absorb(
         self,
         rng: np.random.Generator,
-        piece: Block,
+        piece: AnyBlock,
         total: int | None,
         forgetting: float,
         delay: float,
@@ -85,7 +85,7 @@ class Stream:
         scores = main_scores(base, rng)
         for column in high_or_low(scores):
             trial = base.copy()
-            trial.rows = with_column(base.rows, column, scores)
+            trial.rows = base.rows.with_column(column, scores)
             more = np.append(counts, column.sum())
             trial.frequencies = state.frequencies.updated(more, size, alpha)
             trial.features = base.features.grown()

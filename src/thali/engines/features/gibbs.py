@@ -27,7 +27,7 @@ from thali.engines.features.columns import move_columns
 from thali.engines.features.planning import moves_every, sweeps_a_call
 from thali.engines.features.state import FeatureState, augmented, begin, total_square
 from thali.hyperparameters import Values
-from thali.likelihoods.base import Scaled
+from thali.likelihoods.base import LatentGaussians, Scaled
 from thali.likelihoods.gaussian_scales import scales_without_features
 from thali.model import Model
 from thali.priors.base import PredictsRow
@@ -53,7 +53,7 @@ def several(
     """Sweeps up to the next moves on columns, in one call of compiled code where it can update the
     hyperparameters too; one sweep where it cannot."""
     values = model.likelihood_values(state.hyper)
-    scales = scales_of(values, data)
+    scales = scales_of(model, values, state.data)
     if state.prior is None:
         state.prior = cast(PredictsRow, model.prior_at(state.hyper))
     tables = state.prior.tables(data.n)
@@ -76,7 +76,7 @@ def several(
     info = update(rng, model, data, state, tables, values, sigma_step)
     drift = float(scalars[0, 6])
     packed = model.structure.pack(state.latent) if keep else None
-    return [Drawn(info._replace(drift=drift), packed, {})]
+    return [Drawn(info._replace(drift=drift), packed, dict(state.parameters))]
 
 
 def drawn_by(
@@ -122,22 +122,24 @@ def update(
     counts = counts_from_gram(data.n, state.rows.C[:k, :k])
     counts = with_row_sums(counts, tables, state.rows.Z[:, :k])
     model.prior.resample(rng, model.prior_values(hyper), counts)
-    evidence = scales_without_features(
-        rng,
-        cast(Scaled, model.likelihood),
-        state.rows.C[:k, :k].copy(),
-        state.rows.T[:k],
-        total_square(state.data),
-        data.n,
-        data.d,
-        values,
-        sigma_step,
-        hold=state.sweep <= state.hold_sigma,
-        scale=float(np.sqrt(data.mean_square)),
-    )
+    hold = state.sweep <= state.hold_sigma
+    if not isinstance(model.likelihood, LatentGaussians):  # whose latents go along with the scales
+        evidence = scales_without_features(
+            rng,
+            cast(Scaled, model.likelihood),
+            state.rows.C[:k, :k].copy(),
+            state.rows.T[:k],
+            total_square(state.data),
+            data.n,
+            data.d,
+            values,
+            sigma_step,
+            hold=hold,
+            scale=float(np.sqrt(data.mean_square)),
+        )
     if model.likelihood.augments(data):
         Z = state.latent
-        state.data, evidence = augmented(rng, model, state.data, Z, hyper)
+        state.data, state.parameters, evidence = augmented(rng, model, state.data, Z, hyper, hold)
         state.rows.T[:k] = Z.T.astype(float) @ state.X
     state.prior = cast(PredictsRow, model.prior_at(hyper))
     return Info(k, evidence + state.prior.log_prob_counts(counts), dict(hyper), 0.0)
@@ -164,16 +166,17 @@ def sweep(
 
     data, k = state.data.given, state.n_components
     report: Report
-    complete = data.observed is None
+    observed = data.observed
+    complete = observed is None
     X = state.X if complete else state.X.copy()  # in which it draws
     squares = state.data.squares if complete else None
     plan = kernel.Plan(count, state.sweep, keep, 0)
     state.rows, report, scalars, packed = kernel.sweeps(
-        rng, X, squares, data.observed, state.rows, k, tables, scales, laws, plan, None
+        rng, X, squares, observed, state.rows, k, tables, scales, laws, plan, None
     )
     state.n_components = int(report.n_components)
     if not complete:
-        state.data = Augmented(X, source=data)
+        state.data = Augmented(X, source=data, latent=state.data.whole)
     if report.refused >= 0 and tables.new_log_weight > np.log(0.1 * MOST_NEW):
         own = {} if state.prior is None else state.prior.start()
         mass = ", ".join(f"{name}={value:.3g}" for name, value in own.items())
@@ -191,11 +194,12 @@ def sweep(
     return scalars, packed
 
 
-def scales_of(hyper: Values, data: Data) -> Scales:
-    """The likelihood's numbers as kernels read them."""
+def scales_of(model: Model, hyper: Values, data: Data) -> Scales:
+    """The likelihood's numbers as kernels read them; the noise of latent Gaussians is one."""
     from thali.kernels.gaussian_row import Scales
 
-    return Scales(hyper["sigma_x"], hyper["sigma_a"], float(data.d))
+    noise = 1.0 if isinstance(model.likelihood, LatentGaussians) else hyper["sigma_x"]
+    return Scales(noise, hyper["sigma_a"], float(data.d))
 
 
 def rehearse(part: str, model: Model, missing: bool, sigma_step: str) -> None:
@@ -206,7 +210,7 @@ def rehearse(part: str, model: Model, missing: bool, sigma_step: str) -> None:
     X[0, 0] = np.nan if missing else 0.0
     data = Data.of(X)
     state = begin(rng, model, data, Start(part, np.eye(n, 2, dtype=bool), model.start(data)))
-    scales = scales_of(model.likelihood_values(state.hyper), data)
+    scales = scales_of(model, model.likelihood_values(state.hyper), state.data)
     tables = cast(PredictsRow, model.prior_at(state.hyper)).tables(data.n)
     if part == "moves":
         move_columns(rng, state, tables, scales, 0)

@@ -6,14 +6,14 @@ hyperparameters and the count of sweeps; where entries of X are missing, the dat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from thali.data import Augmented, Data
 from thali.hyperparameters import Values
-from thali.likelihoods.base import Collapsed
+from thali.likelihoods.base import Collapsed, LatentGaussians, Parameters
 from thali.model import Model
 from thali.priors.base import PredictsRow
 from thali.starts import Start
@@ -33,6 +33,7 @@ class FeatureState:
     sweep: int = 0
     hold_sigma: int = 0  # the scales stay put until this sweep, while features are being born
     prior: PredictsRow | None = None  # the model's at ``hyper``, kept for the next sweep
+    parameters: Parameters = field(default_factory=dict)  # A, where a draw keeps it
 
     @property
     def latent(self) -> np.ndarray:
@@ -52,9 +53,9 @@ def begin(rng: np.random.Generator, model: Model, data: Data, start: Start) -> F
     Z = start.latent[:, start.latent.any(axis=0)]
     Z = Z[:, rng.permutation(Z.shape[1])]  # the order of columns must carry no information
     hyper = dict(start.hyper)
-    at, _ = augmented(rng, model, data, Z, hyper)
+    at, parameters, _ = augmented(rng, model, data, Z, hyper, hold=True)
     rows = rows_of(Z, kernel_matrix(at))
-    return FeatureState(at, rows, Z.shape[1], hyper, 0, start.hold_sigma)
+    return FeatureState(at, rows, Z.shape[1], hyper, 0, start.hold_sigma, parameters=parameters)
 
 
 def to_arrays(state: FeatureState) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -64,41 +65,56 @@ def to_arrays(state: FeatureState) -> tuple[dict[str, np.ndarray], dict[str, Any
     arrays = {"Z": np.packbits(state.rows.Z[:, :k], axis=0), "T": state.rows.T[:k].copy()}
     if isinstance(state.data, Augmented):
         arrays["X"] = state.data.X
+    arrays |= state.parameters
     progress = {"k": k, "sweep": state.sweep, "hold": state.hold_sigma}
     return arrays, progress | {"hyper": dict(state.hyper)}
 
 
-def from_arrays(data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]) -> FeatureState:
+def from_arrays(
+    model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
+) -> FeatureState:
     """What ``to_arrays`` packed."""
     from thali.kernels.maintained_rows import rows_of
 
     Z = np.unpackbits(arrays["Z"], axis=0, count=data.n).astype(bool)
-    at = Augmented(arrays["X"], source=data) if "X" in arrays else data
+    latent = isinstance(model.likelihood, LatentGaussians)
+    at = Augmented(arrays["X"], source=data, latent=latent) if "X" in arrays else data
     rows = rows_of(Z, kernel_matrix(at))
     rows.T[: numbers["k"]] = arrays["T"]
     hyper = dict(numbers["hyper"])
-    return FeatureState(at, rows, numbers["k"], hyper, numbers["sweep"], numbers["hold"])
+    parameters = {"A": arrays["A"]} if "A" in arrays else {}
+    counted = numbers["k"], hyper, numbers["sweep"], numbers["hold"]
+    return FeatureState(at, rows, *counted, parameters=parameters)
 
 
 def kernel_matrix(data: Data) -> np.ndarray:
-    """X with gaps filled as it is, any other reduced: the reduction changes with what is drawn."""
-    return np.asarray(data.reduced if data.given.observed is None else data.X)
+    """X with drawn entries as it is, any other reduced: the reduction changes with these."""
+    return np.asarray(data.X if isinstance(data, Augmented) else data.reduced)
 
 
 def total_square(data: Data) -> float:
     """Σx² of complete data."""
-    return float(data.squares.sum()) if data.given.observed is None else data.total_square
+    return data.total_square if isinstance(data, Augmented) else float(data.squares.sum())
 
 
 def augmented(
-    rng: np.random.Generator, model: Model, data: Data, Z: np.ndarray, hyper: Values
-) -> tuple[Data, float]:
-    """What was given as the likelihood augments it, A being drawn first; and its log P given Z.
+    rng: np.random.Generator,
+    model: Model,
+    data: Data,
+    Z: np.ndarray,
+    hyper: Values,
+    hold: bool = False,
+) -> tuple[Data, Parameters, float]:
+    """What was given as the likelihood augments it, A being drawn first; parameters that a draw
+    keeps; and log P given Z.
 
     Data that need nothing come back as they are, and no log P of them: a sweep knows it.
     """
     if not model.likelihood.augments(data.given):
-        return data, np.nan
+        return data, {}, np.nan
+    if isinstance(model.likelihood, LatentGaussians):
+        own = model.likelihood_values(hyper)
+        return model.likelihood.refreshed(rng, data, Z.astype(np.uint8), {}, own, hold)
     likelihood = cast(Collapsed, model.likelihood_at(hyper))
     A, evidence = likelihood.draw_features_and_evidence(rng, data, Z)
-    return likelihood.augment(rng, data.given, Z, {"A": A}), evidence
+    return likelihood.augment(rng, data.given, Z, {"A": A}), {}, evidence

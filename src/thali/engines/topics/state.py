@@ -110,7 +110,6 @@ def state_of(
     used = seating.used.astype(np.int64)
     place = np.repeat(first[:-1] - (np.cumsum(used) - used), used) + np.arange(used.sum())
     seating.topic[place] = latent.topic
-    seating.size[place] = np.bincount(latent.group_in_all, minlength=len(place))
     before = 0 if earlier is None else len(earlier.groups)
     k = max(latent.n_topics, len(latent.dummies), before)
     topics = empty_topics(k + max(SPARE, k // 2), k)
@@ -123,8 +122,9 @@ def state_of(
 def empty_lists(corpus: Corpus, more: np.ndarray | None = None) -> WordLists:
     """Room for the topics of each word; ``more`` of some words."""
     from thali.kernels.corpus import WordLists
+    from thali.kernels.groupings import occurrences
 
-    room = np.bincount(corpus.word[corpus.word >= 0], minlength=corpus.vocabulary)
+    room = occurrences(corpus.word, corpus.vocabulary)
     if more is not None:
         room = room + more
     begin = np.concatenate([[0], np.cumsum(room)]).astype(np.int64)

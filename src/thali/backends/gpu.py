@@ -1,0 +1,226 @@
+r"""Rows on a GPU: cuBLAS's products, and one kernel for all that a row does with K features.
+
+    B = X E[A]ᵀ,   ν by sweeps over each row,   C = νᵀν,   T = νᵀX
+
+X and ν stay on the device, ν by feature, (K, N); what travels in an iteration is E[A] there and the
+statistics back, once (``device_steps.py``). X that is larger than the device has room for stays
+here and is sent, some rows at a time, whenever it is needed.
+"""
+
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import Any, Self, cast
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from thali.backends.base import PASSES, Globals, HardGlobals
+from thali.backends.block import Block
+from thali.backends.device import ALIGNED, KINDS, Kind, cupy, locked, on_device
+from thali.backends.device_rounds import TOGETHER, HardSent, improve
+from thali.backends.device_steps import TERMS, Sent, Sums, row_squares, sweep
+from thali.backends.far import AnyBlock
+from thali.backends.local import Local
+from thali.backends.rows import BLOCK, Rows
+from thali.data import Data
+from thali.machine import cores
+from thali.structures.statistics import Statistics
+
+AT_ONCE = 2**18  # rows that are worked on at once, of an X that lies on the device
+SENT = 2**27  # bytes of an X that does not, likewise
+ROOM = 0.7  # of the free device memory that X may take
+SENDING = Lock()  # of X, by one restart for all
+
+
+class OnDevice(WeakValueDictionary[str, Any]):
+    """X on the device, by its type, as long as a block has it; nothing of it is pickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), ()
+
+
+class DeviceRows(Rows):
+    """ν on the device, (K, at least N); ``nu`` is a copy of it here, only read."""
+
+    slab, amounts = None, ()
+
+    def __init__(self, W: Any, n: int) -> None:
+        self.W, self._n = W, n
+        self.changed()
+
+    @classmethod
+    def sent(cls, nu: np.ndarray, dtype: str) -> Self:
+        """These probabilities, (N, K), to the device."""
+        n, k = nu.shape
+        W = cupy().zeros((k, -(-n // ALIGNED) * ALIGNED), dtype)
+        W[:, :n] = cupy().asarray(np.ascontiguousarray(nu), dtype).T
+        return cls(W, n)
+
+    def changed(self, likely: np.ndarray | None = None) -> None:
+        """Forget what was read of ν; ``likely`` are the rows that have each feature, counted."""
+        self._nu: np.ndarray | None = None
+        self._likely = likely
+
+    @property
+    def nu(self) -> np.ndarray:  # type: ignore[override]
+        if self._nu is None:
+            self._nu = np.ascontiguousarray(self.W[:, : self.n].get().T, float)
+            self._nu.flags.writeable = False
+        return self._nu
+
+    @property
+    def n(self) -> int:
+        return self._n
+
+    @property
+    def k(self) -> int:
+        return int(self.W.shape[0])
+
+    @property
+    def likely(self) -> np.ndarray:
+        """How many rows have each feature rather than not."""
+        if self._likely is None:
+            self._likely = np.asarray((self.W[:, : self.n] > 0.5).sum(axis=1).get())
+        return self._likely
+
+    @property
+    def used(self) -> int:
+        return int(np.count_nonzero(self.likely))
+
+    def part(self, rows: slice) -> Rows:  # type: ignore[override]
+        return Rows(self.nu[rows])
+
+    def products(self) -> np.ndarray:
+        W = self.W[:, : self.n]
+        return np.asarray((W @ W.T).get(), float)
+
+    def copied(self) -> Self:
+        return type(self)(self.W.copy(), self.n)
+
+    def taken(self, order: np.ndarray) -> Self:
+        found = type(self)(self.W[cupy().asarray(order)], self.n)
+        found.changed(None if self._likely is None else self._likely[order])
+        return found
+
+    def joined(self, a: int, b: int) -> Self:
+        both = cupy().maximum(self.W[a], self.W[b])
+        found = self.taken(np.delete(np.arange(self.k), b))
+        found.W[a] = both
+        found.changed()
+        return found
+
+    def with_column(self, column: np.ndarray, scores: np.ndarray) -> Self:
+        new = self.sent(column[:, None], self.W.dtype)
+        return type(self)(cupy().vstack([self.W, new.W]), self.n)
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """``dtype`` of the products, "float64", "float32" or "tf32"; ``room`` for X, in bytes, is a
+    share of what the device has free where it is not given."""
+
+    dtype: str = "float64"
+    room: int | None = None
+
+    @property
+    def kind(self) -> Kind:
+        return KINDS[self.dtype]
+
+    def hold(self, data: Data, rows: Rows, dtype: str) -> tuple[Block, Rows]:
+        """X is on the device once, whoever asks, until the last who does has let it go."""
+        if data.far:
+            far = f"{cast(Any, data.X).name} is read by blocks of rows"
+            raise ValueError(f"backend='gpu' is for X in memory, but {far}; use backend='local'.")
+        dtype = self.kind.dtype
+        with SENDING:
+            kept = data.once("device", OnDevice)
+            X = kept.get(dtype)
+            if X is None:
+                X = kept[dtype] = self._send(data)
+            squares = data.once(("squares on the device", dtype), lambda: row_squares(X))
+        return Block(X, None, squares), DeviceRows.sent(rows.nu, dtype)
+
+    def _send(self, data: Data) -> Any:
+        """X on the device, or here if there is no room for it."""
+        dtype, there = self.kind.dtype, data.device
+        if there is not None:
+            return cupy().ascontiguousarray(there, dtype)
+        X = data.X.astype(dtype, copy=False)
+        room = ROOM * cupy().cuda.runtime.memGetInfo()[0] if self.room is None else self.room
+        return cupy().asarray(X) if X.nbytes <= room else locked(X)
+
+    def local_step(
+        self, block: AnyBlock, rows: Rows, given: Globals, passes: int = PASSES
+    ) -> Statistics:
+        sent = Sent.of(given, self.kind) if passes and rows.k else None
+        return self._step(cast(Block, block), cast(DeviceRows, rows), sent, passes)
+
+    def _step(self, block: Block, rows: DeviceRows, sent: Sent | None, passes: int) -> Statistics:
+        """Sweeps over rows that were sent what they need for it, and the sums over all."""
+        sums = Sums(self.kind, rows.k, block.d)
+        for X, piece in on_device(block.X, self._most(block)) if rows.k else ():
+            W = rows.W[:, piece]
+            if sent is not None:
+                sweep(self.kind, X, W, sent, passes)
+            sums.add(X, W)
+        found, likely = sums.statistics(block)
+        rows.changed(likely)
+        return found
+
+    def tally(self, block: AnyBlock, rows: Rows) -> Statistics:
+        found = self._step(cast(Block, block), cast(DeviceRows, rows), None, 0)
+        return replace(found, gain=np.zeros(rows.k))
+
+    def residual_scores(
+        self, block: AnyBlock, rows: Rows, phi: np.ndarray, v: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        block, rows, dtype = cast(Block, block), cast(DeviceRows, rows), self.kind.dtype
+        phi, v = (cupy().asarray(each, dtype) for each in (phi, v))
+        scores, back = cupy().empty(block.n), cupy().zeros(block.d)
+        along = phi @ v
+        for X, piece in on_device(block.X, self._most(block)):
+            W = rows.W[:, piece]
+            e = X @ v - along @ W
+            scores[piece] = e
+            back += e @ X - (W @ e) @ phi
+        return scores.get(), back.get()
+
+    def hard_step(
+        self, rng: np.random.Generator, block: AnyBlock, rows: Rows, given: HardGlobals
+    ) -> Statistics:
+        block, rows = cast(Block, block), cast(DeviceRows, rows)
+        sums = Sums(self.kind, rows.k, block.d)
+        if block.n <= BLOCK:  # so few that each knows what those before it took
+            here = Rows.hard(rows.nu)
+            Local().hard_step(rng, self._here(block), here, given)
+            rows.W[...] = DeviceRows.sent(here.nu, self.kind.dtype).W
+            return self.tally(block, rows)
+        if rows.k:
+            sent, counts = HardSent.of(given, self.kind), rows.likely.astype(float)
+            most = max(self._most(block) // TOGETHER, 1) * TOGETHER
+            for X, piece in on_device(block.X, most):
+                W = rows.W[:, piece]
+                counts = improve(self.kind, X, W, sent, counts)
+                sums.add(X, W)
+        found, likely = sums.statistics(block)
+        rows.changed(likely)
+        return replace(found, gain=np.zeros(rows.k))
+
+    # what is asked for seldom is done here
+
+    def row_bounds(self, block: AnyBlock, rows: Rows, given: Globals, none: float) -> np.ndarray:
+        return Local(cores()).row_bounds(self._here(cast(Block, block)), Rows(rows.nu), given, none)
+
+    def draw_rows(
+        self, rng: np.random.Generator, block: AnyBlock, rows: Rows, given: Globals
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        return Local().draw_rows(rng, block, Rows(rows.nu), given)
+
+    def _here(self, block: Block) -> Block:
+        return block._replace(X=cupy().asnumpy(block.X))
+
+    def _most(self, block: Block) -> int:
+        """Rows that are worked on at once."""
+        if not isinstance(block.X, np.ndarray):
+            return AT_ONCE
+        return max(SENT // (block.X.itemsize * block.d) // TERMS, 1) * TERMS

@@ -1,0 +1,278 @@
+// Rows of 0 and 1 on a device, each at its best given the rest: thali/kernels/hard_rows.py and the
+// solvers of thali/kernels/row_solvers, whose names these functions have, a row a thread. The
+// counts of other rows are those that the round began with. REAL is float or double.
+//
+// A row's numbers lie `step` apart, so that threads that lie side by side read numbers that do.
+
+#define BEST 0
+#define LOCAL_SEARCH 1
+#define DOUBLE_GREEDY 2
+#define NONE REAL(-1e300)
+#define THREADS 128
+
+struct Row {
+    int k, kp, others;
+    long long step;
+    const REAL *pairs, *total, *by_count; // shared by all rows; pairs (k, kp)
+    const signed char *own;               // (2, k): of rows without a feature, and with it
+    REAL *weights;
+    unsigned char *has; // the row as it was
+};
+
+struct Set { // z, its slack, and how many of the row's own features it has
+    unsigned char *z;
+    REAL *slack;
+    int j;
+};
+
+__device__ bool own(const Row &row, int i) { return row.own[row.has[i * row.step] * row.k + i]; }
+
+__device__ REAL count(const Row &row, int j) { return row.by_count[row.others + j]; }
+
+__device__ void begin(const Row &row, Set &set) {
+    set.j = 0;
+    for (int i = 0; i < row.k; i++)
+        set.slack[i * row.step] = row.weights[i * row.step];
+    for (int i = 0; i < row.k; i++)
+        if (set.z[i * row.step]) {
+            for (int l = 0; l < row.k; l++)
+                set.slack[l * row.step] -= row.pairs[i * row.kp + l];
+            set.j += own(row, i);
+        }
+}
+
+__device__ REAL added(const Row &row, const Set &set, int i) {
+    const REAL slack = set.slack[i * row.step];
+    return own(row, i) ? slack + count(row, set.j + 1) - count(row, set.j) : slack;
+}
+
+__device__ REAL removed(const Row &row, const Set &set, int i) {
+    const REAL slack = set.slack[i * row.step];
+    return own(row, i) ? count(row, set.j - 1) - count(row, set.j) - slack : -slack;
+}
+
+__device__ void flip(const Row &row, Set &set, int i) {
+    const REAL sign = set.z[i * row.step] ? REAL(1) : REAL(-1);
+    for (int l = 0; l < row.k; l++)
+        set.slack[l * row.step] += sign * row.pairs[i * row.kp + l];
+    if (own(row, i))
+        set.j += sign < 0 ? 1 : -1;
+    set.z[i * row.step] = sign < 0;
+}
+
+__device__ REAL worth(const Row &row, const Set &set) {
+    REAL value = count(row, set.j) - count(row, 0);
+    for (int i = 0; i < row.k; i++)
+        if (set.z[i * row.step])
+            value += REAL(0.5) * (row.weights[i * row.step] + set.slack[i * row.step]);
+    return value;
+}
+
+__device__ REAL scale(const Row &row) {
+    REAL most = 1;
+    for (int i = 0; i < row.k; i++)
+        most = max(most, fabs(row.weights[i * row.step]));
+    return most;
+}
+
+__device__ void climb(const Row &row, Set &set, REAL least) {
+    while (true) {
+        REAL best = least;
+        int at = -1;
+        for (int i = 0; i < row.k; i++)
+            if (!set.z[i * row.step]) {
+                const REAL gain = added(row, set, i);
+                if (gain > best) {
+                    best = gain;
+                    at = i;
+                }
+            }
+        if (at < 0) { // nothing more to put in: is there one to take out?
+            for (int i = 0; i < row.k; i++)
+                if (set.z[i * row.step]) {
+                    const REAL gain = removed(row, set, i);
+                    if (gain > best) {
+                        best = gain;
+                        at = i;
+                    }
+                }
+            if (at < 0)
+                return;
+        }
+        flip(row, set, at);
+    }
+}
+
+__device__ REAL complement_worth(const Row &row, const Set &set) {
+    REAL value = 0;
+    int own_ones = 0;
+    for (int i = 0; i < row.k; i++) {
+        own_ones += own(row, i);
+        const REAL weight = row.weights[i * row.step];
+        if (!set.z[i * row.step])
+            value += weight - REAL(0.5) * (row.total[i] - weight + set.slack[i * row.step]);
+    }
+    return value + count(row, own_ones - set.j) - count(row, 0);
+}
+
+__device__ void local_search(const Row &row, Set &set, REAL least) {
+    for (int i = 0; i < row.k; i++)
+        set.z[i * row.step] = 0;
+    begin(row, set);
+    REAL best = NONE;
+    int at = 0;
+    for (int i = 0; i < row.k; i++) {
+        const REAL alone = added(row, set, i);
+        if (alone > best) {
+            best = alone;
+            at = i;
+        }
+    }
+    flip(row, set, at);
+    climb(row, set, least);
+    if (complement_worth(row, set) > worth(row, set)) {
+        for (int i = 0; i < row.k; i++)
+            set.z[i * row.step] ^= 1;
+        begin(row, set);
+    }
+}
+
+__device__ void double_greedy(const Row &row, Set &low, REAL *upper) {
+    Set high = {low.z, upper, 0}; // the set that starts full; of its z nothing is asked
+    for (int i = 0; i < row.k; i++) {
+        low.z[i * row.step] = 0;
+        upper[i * row.step] = row.weights[i * row.step] - row.total[i];
+        high.j += own(row, i);
+    }
+    begin(row, low);
+    for (int i = 0; i < row.k; i++) {
+        const REAL *pairs = row.pairs + i * row.kp;
+        if (added(row, low, i) >= removed(row, high, i))
+            flip(row, low, i);
+        else {
+            for (int l = 0; l < row.k; l++)
+                upper[l * row.step] += pairs[l];
+            high.j -= own(row, i);
+        }
+    }
+}
+
+// A pass over the features that z has, each exchanged for the one that adds most, if any.
+__device__ bool exchange(const Row &row, Set &set, REAL least) {
+    bool moved = false;
+    for (int i = 0; i < row.k; i++) {
+        if (!set.z[i * row.step])
+            continue;
+        const int left = set.j - own(row, i); // own features without i
+        REAL best = set.slack[i * row.step] + count(row, set.j) - count(row, left) + least;
+        const REAL fresh = count(row, left + 1) - count(row, left);
+        int at = -1;
+        for (int l = 0; l < row.k; l++)
+            if (!set.z[l * row.step]) {
+                REAL gain = set.slack[l * row.step] + row.pairs[i * row.kp + l];
+                if (own(row, l))
+                    gain += fresh;
+                if (gain > best) {
+                    best = gain;
+                    at = l;
+                }
+            }
+        if (at >= 0) {
+            flip(row, set, i);
+            flip(row, set, at);
+            moved = true;
+        }
+    }
+    return moved;
+}
+
+__device__ void climb_by_exchanges(const Row &row, Set &set, REAL least) {
+    do
+        climb(row, set, least);
+    while (exchange(row, set, least));
+}
+
+// The trial takes the place of the set, and it of the trial's, if it is worth more.
+__device__ REAL keep(const Row &row, Set &set, Set &trial, REAL value, REAL same) {
+    const REAL found = worth(row, trial);
+    if (!(found > value + same * (REAL(1) + fabs(value))))
+        return value;
+    const Set other = set;
+    set = trial;
+    trial = other;
+    return found;
+}
+
+__device__ void solve(const Row &row, Set &set, Set &trial, REAL *upper, int solver, REAL same,
+                      REAL share) {
+    const REAL least = share * scale(row);
+    begin(row, set);
+    REAL value = worth(row, set);
+    if (solver == BEST) {
+        for (int i = 0; i < row.k; i++) {
+            trial.z[i * row.step] = set.z[i * row.step];
+            trial.slack[i * row.step] = set.slack[i * row.step];
+        }
+        trial.j = set.j;
+        climb_by_exchanges(row, trial, least);
+        const REAL last = value;
+        value = keep(row, set, trial, value, same);
+        if (value == last && complement_worth(row, set) <= value)
+            return; // nothing moves: what is there is at least a third of the best
+        local_search(row, trial, least);
+        climb_by_exchanges(row, trial, least);
+    } else if (solver == LOCAL_SEARCH)
+        local_search(row, trial, least);
+    else
+        double_greedy(row, trial, upper);
+    keep(row, set, trial, value, same);
+}
+
+// Improve n rows W; what the likelihood's part of the bound gained, for each block of threads.
+// `numbers` has room for 4, `marks` for 3 numbers of each feature of each row; prior (2, k).
+extern "C" __global__ void solve_rows(const REAL *__restrict__ B, long long b_step, REAL *W,
+                                      long long w_step, const REAL *pairs, const REAL *total,
+                                      const REAL *half, const REAL *prior, const signed char *own_of,
+                                      const REAL *by_count, REAL precision, REAL same, REAL share,
+                                      long long n, int k, int kp, int solver, REAL *numbers,
+                                      unsigned char *marks, double *gained) {
+    __shared__ double sums[THREADS];
+    const long long at = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    double gain = 0.0;
+    if (at < n) {
+        const long long room = n * k;
+        Row row = {k, kp, 0, n, pairs, total, by_count, own_of, numbers + at, marks + at};
+        Set set = {marks + room + at, numbers + room + at, 0};
+        Set trial = {marks + 2 * room + at, numbers + 2 * room + at, 0};
+        for (int i = 0; i < k; i++) {
+            const bool has = W[i * w_step + at] > REAL(0.5);
+            row.has[i * n] = set.z[i * n] = has;
+            row.weights[i * n] = precision * B[i * b_step + at] - half[i] + prior[has * k + i];
+            row.others += !own(row, i);
+        }
+        solve(row, set, trial, numbers + 3 * room + at, solver, same, share);
+        // of what the row was, and is: the sum of likely_i, less half of the pairs in it
+        for (int i = 0; i < k; i++) {
+            const bool was = row.has[i * n], is = set.z[i * n];
+            if (!was && !is)
+                continue;
+            const double likely = precision * B[i * b_step + at] - half[i];
+            double with_old = 0.0, with_new = 0.0;
+            for (int l = 0; l < k; l++) {
+                with_old += row.has[l * n] ? double(pairs[i * kp + l]) : 0.0;
+                with_new += set.z[l * n] ? double(pairs[i * kp + l]) : 0.0;
+            }
+            gain += (is ? likely - 0.5 * with_new : 0.0) - (was ? likely - 0.5 * with_old : 0.0);
+        }
+        for (int i = 0; i < k; i++)
+            W[i * w_step + at] = set.z[i * n];
+    }
+    sums[threadIdx.x] = gain;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        double whole = 0.0;
+        for (int i = 0; i < blockDim.x; i++)
+            whole += sums[i];
+        gained[blockIdx.x] = whole;
+    }
+}
