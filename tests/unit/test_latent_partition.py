@@ -1,8 +1,7 @@
 """LatentPartition as people use it: answers, new rows, gaps, files, stops, refusals."""
 
-import os
+import itertools
 import signal
-import threading
 from dataclasses import dataclass
 
 import numpy as np
@@ -300,10 +299,18 @@ def test_a_resumed_run_is_bitwise_the_same(gaps, tmp_path, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::thali.DegenerateFit")  # it is stopped in its burn-in
-def test_ctrl_c_keeps_what_was_computed():
+def test_ctrl_c_keeps_what_was_computed(monkeypatch):
+    from thali.engines.clusters import gibbs
+
     X, _ = three(300)
-    timer = threading.Timer(1.5, lambda: os.kill(os.getpid(), signal.SIGINT))
-    timer.start()
+    step, seen = gibbs.step, itertools.count(1)
+
+    def until(*arguments):
+        if next(seen) == 40:
+            signal.raise_signal(signal.SIGINT)
+        return step(*arguments)
+
+    monkeypatch.setattr(gibbs, "step", until)
     model = fitted(X, engine=thali.CollapsedGibbs(sweeps=10**6, chains=2))
     assert model.stopped_ == "interrupted"
     assert model.labels_.shape == (300,)

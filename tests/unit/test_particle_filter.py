@@ -283,7 +283,7 @@ def stop_at(monkeypatch, step):
     def count(*arguments):
         taken.append(None)
         if len(taken) == step:
-            loops[-1]._halt("interrupted")
+            loops[-1].halt("interrupted")
         return advance(*arguments)
 
     monkeypatch.setattr(run._Loop, "begin", keep)

@@ -1,6 +1,5 @@
 """The run loop: chains independent of threads, stops that keep, budgets, checkpoints."""
 
-import os
 import signal
 import threading
 import time
@@ -93,13 +92,51 @@ def test_checkpoints_are_written_while_the_run_goes_on(X, tmp_path, monkeypatch)
     assert len(written) == 4  # and one more with what there was at the end
 
 
-def test_ctrl_c_keeps_what_was_computed(X):
-    timer = threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT))
-    timer.start()
-    fitted = model(sweeps=10**6, burn_in=3, init="prior").fit(X)
-    timer.join()
-    assert fitted.stopped_ == "interrupted"
+def test_ctrl_c_keeps_what_was_computed(X, monkeypatch):
+    fitted = model(sweeps=10**6, burn_in=3, init="prior")
+    stopped_at(fitted, 20, monkeypatch, X)
     assert fitted.posterior_.posterior.sizes["draw"] >= 1
+
+
+def test_ctrl_c_between_two_steps_of_the_main_thread_is_not_lost(X, monkeypatch):
+    """Where nothing would catch a KeyboardInterrupt: chains have been driven, nothing is kept."""
+    conclude = run_module.conclude
+
+    def late(*arguments):
+        signal.raise_signal(signal.SIGINT)
+        return conclude(*arguments)
+
+    monkeypatch.setattr(run_module, "conclude", late)
+    fitted = model(sweeps=20, init="prior").fit(X)
+    assert fitted.history_["log_joint"].shape[1] == 20
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_second_ctrl_c_waits_for_nothing(X, monkeypatch):
+    def twice(*_, **__):
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(run_module, "conclude", twice)
+    with pytest.raises(KeyboardInterrupt):
+        model(sweeps=20, init="prior").fit(X)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_handler_of_somebody_else_is_left_alone(X, monkeypatch):
+    heard, conclude = [], run_module.conclude
+    before = signal.signal(signal.SIGINT, lambda *_: heard.append(1))
+
+    def late(*arguments):
+        signal.raise_signal(signal.SIGINT)
+        return conclude(*arguments)
+
+    monkeypatch.setattr(run_module, "conclude", late)
+    try:
+        assert model(sweeps=20, init="prior").fit(X).stopped_ == "finished"
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert heard == [1]
 
 
 @pytest.mark.parametrize("missing", [False, True])
@@ -163,13 +200,14 @@ def test_a_run_with_a_seed_of_its_own_is_resumed_with_it(X, tmp_path, source):
 
 def stopped_at(fitted, steps, monkeypatch, X, **options):
     """Fit, with Ctrl-C in the given step of this call, or a little before."""
-    several, seen = thali.CollapsedGibbs.several, []
+    several, seen, lock = thali.CollapsedGibbs.several, [0], threading.Lock()
 
     def count(*arguments, **options):
         drawn = several(*arguments, **options)
-        before = len(seen)
-        seen.extend(drawn)
-        if before < steps <= len(seen):
+        with lock:  # chains come from threads of their own, and a second signal would end the run
+            before, seen[0] = seen[0], seen[0] + len(drawn)
+            last = before < steps <= seen[0]
+        if last:
             signal.raise_signal(signal.SIGINT)
         return drawn
 

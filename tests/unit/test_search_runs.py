@@ -77,7 +77,7 @@ def test_a_search_stopped_for_good_codes_the_other_rows(likelihood, monkeypatch)
         if len(taken) > 1:
             raise AssertionError("a search went on after it was stopped for good")
         found = advance(search, 30)
-        loops[-1]._halt("interrupted")
+        loops[-1].halt("interrupted")
         return found
 
     loops, begin = [], run_module._Loop.begin

@@ -26,6 +26,7 @@ from thali.results.fit import Fit, burned, fit_class
 from thali.results.trace import Kept
 from thali.run.checkpoints import Chain, fingerprint, read, tell_of_fresh_start, write
 from thali.run.conclude import conclude
+from thali.run.interrupts import Flag, interrupts_call
 from thali.run.progress import Progress
 from thali.starts.choosing import Starting
 from thali.stopping import stopping
@@ -63,7 +64,7 @@ def run(
         threadpool_limits(limits=1, user_api="blas"),
     ):
         compile_ahead(compiler, engine, model, data)
-        with stopping(loop.must_stop):
+        with interrupts_call(partial(loop.halt, "interrupted")), stopping(loop.must_stop):
             loop.begin(bar, resume)
             loop.drive(bar)
             return loop.finish()
@@ -108,7 +109,7 @@ class _Loop:
         self.time_budget = np.inf if time_budget is None else time_budget
         self.began = self.deadline = np.inf
         self.earlier = 0.0  # seconds spent before a resume
-        self.stop = threading.Event()
+        self.stop = Flag()
         self.stopped = "finished"
         self.starts: list[str] = []
         self.disagreed = False  # whether starts came to different ends: chains are then longer
@@ -154,7 +155,7 @@ class _Loop:
             state = self.engine.begin(rng, self.model, self.data, start)
             self.chains.append(Chain(index, rng, state))
         if self.checkpoint is not None and over():
-            self._halt("time budget")  # unless it was halted already
+            self.halt("time budget")  # unless it was halted already
             self.checkpoint = None  # a race cut short is not where a run never stopped begins
 
     def _in_threads(
@@ -211,13 +212,13 @@ class _Loop:
                 if not self.stop.is_set():
                     meanwhile()
                     if time.monotonic() > self.deadline:
-                        self._halt("time budget")
+                        self.halt("time budget")
                 if leave is not None and leave():
                     patience = min(patience, time.monotonic() + A_MOMENT)
-            except KeyboardInterrupt:
-                if self.stop.is_set():  # a second one: not even a step is waited for
+            except KeyboardInterrupt:  # of a handler that is not ours, or a second one
+                if self.stop.is_set():  # not even a step is waited for
                     raise
-                self._halt("interrupted")
+                self.halt("interrupted")
 
     # running
 
@@ -307,7 +308,8 @@ class _Loop:
         resumable = self.checkpoint is not None
         return not resumable and (self.stop.is_set() or time.monotonic() > self.deadline)
 
-    def _halt(self, why: str) -> None:
+    def halt(self, why: str) -> None:
+        """Stop at the end of the steps under way; the first reason counts."""
         if not self.stop.is_set():
             self.stopped = why
             self.stop.set()
