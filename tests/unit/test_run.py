@@ -94,7 +94,7 @@ def test_checkpoints_are_written_while_the_run_goes_on(X, tmp_path, monkeypatch)
 
 def test_ctrl_c_keeps_what_was_computed(X, monkeypatch):
     fitted = model(sweeps=10**6, burn_in=3, init="prior")
-    stopped_at(fitted, 20, monkeypatch, X)
+    stopped_at(fitted, 100, monkeypatch, X)
     assert fitted.posterior_.posterior.sizes["draw"] >= 1
 
 

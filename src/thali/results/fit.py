@@ -11,6 +11,7 @@ string tells the kinds apart.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -163,7 +164,10 @@ class Fit:
             raise ValueError(self.no_posterior)
         kept = self.kept()
         kept["n_components"] = kept["n_components"].astype(int)
-        found: InferenceData = import_arviz().from_dict(posterior=kept)
+        arviz = import_arviz()
+        with warnings.catch_warnings():  # chains × draws it is, however few a stop has left
+            warnings.filterwarnings("ignore", message="More chains")
+            found: InferenceData = arviz.from_dict(posterior=kept)
         return found
 
     def diagnostics(self) -> dict[str, dict[str, float]]:
