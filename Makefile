@@ -14,7 +14,7 @@ BIN := $(VENV)/bin
 BUILD := build
 
 # What tests compile is kept in $(BUILD)/numba, one folder for each state of the kernels.
-PYTEST = cache=$$($(BIN)/python tests/cache_key.py) && NUMBA_CACHE_DIR="$$cache" \
+PYTEST = cache=$$($(BIN)/python tests/cache_key.py) && PYTHONDONTWRITEBYTECODE= NUMBA_CACHE_DIR="$$cache" \
          $(BIN)/pytest -n 2 --dist worksteal --durations=25
 
 .PHONY: help demo test test-all lint bench docs format clean

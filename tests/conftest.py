@@ -35,10 +35,12 @@ def seed_of(name: str) -> int:
     return int(np.random.SeedSequence([base, zlib.crc32(name.encode())]).generate_state(1)[0] >> 1)
 
 
-# Two workers begin at the two halves of the tests. What they compile first should differ, as
-# neither finds what the other is still compiling.
-ONE = re.compile("column_moves|drift|enumeration|geweke|ladder|missing|own_names|row_potentials")
-OTHER = re.compile("hard|maximi|noisy_or|nonnegative|search|solvers|sparse_factor|variational")
+# Two workers begin at the two halves of the tests, and neither finds what the other is still
+# compiling. So what either compiles first should differ, and tests that share kernels stand together.
+ONE = ["cluster|partition", "collapsed_gibbs|CollapsedGibbs", "column_moves|drift|enumeration|geweke"]
+ONE += ["missing|row_potentials|filter"]
+OTHER = ["topic|new_documents|hidden_words", "search", "hard|maximi|solvers|variational"]
+OTHER += ["noisy_or|nonnegative|sparse_factor", "poisson|probit|mixed|column_noise", "ncollapsed"]
 
 
 SLOW = {
@@ -63,11 +65,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     stale = [name for name, there in SLOW.items() if not there and name.split("::")[0] in seen]
     if config.args_source is pytest.Config.ArgsSource.TESTPATHS and stale and not config.option.lf:
         raise pytest.UsageError(f"tests/slow.txt names no test: {', '.join(stale)}")
-    kinds: dict[int, list[pytest.Item]] = {0: [], 1: [], 2: []}
-    for item in items:
-        name = Path(item.nodeid.split("::")[0]).name
-        kinds[0 if ONE.search(name) else 1 if OTHER.search(name) else 2].append(item)
-    one, other, rest = kinds.values()
+    halves: list[list[pytest.Item]] = []
+    rest = items[:]
+    for names in (OTHER, ONE):  # "uncollapsed" is among the others before "collapsed" is looked for
+        half = []
+        for name in names:
+            half += [item for item in rest if re.search(name, item.nodeid)]
+            rest = [item for item in rest if not re.search(name, item.nodeid)]
+        halves.append(half)
+    other, one = halves
     between = max(0, len(items) // 2 - len(one))
     items[:] = one + rest[:between] + other + rest[between:]
 
