@@ -35,6 +35,7 @@ NODES = int((FAR - LEAST) / STEP) + 1
 BEHIND = 4.0  # how far behind another a latent may be so that the table is good enough
 IDLE = 1e-14  # a share of the term UP steps above, which can only become smaller
 UP = 8
+HOPELESS = 20.0  # behind another latent by so much, none is the largest: P < 1e-44
 
 
 def knots(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -360,12 +361,30 @@ def log_levels(mean, level, first, end):
 
 @kernel
 def level_chances(mean, found):
-    """P(latent r is the largest) of rows of N(mean, 1), (rows, levels), summing to one."""
-    inside = np.empty(NODES)
+    """P(latent r is the largest) of rows of N(mean, 1), (rows, levels), summing to one.
+
+    Σ_q φ(e_q + h_r)/Φ(e_q + h_r) Π_j Φ(e_q + h_j), e the noise of the latent with the highest mean
+    and h how far behind it means are: the products serve all levels. Good to 1e-10.
+    """
+    n_levels = mean.shape[1]
+    below, inside = np.empty((n_levels, NODES)), np.empty(NODES)
     for n in range(mean.shape[0]):
-        total = 0.0
-        for r in range(mean.shape[1]):
-            found[n, r] = max(chance_of_level(mean[n], r, inside), 1e-300)
+        top, total = mean[n].max(), 0.0
+        inside[:] = DENSITY[:NODES]
+        for r in range(n_levels):
+            below[r] = 1.0
+            if top - mean[n, r] + LEAST < FAR:
+                times_all(below[r], 0, top - mean[n, r] + LEAST, BELOW_BY_STEP, RISE_BY_STEP)
+                inside *= below[r]
+        for r in range(n_levels):
+            h, chance = top - mean[n, r], 0.0
+            if h < HOPELESS:
+                factor = math.exp(-0.5 * h * h - LEAST * h)  # φ(e + h) over φ(e)
+                by_step = math.exp(-STEP * h)
+                for q in range(NODES):
+                    chance += inside[q] * factor / below[r, q]
+                    factor *= by_step
+            found[n, r] = max(chance, 1e-300)
             total += found[n, r]
-        for r in range(mean.shape[1]):
+        for r in range(n_levels):
             found[n, r] /= total
