@@ -8,6 +8,7 @@ import pytest
 from oracles import features as oracles
 from scipy import stats
 from scipy.special import logsumexp
+from sklearn.base import clone
 from unit.test_predictive import brute_force
 
 import thali
@@ -305,7 +306,7 @@ def test_imputation_is_the_mixture_over_draws(rng):
     assert (std[~missing] == 0.0).all()
     again, low, high = model.impute(interval=0.8)
     assert np.array_equal(filled, again)
-    for ends, p in ((low, 0.1), (high, 0.9)):
+    for ends, p in ((low, 0.1), (high, 0.9), (model.impute(strategy="median"), 0.5)):
         at = ends[missing] - shift
         assert np.allclose(stats.norm.cdf(at, means, np.sqrt(variances)).mean(axis=0), p)
         assert np.array_equal(ends[~missing], filled[~missing])
@@ -346,6 +347,8 @@ def test_imputing_complete_data_gives_them_back():
         ({"interval": 1.5}, "between 0 and 1"),
         ({"interval": True}, "between 0 and 1"),
         ({"interval": 0.9, "return_std": True}, "not for both"),
+        ({"strategy": "mode"}, "'mean' or 'median', not 'mode'"),
+        ({"strategy": None}, "'mean' or 'median', not None"),
     ],
 )
 def test_wrong_wishes_of_impute_are_refused(options, words):
@@ -535,10 +538,12 @@ def test_held_out_entries_are_predicted_better_than_by_their_means(likelihood):
     assert test.rmse(model) < np.sqrt(np.square(test.values - means).mean())
 
 
+@pytest.mark.filterwarnings("ignore::thali.BurnInCutShort")
 def test_a_stopped_run_with_gaps_goes_on_to_the_same_end(tmp_path):
     _, _, X = with_gaps("nonnegative_linear_gaussian")
     engine = thali.UncollapsedGibbs(sweeps=4000, chains=1, init="prior")
     whole = thali.LatentFeatures("ibp", "nonnegative_linear_gaussian", engine, random_state=0)
+    clone(whole).set_params(engine__sweeps=4).fit(X)  # compiled before seconds are counted
     whole.fit(X)
     part = thali.LatentFeatures("ibp", "nonnegative_linear_gaussian", engine, random_state=0)
     part.fit(X, checkpoint=tmp_path / "c", time_budget=max(0.2, 0.4 * whole.seconds_))

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
+from scipy.special import ndtr
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
@@ -115,6 +116,23 @@ def test_intervals_and_deviations(model, X):
     np.testing.assert_allclose(std["dish"][gone["dish"]], 1.0 - p.max(axis=1), atol=1e-12)
 
 
+def test_means_and_medians_of_a_long_tail(model, X):
+    gone, seen = X["income"].isna(), X["income"].dropna()
+    mean, median = model.impute(), model.impute(strategy="median")
+    assert (mean["income"] > median["income"])[gone].all()
+    assert (mean["income"] <= seen.max())[gone].all()
+    j = int(model.fit_.model.likelihood.known.first[list(X.columns).index("income")])
+    layout = model.fit_.model.likelihood.known
+    above = []
+    for draw in model.draws():
+        v = draw.Z @ draw.A[:, j] + draw.hyper["biases"][j] / draw.hyper["noise"][j]
+        t = (np.log(median["income"]) - layout.m[j]) / layout.s[j] / draw.hyper["noise"][j]
+        above.append(ndtr(v - t)[gone])
+    np.testing.assert_allclose(np.mean(above, axis=0), 0.5, atol=1e-6)
+    for name in ("dish", "stage", "member"):  # of levels the most probable one either way
+        assert mean[name].equals(median[name])
+
+
 def test_chances_are_means_over_draws(model, X):
     """By hand, from each draw's own means of latents."""
     chances = model.impute_proba()
@@ -177,6 +195,8 @@ def test_expected_tables(model):
     own = model.effects()
     heights = own[own["column"] == "height"]
     np.testing.assert_allclose(expected["height"], heights["with"])
+    incomes = own[own["column"] == "income"]
+    np.testing.assert_allclose(expected["income"], incomes["with"])
 
 
 # ---------------------------------------------------------------------------------- effects

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 import pandas as pd
@@ -15,21 +15,22 @@ from sklearn.utils.validation import check_is_fitted
 
 from thali.data import Data, Table
 from thali.data.column_values import numbers_of_text
-from thali.data.matrix import named
 from thali.engines.base import AbsorbsRows, AnyEngine
-from thali.estimators import streaming, tables, units, validation
+from thali.estimators import filling, streaming, tables, units, validation
 from thali.estimators.base import LatentModel
+from thali.estimators.tables import Filled
 from thali.likelihoods.base import Conditional, Likelihood
 from thali.likelihoods.linear_gaussian import LinearGaussian
 from thali.model import Model
 from thali.priors.base import Prior
 from thali.registry import ESTIMATORS
-from thali.results import effects, imputation, level_chances, prediction
+from thali.results import effects, prediction
 from thali.results.evidence import Evidence
 from thali.results.feature_answer import answer
 from thali.results.feature_draws import Draw, best_draw, feature_draws
-from thali.results.findings import Finding, of_features, warn_of_interval
+from thali.results.findings import Finding, of_features
 from thali.results.fit import Draws, Fit
+from thali.results.imputation import Strategy
 from thali.results.level_chances import LevelChances
 from thali.run.choices import is_auto
 from thali.run.evidence import evidence
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from thali.evaluation import Holdout
-
-Filled: TypeAlias = np.ndarray | pd.DataFrame
 
 
 @ESTIMATORS.register("LatentFeatures")
@@ -403,7 +402,11 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
     # missing entries
 
     def impute(
-        self, *, return_std: bool = False, interval: float | None = None
+        self,
+        *,
+        return_std: bool = False,
+        interval: float | None = None,
+        strategy: Strategy = "mean",
     ) -> Filled | tuple[Filled, ...]:
         """The training data with each missing entry replaced by its posterior mean.
 
@@ -411,13 +414,16 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
         a draw: with A integrated out given Z, the scales and the observed entries where that can
         be done, else given the draw's parameters. Nothing is drawn for it, so the answer is the
         same at every call. At most ``imputation.DRAWS`` evenly spaced draws.
+        ``strategy="median"`` takes the posterior median, which is nearer to what is typical of
+        numbers with a long tail; means have the smaller squared error.
         ``return_std=True`` gives (filled, std), with the standard deviation, 0 where an entry was
         observed; ``interval=0.9`` gives (filled, low, high), with the central quantiles. Of fewer
         than ten draws both come with a warning (``thali.TooFewDraws``). Data frames come back as
         data frames.
 
         A table with columns of different kinds (``MixedColumns``) comes back in its own types, and
-        what was observed as it was. Missing counts are the posterior mean, rounded; missing levels
+        what was observed as it was. Means of numbers with a long tail take these no farther than
+        what was observed. Missing counts are the posterior mean, rounded; missing levels
         the most probable ones, whose ``std`` is 1 − their probability. ``low`` and ``high`` of an
         ordinal or binary column are levels; a categorical one has no order, and in both the most
         probable level.
@@ -432,34 +438,7 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
         (True, 0)
         """
         check_is_fitted(self)
-        if return_std and interval is not None:
-            raise ValueError("impute: ask for return_std=True or for an interval, not for both.")
-        if self.fit_.data.sparse:
-            raise ValueError(
-                "impute: the model was fitted to a sparse matrix, which has no missing entries: "
-                "what it leaves out are zeros."
-            )
-        if tables.layout_of(self) is not None:
-            return tables.imputed(self, return_std, interval)
-        entries = imputation.missing_entries_of(self.fit_)
-        missing = self.fit_.data.where_missing
-        center, scale = self.mean_[missing[1]], self._scale[missing[1]]
-
-        def filled(values: np.ndarray) -> Filled:
-            table = self.X_.copy()
-            table[missing] = values * scale + center
-            return self._as_given(table)
-
-        if return_std:
-            std = np.zeros(self.X_.shape)
-            std[missing] = entries.std() * scale
-            warn_of_interval(self.fit_)
-            return filled(entries.mean()), self._as_given(std)
-        if interval is not None:
-            ends = entries.interval(interval)
-            warn_of_interval(self.fit_)
-            return tuple(filled(values) for values in (entries.mean(), *ends))
-        return filled(entries.mean())
+        return filling.imputed(self, return_std, interval, strategy)
 
     def impute_proba(self) -> LevelChances:
         """How probable each level of each missing entry is, averaged over draws.
@@ -481,17 +460,7 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
         ((1,), array([3]), (0, 1), (0,))
         """
         check_is_fitted(self)
-        labels = tables.labels_of(self)
-        if tables.layout_of(self) is not None:
-            return level_chances.of_table(self.fit_, labels, self._index)
-        if self.fit_.data.sparse:
-            raise ValueError("impute_proba: a sparse matrix has no missing entries.")
-        units_of = self.mean_, self._scale
-        return level_chances.of_bits(self.fit_, self.X_, *units_of, labels, self.row_names_)
-
-    def _as_given(self, values: np.ndarray) -> Filled:
-        """A table like the training data, with its names if it had any."""
-        return named(values, self.row_names_, getattr(self, "feature_names_in_", None))
+        return filling.chances(self)
 
     # pictures
 

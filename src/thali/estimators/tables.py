@@ -22,7 +22,7 @@ from thali.likelihoods.latent_columns import Layout
 from thali.likelihoods.table import TableLikelihood
 from thali.model import Model
 from thali.results.findings import warn_of_interval
-from thali.results.imputation import tails
+from thali.results.imputation import Strategy, tails
 from thali.results.own_values import OwnValues, expected_codes, observed_codes
 from thali.run.choices import engines
 from thali.storage import Json
@@ -117,7 +117,7 @@ def as_given(estimator: LatentModel, values: Filled) -> Filled:
 
 
 def imputed(
-    estimator: LatentModel, return_std: bool, interval: float | None
+    estimator: LatentModel, return_std: bool, interval: float | None, strategy: Strategy
 ) -> Filled | tuple[Filled, ...]:
     """The table with its missing entries filled in, in its own types; see ``impute``."""
     layout = layout_of(estimator)
@@ -132,17 +132,20 @@ def imputed(
             codes[missing.rows_of(d), d] = told(d)
         return as_given(estimator, layout.table.decode(codes))
 
+    def best(d: int) -> np.ndarray:
+        return missing.codes(d, strategy)
+
     if return_std or interval is not None:
         warn_of_interval(estimator.fit_)
     if return_std:
         std = np.zeros(seen.shape)
         for d in columns:
             std[missing.rows_of(d), d] = missing.std(d)
-        return filled(missing.codes), as_given(estimator, std)
+        return filled(best), as_given(estimator, std)
     if interval is None:
-        return filled(missing.codes)
+        return filled(best)
     ends = tails(interval)
-    return filled(missing.codes), *(filled(lambda d, p=p: missing.quantile(d, p)) for p in ends)
+    return filled(best), *(filled(lambda d, p=p: missing.quantile(d, p)) for p in ends)
 
 
 def expected(estimator: LatentModel, Z: np.ndarray, A: np.ndarray) -> Filled:

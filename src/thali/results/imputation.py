@@ -9,7 +9,7 @@ and quantiles are those of the mixture too. Nothing is drawn: the same fit gives
 """
 
 from dataclasses import dataclass
-from typing import cast
+from typing import Literal, TypeAlias, cast
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from thali.likelihoods.base import GibbsUpdates, Masked, MaskedCollapsed
 from thali.likelihoods.entries import EntryDistribution
 from thali.results.fit import Fit
 from thali.structures.base import evenly_spaced
+
+Strategy: TypeAlias = Literal["mean", "median"]
 
 DRAWS = 400  # evenly spaced draws that are averaged
 
@@ -30,6 +32,10 @@ class MissingEntries:
     def mean(self) -> np.ndarray:
         """The posterior mean of each entry."""
         return np.asarray(self.given.mean.mean(axis=0))
+
+    def value(self, strategy: Strategy) -> np.ndarray:
+        """The posterior mean or median of each entry."""
+        return self.mean() if strategy == "mean" else self.given.mixed_quantile(0.5)
 
     def std(self) -> np.ndarray:
         """The posterior standard deviation of each entry, noise included."""

@@ -23,7 +23,7 @@ from thali.likelihoods.latent_columns import LEVELED, UNIT, Layout, kind_of
 from thali.likelihoods.latent_entries import LatentEntries
 from thali.likelihoods.table import TableLikelihood
 from thali.results.fit import Fit
-from thali.results.imputation import DRAWS, missing_entries_of
+from thali.results.imputation import DRAWS, Strategy, missing_entries_of
 
 BLOCK = 50_000  # entries of all draws that are looked at at a time
 
@@ -69,11 +69,11 @@ class OwnValues:
         p = np.stack(found, axis=1)
         return np.asarray(p / p.sum(axis=1, keepdims=True))  # one, where there is but one level
 
-    def codes(self, d: int) -> np.ndarray:
-        """The value that is expected of each entry of a column."""
+    def codes(self, d: int, strategy: Strategy = "mean") -> np.ndarray:
+        """The mean or median of each entry of a column; of levels the most probable one."""
         if self.has_levels(d):
             return np.asarray(self.probabilities(d).argmax(axis=1), float)
-        if self.layout.links[d] == "log":
+        if strategy == "median":
             return self.quantile(d, 0.5)
         mean = self._by_block(int(self.layout.first[d]), lambda own: own.mean.mean(axis=0))
         return np.asarray(np.rint(mean)) if self.layout.columns[d].kind == "count" else mean
