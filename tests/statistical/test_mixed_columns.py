@@ -350,8 +350,4 @@ def test_a_broken_step_is_caught(what, seed, monkeypatch, near):
     before, after, step = BROKEN[what]
     broken = mutate("thali.likelihoods.table", [(before, after)]).TableLikelihood
     monkeypatch.setattr(mixed_columns.TableLikelihood, step, getattr(broken, step))
-    try:
-        found = joint_p_values("collapsed", seed, draws=1000)
-    except ValueError:  # such numbers need not be possible at all
-        return
-    assert alarms(found)
+    assert alarms(joint_p_values("collapsed", seed, draws=1000))
