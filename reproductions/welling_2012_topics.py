@@ -10,7 +10,8 @@ What the paper does not say, and what is done here: documents are dealt to tenth
 words of topics have a Dirichlet distribution of weight β, which is 0.1 unless --beta says
 otherwise, in both models; chains begin with words scattered over topics; topics are also split and
 merged. a, b and c are brought to their best by steps along the exact gradient ("exact"), or by
-contrastive divergence as in the paper; α of the HDP is sampled, with Gamma(1, 1) before the data.
+contrastive divergence as in the paper; α of the HDP, which the paper learns by contrastive
+divergence too, is sampled, with Gamma(1, 1) before the data.
 
     THALI_DATA=… python reproductions/welling_2012_topics.py [--out welling_2012_topics] [--full]
 

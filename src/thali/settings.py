@@ -295,6 +295,17 @@ def whole_number(owner: str, name: str, value: object, least: int, most: int = M
     return value.__index__()
 
 
+def generator(owner: str, random_state: object) -> np.random.Generator:
+    """The source of chance that ``random_state`` stands for, or one sentence."""
+    try:
+        return np.random.default_rng(random_state)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"{owner}: random_state must be a whole number from 0 on, a NumPy Generator or None, "
+            f"not {shown(random_state)}."
+        ) from None
+
+
 def shown(value: object) -> str:
     """A value as a message shows it: as Python writes it, but a very long one cut short.
 

@@ -40,10 +40,15 @@ def test_a_number_makes_it_the_same():
         ([[1.5]], {}, "whole numbers"),
         ([[-1.0]], {}, "Negative"),
         ([[0.0]], {}, "no words"),
-        ([[1.0]], {"words": 0.0}, "words must be above 0"),
-        ([[1.0]], {"documents": 1.2}, "documents must be above 0"),
+        ([[1.0]], {"words": 0.0}, "hide_words: words must be positive"),
+        ([[1.0]], {"words": "a"}, "hide_words: words must be a positive number, not 'a'"),
+        ([[1.0]], {"documents": 1.2}, "hide_words: documents must be at most 1"),
+        ([[1.0]], {"random_state": "a"}, "hide_words: random_state must be a whole number"),
+        ([[1.0]], {"random_state": -1}, "hide_words: random_state must be a whole number"),
+        ([["dal", "rice"], ["goal"]], {}, "hide_words takes a matrix of counts"),
+        (["dal rice", "goal"], {}, "hide_words takes a matrix of counts"),
     ],
 )
 def test_what_cannot_be_is_refused(given, settings, says):
-    with pytest.raises(ValueError, match=says):
-        hide_words(np.array(given), **settings)
+    with pytest.raises((ValueError, TypeError), match=says):
+        hide_words(given, **settings)

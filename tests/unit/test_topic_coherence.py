@@ -36,13 +36,16 @@ def test_npmi_is_that_of_a_plain_count(rng: np.random.Generator, density: float)
     X[:, 2] = 0  # and one that none has
     words = np.array([rng.permutation(30)[:6] for _ in range(5)] + [[0, 1, 2, 3, 4, 5]])
     expected = [plain_npmi(X, row.tolist()) for row in words]
-    np.testing.assert_allclose(npmi(csr_array(X), words), expected, atol=1e-12)
+    np.testing.assert_allclose(npmi(csr_array(X), list(words)), expected, atol=1e-12)
 
 
 def test_npmi_of_words_that_are_never_and_always_together() -> None:
     X = csr_array(np.array([[1, 1, 0, 1], [2, 1, 0, 1], [0, 0, 5, 1]]))
-    np.testing.assert_allclose(npmi(X, np.array([[0, 1], [0, 2], [0, 3]])), [1.0, -1.0, 0.0])
-    assert np.isnan(npmi(X, np.array([[0]]))).all()
+    pairs = [np.array(pair) for pair in ([0, 1], [0, 2], [0, 3])]
+    np.testing.assert_allclose(npmi(X, pairs), [1.0, -1.0, 0.0])
+    ragged = npmi(X, [np.array([0]), np.array([2, 0, 3]), np.zeros(0, int)])
+    assert np.isnan(ragged[[0, 2]]).all()
+    np.testing.assert_allclose(ragged[1], -1 / 3, atol=1e-12)
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.optimize import linear_sum_assignment
 from scipy.sparse import coo_array, csc_array, csr_array
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -23,6 +24,8 @@ from thali.data.documents import words_of
 from thali.engines.topics.state import Earlier, state_of
 from thali.estimators import topic_streaming
 from thali.model import Model
+from thali.run.choices import auto_engine
+from thali.structures.grouped_partitions import nearest
 
 QUICK = thali.DirectAssignment(sweeps=12, chains=2)
 PLACES = thali.HierarchicalFlexible(
@@ -47,6 +50,7 @@ def corpus(n=40, words=60, seed=0):
 
 
 X = corpus()
+WORDS = thali.TopicWords()
 HELD = np.random.default_rng(0).binomial(X, 0.3)
 
 
@@ -77,7 +81,40 @@ def test_topics_are_distributions_of_words_and_documents_of_topics(fitted):
         assert np.allclose(rows.sum(axis=1), 1.0)
     blocks = {tuple(sorted(int(w[1:]) // 4 for w in top)) for top in fitted.top_words(4)}
     assert blocks == {(0,) * 4, (1,) * 4, (2,) * 4}
-    assert abs(fitted.topic_sizes_[:3].sum() - X.sum()) < 0.1 * X.sum()
+    assert 0.9 * X.sum() < fitted.topic_sizes_[:3].sum() <= fitted.topic_sizes_.sum() + 1e-9
+    assert fitted.topic_sizes_.sum() <= X.sum() + 1e-9
+
+
+def test_sizes_of_topics_that_come_and_go_are_means_over_all_draws():
+    """Of diffuse documents, where draws agree on little."""
+    rng = np.random.default_rng(3)
+    counts = rng.poisson(0.5, (30, 50))
+    found = model(thali.DirectAssignment(sweeps=40, chains=2)).fit(counts)
+    assert found.topic_presence_.min() < 0.5
+    assert 0.0 < found.topic_sizes_.sum() <= counts.sum() + 1e-9
+    assert (np.diff(found.topic_sizes_) <= 1e-9).all()
+    which = found.fit_.representatives(found.structure.draws_to_use(30, 1))
+    draws = [draw.latent for draw in found.fit_.pick(which)]
+    labels = draws[nearest([draw.topic_of_word for draw in draws])[0]].topic_of_word
+    sizes, shares = np.zeros(found.n_components_), np.zeros((30, found.n_components_))
+    had, words = [set() for _ in sizes], words_of(found.fit_.data)
+    document = np.repeat(np.arange(30), counts.sum(axis=1))
+    for draw in draws:  # one by one, by hand
+        pairs = np.zeros((found.n_components_, draw.n_topics), int)
+        np.add.at(pairs, (labels, draw.topic_of_word), 1)
+        for mine, theirs in zip(*linear_sum_assignment(-pairs), strict=True):
+            if pairs[mine, theirs]:
+                own = draw.topic_of_word == theirs
+                sizes[mine] += own.sum()
+                had[mine] |= set(words[own].tolist())
+                np.add.at(shares[:, mine], document[own], 1.0)
+    order = np.argsort(-sizes, kind="stable")
+    np.testing.assert_allclose(found.topic_sizes_, sizes[order] / len(draws))
+    shares = shares[:, order] / shares.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(found.document_topics_, shares, atol=1e-12)
+    assert min(map(len, had)) < 50
+    for k, listed in enumerate(found.top_words(50)):
+        assert {int(word[1:]) for word in listed} == had[order[k]]
 
 
 def test_fitted_documents_taken_as_new_ones_have_about_the_same_topics(fitted):
@@ -124,6 +161,9 @@ SAME = {
     "lists of words": lists(X),
     "tuples of words": tuple(tuple(d) for d in lists(X)),
     "a series of lists": pd.Series(lists(X)),
+    "lists in arrays": [np.array(d) for d in lists(X)],
+    "a table of words": np.array([d for d in lists(X)]),
+    "lists as objects": np.array([d for d in lists(X)], dtype=object),
 }
 
 
@@ -159,7 +199,10 @@ REFUSED = {
     "no words to choose from": (np.zeros((5, 0)), "0 feature"),
     "no words": (np.zeros((5, 3)), "X has no words: every count is 0"),
     "no words, sparse": (csr_array((5, 3)), "X has no words: every count is 0"),
-    "empty lists": ([[], []], "0 feature|no words|empty"),
+    "empty lists": ([[], []], "X has no words: every document is empty"),
+    "an empty list": ([], "X is empty: it has no documents"),
+    "no list among lists": ([None, ["dal"]], "Document 0 is None, where a list of words"),
+    "a text among lists": ([["dal"], "rice"], "Document 1 is 'rice', where a list of words"),
     "texts": (["dal and rice", "rice"], "list of texts.*CountVectorizer"),
     "a series of texts": (pd.Series(["dal and rice", "rice"]), "list of texts"),
     "a number among words": ([["dal", 3], ["rice"]], "Document 0 has 3"),
@@ -220,6 +263,8 @@ def test_words_that_are_not_known_are_left_out_with_one_warning():
         (NAMES[:5], "vocabulary has 5 words, and X has 12 columns"),
         (["a"] * 12, "vocabulary has 'a' twice"),
         ("abcdefghijkl", "must be a list with the word of each column"),
+        (5, "must be a list with the word of each column"),
+        ([], "vocabulary is empty"),
     ],
 )
 def test_a_vocabulary_that_does_not_fit_is_refused(vocabulary, words):
@@ -281,6 +326,13 @@ def test_a_pipeline_counts_words_and_finds_topics():
     assert pipe.transform(texts[:3]).shape == (3, found.shape[1])
     assert list(pipe.get_feature_names_out())[:2] == ["topicmodel0", "topicmodel1"]
     assert np.isfinite(pipe.score(texts[:5]))
+    assert pipe[-1].top_words(1)[0][0].startswith("x")
+    pipe[-1].vocabulary_ = pipe[0].get_feature_names_out()
+    assert pipe[-1].top_words(1)[0][0] in NAMES
+    with pytest.raises(ValueError, match="vocabulary has 3 words, and X has 12 columns"):
+        pipe[-1].vocabulary_ = NAMES[:3]
+    with pytest.raises(NotFittedError):
+        model().vocabulary_ = NAMES
 
 
 def test_frames_in_and_out():
@@ -332,6 +384,32 @@ def test_pieces_add_up():
     assert np.isfinite(found.score(X))
     with pytest.raises(ValueError, match="n_hidden"):
         found.perplexity(None, held[30:])
+
+
+def test_pieces_of_lists_have_one_vocabulary():
+    given, own = lists(X), [word for word in NAMES if word != "w03"]
+    first = [[word for word in d if word != "w03"] for d in given[:20]]
+    found = model().partial_fit(first, vocabulary=NAMES).partial_fit(given[20:], vocabulary=NAMES)
+    assert found.vocabulary_ == NAMES
+    assert np.isclose(found.topic_sizes_.sum(), X[:20].sum() - X[:20, 3].sum() + X[20:].sum())
+    with pytest.raises(ValueError, match="not that of earlier pieces"):
+        found.partial_fit(given[20:], vocabulary=own)
+    with pytest.warns(UserWarning, match="not in the vocabulary"):
+        assert model().partial_fit(first).partial_fit(given[20:]).vocabulary_ == own
+    unnamed = model().partial_fit(X[:20]).partial_fit(X[20:], vocabulary=NAMES)
+    assert unnamed.vocabulary_ == NAMES
+
+
+def test_words_may_be_sets():
+    given = [{"dal", "rice"}, {"goal", "ball"}, frozenset({"dal", "ball"})]
+    sure = [["dal", "rice"], ["ball", "goal"], ["ball", "dal"]]
+    one, other = (model().fit(documents) for documents in (given, sure))
+    assert np.array_equal(one.components_, other.components_)
+
+
+def test_none_of_the_words_is_known():
+    with pytest.raises(ValueError, match="None of the words of X is in the vocabulary"):
+        model().fit(lists(X), vocabulary=["z"])
 
 
 def test_a_new_topic_opens_in_a_later_piece():
@@ -526,3 +604,10 @@ def test_as_many_sweeps_are_made_as_were_asked_for(sweeps, kept):
     found = model(thali.DirectAssignment(sweeps=sweeps, chains=1)).fit(X[:5])
     assert found.history_["log_joint"].shape == (1, sweeps)
     assert len(found.fit_) == kept
+
+
+def test_the_reason_for_an_engine_speaks_of_engines_of_topics():
+    plain = auto_engine(Model(thali.HierarchicalDirichletProcess(), WORDS))
+    assert plain.sentence() == "DirectAssignment, since it samples the model exactly."
+    other = auto_engine(Model(thali.HierarchicalFlexible(), WORDS))
+    assert other.sentence().startswith("Franchise, since DirectAssignment cannot run")

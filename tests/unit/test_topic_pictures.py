@@ -79,6 +79,7 @@ def many() -> thali.TopicModel:
         group=np.zeros(int(lengths.sum()), np.int32), topic=np.arange(150, dtype=np.int32)
     )
     model.components_ = (X + 0.01) / (X + 0.01).sum(axis=1, keepdims=True)
+    model._words_of_topics = (X > 0.0).sum(axis=1)
     model.topic_sizes_, model.topic_presence_ = X.sum(axis=1), np.linspace(1, 0, 150)
     model.document_topics_ = np.eye(150)
     return model
@@ -89,6 +90,7 @@ def in_pieces() -> thali.TopicModel:
     model = fitted(csr_array(np.array([[3.0, 1, 0], [0, 2, 5]])))
     more, k = np.full((2, 3), 1 / 3), model.n_components_ + 2
     model.components_ = np.concatenate([model.components_, more])
+    model._words_of_topics = np.append(model._words_of_topics, [3, 2])
     model.topic_sizes_, model.n_components_ = np.append(model.topic_sizes_, [4.0, 2.0]), k
     model.topic_presence_, model.n_documents_seen_ = np.full(k, np.nan), 9
     model.document_topics_ = np.pad(model.document_topics_, ((0, 0), (0, 2)))

@@ -143,8 +143,7 @@ def _write_clusters(model: LatentModel, folder: Path) -> None:
 
 
 def _write_topics(model: LatentModel, folder: Path) -> None:
-    order = np.argsort(-model.components_, axis=1, kind="stable")[:, :MOST_WORDS]
-    words = np.array(model.vocabulary_, dtype=object)[order]
+    words, ranked = model.top_words(MOST_WORDS), -np.sort(-model.components_, axis=1)
     sizes = model.topic_sizes_
     said = {
         "words": sizes,
@@ -155,11 +154,10 @@ def _write_topics(model: LatentModel, folder: Path) -> None:
     }
     table = pd.DataFrame(said)
     table.to_csv(folder / "topics.csv", index_label="topic", lineterminator=LINE)
-    k, n = order.shape
     each = {
-        "topic": np.repeat(np.arange(k), n),
-        "word": words.ravel(),
-        "probability": np.take_along_axis(model.components_, order, axis=1).ravel(),
+        "topic": np.repeat(np.arange(len(words)), [len(own) for own in words]),
+        "word": [word for own in words for word in own],
+        "probability": [p for own, row in zip(words, ranked, strict=True) for p in row[: len(own)]],
     }
     pd.DataFrame(each).to_csv(folder / "words.csv", index=False, lineterminator=LINE)
     heads = [f"topic_{k}" for k in range(model.n_components_)]

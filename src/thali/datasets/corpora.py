@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from thali.datasets.dataset import RandomState, check_size
-from thali.settings import positive_number, whole_number
+from thali.settings import generator, positive_number, whole_number
 
 OWN = {
     "kitchen": "rice lentil curry spice onion pan oven bread salt pepper butter bowl",
@@ -96,7 +96,7 @@ def topics(
     whole_number("topics", "length", length, 1, LONGEST)
     whole_number("topics", "k", k, 1, len(OWN))
     positive_number("topics", "spread", spread)
-    rng = np.random.default_rng(random_state)
+    rng = generator("topics", random_state)
     names, words, theta = _planted(int(k))
     check_size("topics", n, len(words), int(k))
     shares = rng.dirichlet(np.full(len(names), float(spread)), size=n)

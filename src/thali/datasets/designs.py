@@ -16,6 +16,7 @@ from thali.datasets.dataset import (
 )
 from thali.likelihoods.base import Conditional
 from thali.priors.base import FeaturePrior
+from thali.settings import generator
 
 
 def noisy_nonnegative(
@@ -44,7 +45,7 @@ def noisy_nonnegative(
     check_size("noisy_nonnegative", n, d, k)
     check_shares("noisy_nonnegative", p=p, density=density)
     check_scales("noisy_nonnegative", sigma_x=sigma_x)
-    rng = np.random.default_rng(random_state)
+    rng = generator("noisy_nonnegative", random_state)
     Z = rng.random((n, k)) < p
     A = (rng.random((k, d)) < density).astype(np.float64)
     return superpose(rng, Z, A, sigma_x, f"noisy nonnegative {n}x{d}, K={k}")
@@ -72,7 +73,7 @@ def planted(
     check_size("planted", n, d, k)
     check_shares("planted", p=p)
     check_scales("planted", sigma_x=sigma_x, sigma_a=sigma_a)
-    rng = np.random.default_rng(random_state)
+    rng = generator("planted", random_state)
     Z = rng.random((n, k)) < p
     A = sigma_a * rng.normal(size=(k, d))
     return superpose(rng, Z, A, sigma_x, f"planted Gaussian {n}x{d}, K={k}")
@@ -109,7 +110,7 @@ def draw(
     """
     check_counts("draw", n=n, d=d)
     check_size("draw", n, d, 0)
-    rng = np.random.default_rng(random_state)
+    rng = generator("draw", random_state)
     Z = np.asarray(prior.sample(rng, n), dtype=np.bool_)
     A = likelihood.sample_features(rng, Z.shape[1], d)
     X = likelihood.sample(rng, Z, A)

@@ -15,6 +15,7 @@ from thali.datasets.dataset import (
     check_size,
     superpose,
 )
+from thali.settings import generator
 
 # One figure in each quadrant: a cross, a box, a stair and a T.
 FIGURES = (
@@ -55,7 +56,7 @@ def images(n: int = 100, sigma_x: float = 0.5, random_state: RandomState = 0) ->
     check_counts("images", n=n)
     check_size("images", n, 36, 4)
     check_scales("images", sigma_x=sigma_x)
-    rng = np.random.default_rng(random_state)
+    rng = generator("images", random_state)
     Z = rng.random((n, 4)) < 0.5
     A = np.array([[pixel == figure for pixel in FIGURES] for figure in "cbst"], float)
     return superpose(rng, Z, A, sigma_x, "four 6x6 images", (6, 6))
@@ -78,7 +79,7 @@ def blocks(n: int = 20, sigma_x: float = 0.1, random_state: RandomState = 0) -> 
     check_counts("blocks", n=n)
     check_size("blocks", n, 16, 4)
     check_scales("blocks", sigma_x=sigma_x)
-    rng = np.random.default_rng(random_state)
+    rng = generator("blocks", random_state)
     Z = rng.random((n, 4)) < 0.5
     A = np.asarray(np.kron(np.eye(4).reshape(4, 2, 2), np.ones((1, 2, 2))).reshape(4, 16), float)
     return superpose(rng, Z, A, sigma_x, "4x4 blocks", (4, 4))
@@ -128,7 +129,7 @@ def bars(
     check_size("bars", n, int(size) ** 2, 2 * int(size))
     check_shares("bars", p=p)
     check_scales("bars", sigma_x=sigma_x)
-    rng = np.random.default_rng(random_state)
+    rng = generator("bars", random_state)
     Z = rng.random((n, 2 * size)) < p
     one = np.ones(size)
     A = np.concatenate([np.kron(np.eye(size), one), np.kron(one, np.eye(size))])

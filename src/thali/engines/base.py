@@ -365,6 +365,15 @@ def missing_capabilities(engine: AnyEngine | EngineType, model: Model) -> list[s
     return lacks
 
 
+def is_of_structure(engine: EngineType, model: Model) -> bool:
+    """Whether what the engine needs is of the model's structure, or of any."""
+    return all(
+        any(getattr(n, "structure", model.structure) == model.structure for n in alternatives)
+        for need in (*engine.needs_prior, *engine.needs_likelihood)
+        for alternatives in (need if isinstance(need, tuple) else (need,),)
+    )
+
+
 def named(need: type | tuple[type, ...], model: Model) -> str:
     """A capability, that of the model's structure where there are several."""
     several = need if isinstance(need, tuple) else (need,)

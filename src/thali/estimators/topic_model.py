@@ -53,10 +53,12 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentModel)
     Attributes
     ----------
     components_ : array (K, V)
-        The words of each topic: rows sum to one, the largest topic first.
+        The words of each topic, means over the draws that have it: rows sum to one, the largest
+        topic first.
     n_components_ : int
     topic_sizes_ : array (K,)
-        How many words topics have.
+        How many words topics have, means over draws; words of topics that come and go are left
+        out, so that they may add up to fewer than there are.
     topic_presence_ : array (K,)
         How much of a topic is found again in other draws, between 0 and 1; NaN after
         ``partial_fit``, which keeps one.
@@ -65,7 +67,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentModel)
     n_documents_seen_ : int
         How many documents there were, those of all pieces after ``partial_fit``.
     vocabulary_ : list of str
-        What columns of X stand for.
+        What columns of X stand for. It can be set: a pipeline fits without ``vocabulary``.
     log_joint_, history_, posterior_, diagnostics_
         As of ``LatentFeatures``.
 
@@ -135,7 +137,9 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentModel)
         """
         return self.fit(X, y, **fit_params).document_topics_
 
-    def partial_fit(self, X: Any, y: object = None) -> Self:
+    def partial_fit(
+        self, X: Any, y: object = None, *, vocabulary: Sequence[str] | None = None
+    ) -> Self:
         """Take in one piece of the documents; the first is fitted by itself, and finds topics.
 
         A model that was fitted, or loaded, goes on from there. Topics keep the words and groups of
@@ -144,6 +148,10 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentModel)
         approximation: the first piece should be large enough to know most topics. Topics keep
         their numbers, and new ones come last. What is said of documents (``document_topics_``,
         ``fit_``) is of the last piece. The prior over topics must be consistent.
+
+        ``vocabulary`` is as of ``fit``, and stays what it was in the first piece. Of lists of words
+        it should be given, of all pieces: without it the words are those of the first piece, and
+        others are left out with a warning.
 
         >>> import thali
         >>> documents = [["dal", "rice", "dal"], ["goal", "ball"], ["rice", "dal"]] * 10
@@ -155,7 +163,9 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentModel)
         """
         topic_streaming.refuse_places(self._part("prior"))
         if not hasattr(self, "fit_"):
-            return self.fit(X, y)
+            return self.fit(X, y, vocabulary=vocabulary)
+        if vocabulary is not None:
+            self._check_same(word_counts.checked_vocabulary(vocabulary))
         X = self._new(X)
         if not X.nnz:
             raise ValueError("X has no words: every count is 0.")
@@ -165,6 +175,15 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentModel)
             self._forget()
             self.mean_, self.row_names_ = mean, None
             return self._show(fit)
+
+    def _check_same(self, names: list[str]) -> None:
+        """Refuse a vocabulary that is not the one of earlier pieces."""
+        if self._names is None:
+            self.vocabulary_ = names
+        elif names != self._names:
+            raise ValueError(
+                "vocabulary is not that of earlier pieces, to which it must be equal; leave it out."
+            )
 
     def _with_more(self, data: Data) -> Data:
         word_counts.check_names(self._names, data.d)
@@ -184,7 +203,8 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentModel)
         )
         self.grouping_ = found.grouping
         self.n_components_ = self._n_features_out = len(found.counts)
-        smoothed = found.counts + beta
+        self._words_of_topics = (found.counts > 0.0).sum(axis=1)
+        smoothed = found.counts / np.maximum(found.matched, 1e-300)[:, None] + beta
         self.components_ = smoothed / smoothed.sum(axis=1, keepdims=True)
         self.topic_sizes_ = found.counts.sum(axis=1)
         self.topic_presence_ = found.presence
@@ -219,25 +239,35 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentModel)
         check_is_fitted(self)
         return [f"x{i}" for i in range(self.fit_.data.d)] if self._names is None else self._names
 
+    @vocabulary_.setter
+    def vocabulary_(self, names: Sequence[str]) -> None:
+        check_is_fitted(self)
+        found = word_counts.checked_vocabulary(names)
+        word_counts.check_names(found, self.fit_.data.d)
+        self._names = found
+
     # what the fit says
 
     def top_words(self, n: int = 10) -> list[list[str]]:
-        """The n most probable words of each topic, the largest topic first."""
-        check_is_fitted(self)
+        """The n most probable words of each topic, the largest topic first.
+
+        Words that a topic does not have are left out, so that a topic of few words has fewer.
+        """
         n = whole_number("top_words", "n", n, 1)
         names = np.array(self.vocabulary_, dtype=object)
-        return [names[row].tolist() for row in self._top(n)]
+        return [names[columns].tolist() for columns in self._top(n)]
 
-    def _top(self, n: int) -> np.ndarray:
-        """The columns of the n most probable words of each topic."""
-        return np.asarray(np.argsort(-self.components_, axis=1, kind="stable")[:, :n])
+    def _top(self, n: int) -> list[np.ndarray]:
+        """The columns of the n most probable words of each topic, of those that it has."""
+        order = np.argsort(-self.components_, axis=1, kind="stable")
+        return [row[: min(n, own)] for row, own in zip(order, self._words_of_topics, strict=True)]
 
     def coherence(self, n: int = 10, X: Any = None) -> np.ndarray:
         """Whether the n most probable words of each topic are found together in documents, (K,).
 
         Mean normalized pointwise mutual information (NPMI) of pairs of them, from −1 (never
         together) over 0 (as by chance) to 1 (always). By the documents that were fitted, or by
-        others with the same columns: those are the sterner judges.
+        others with the same columns: those are the sterner judges. NaN for a topic of one word.
         """
         check_is_fitted(self)
         n = whole_number("coherence", "n", n, 2)

@@ -77,7 +77,8 @@ def answer(fit: Fit) -> TopicAnswer:
     grouping = fit.pick([0])[0].latent._replace(topic=extra[f"{PREFIX}topic"].astype(np.int32))
     unknown = np.full(len(stream.groups), np.nan)
     documents = extra[f"{PREFIX}documents"]
-    return TopicAnswer(grouping, stream.counts.toarray(), documents, unknown, 0.0)
+    counts = stream.counts.toarray()
+    return TopicAnswer(grouping, counts, documents, np.ones(len(counts)), unknown, 0.0)
 
 
 def documents_seen(fit: Fit) -> int:

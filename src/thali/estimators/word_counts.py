@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,21 +28,65 @@ if TYPE_CHECKING:
 def as_matrix(X: Any, vocabulary: Sequence[str] | None) -> tuple[Any, list[str] | None]:
     """Lists of words as a sparse matrix, others as they are; and the names of columns."""
     names = None if vocabulary is None else checked_vocabulary(vocabulary)
-    X = without_frame(X)
+    X = as_lists(X)
     refuse_texts(X)
+    refuse_mixed(X)
     if is_word_lists(X):
-        return counts_of(X) if names is None else (counted(X, names), names)
+        if names is None:
+            return counts_of(X)
+        refuse_unknown(X, names)
+        return counted(X, names), names
     if isinstance(X, pd.DataFrame) and names is None:
         names = [str(column) for column in X.columns]
     return X, names
 
 
-def without_frame(X: Any) -> Any:
-    """A column of lists of words, of pandas or NumPy, as a list of these."""
-    if getattr(X, "ndim", 0) == 1 and getattr(X, "dtype", None) == np.dtype(object):
-        values = list(X)
-        return values if all(isinstance(each, list | tuple) for each in values) else X
-    return X
+def as_lists(X: Any) -> Any:
+    """Words of documents as a list of lists, whatever holds them; anything else as it is.
+
+    Both may be columns or arrays of pandas and NumPy, and a document may be a set.
+
+    >>> as_lists(np.array([["dal", "rice"], ["goal", "ball"]]))
+    [['dal', 'rice'], ['goal', 'ball']]
+    """
+    if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "UO":
+        text = all(isinstance(value, str) for value in X.flat)
+        return X.tolist() if text else X
+    column = getattr(X, "ndim", 0) == 1 and getattr(X, "dtype", None) == np.dtype(object)
+    if not (column or isinstance(X, list | tuple)):
+        return X
+    documents = [_as_list(each) for each in X]
+    lists = [isinstance(each, list) for each in documents]
+    return documents if all(lists) or (any(lists) and not column) else X
+
+
+def _as_list(document: object) -> object:
+    """The words of a document as a list, sorted where they are a set; anything else as it is."""
+    if isinstance(document, set | frozenset):
+        return sorted(document, key=str)
+    if isinstance(document, list | tuple):
+        return list(document)
+    of_text = getattr(getattr(document, "dtype", None), "kind", "") in "UO"
+    if isinstance(document, np.ndarray | pd.Series) and document.ndim == 1 and of_text:
+        return document.tolist()
+    return document
+
+
+def refuse_mixed(X: Any) -> None:
+    """Refuse lists of words among which one is none, and those without any word."""
+    if not isinstance(X, list | tuple):
+        return
+    if not len(X):
+        raise ValueError("X is empty: it has no documents.")
+    if any(isinstance(d, list) and any(isinstance(w, str) for w in d) for d in X):
+        for i, document in enumerate(X):
+            if not isinstance(document, list):
+                raise TypeError(
+                    f"Document {i} is {shown(document)}, where a list of words should be; a "
+                    "document without words is []."
+                )
+    elif is_empty_lists(X):
+        raise ValueError("X has no words: every document is empty.")
 
 
 def refuse_texts(X: Any) -> None:
@@ -57,12 +101,14 @@ def refuse_texts(X: Any) -> None:
 
 def checked_vocabulary(vocabulary: Sequence[str]) -> list[str]:
     """Names of columns, each once, or one sentence."""
-    if isinstance(vocabulary, str | Mapping):
+    if isinstance(vocabulary, str | Mapping | set) or not isinstance(vocabulary, Iterable):
         raise TypeError(
             "vocabulary must be a list with the word of each column in order, such as "
             "vectorizer.get_feature_names_out()."
         )
     names = [str(word) for word in vocabulary]
+    if not names:
+        raise ValueError("vocabulary is empty: it must have the word of each column.")
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"vocabulary has {twice!r} twice.")
@@ -73,6 +119,13 @@ def check_names(names: Sequence[str] | None, d: int) -> None:
     """Refuse a vocabulary that is not of these columns."""
     if names is not None and len(names) != d:
         raise ValueError(f"vocabulary has {len(names)} words, and X has {d} columns.")
+
+
+def refuse_unknown(X: Sequence[Sequence[str]], names: Sequence[str]) -> None:
+    """Refuse documents of which no word is in the vocabulary."""
+    known = set(names)
+    if not any(word in known for document in X for word in document):
+        raise ValueError("None of the words of X is in the vocabulary.")
 
 
 def counted(X: Sequence[Sequence[str]], names: Sequence[str]) -> csr_array:
@@ -98,8 +151,10 @@ def is_empty_lists(X: Any) -> bool:
 
 def new_counts(estimator: LatentModel, X: Any, names: Sequence[str] | None) -> csr_array:
     """New documents in the columns of those that were fitted; some or all may be empty."""
-    X = without_frame(X)
+    X = as_lists(X)
     refuse_texts(X)
+    if not (names is not None and is_empty_lists(X)):
+        refuse_mixed(X)
     if is_word_lists(X) or (names is not None and is_empty_lists(X)):
         if names is None:
             raise ValueError(

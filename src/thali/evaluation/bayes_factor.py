@@ -25,7 +25,7 @@ from thali.hyperparameters import Hyperprior
 from thali.priors.base import FeaturePrior
 from thali.priors.learned_ibp import LearnedIBP
 from thali.results.fit import Draws
-from thali.settings import hyperparameters_of
+from thali.settings import generator, hyperparameters_of
 from thali.structures.features import feature_counts
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def log_bayes_factor(
                 f"log_bayes_factor: a model kept {kept} draws, and {FEWEST} or more are needed to "
                 "tell how sure the answer is. Use more sweeps."
             )
-    rng = np.random.default_rng(random_state)
+    rng = generator("log_bayes_factor", random_state)
     counts = [[feature_counts(draw.Z) for draw in each.draws(MOST)] for each in models]
     priors = [drawn_priors(rng, cast(FeaturePrior, each.prior_)) for each in models]
     tables = [  # of each prior at each of its numbers, log P of the draws of both models

@@ -29,6 +29,7 @@ from thali.estimators.tables import layout_of
 from thali.likelihoods.base import Masked
 from thali.likelihoods.latent_columns import Layout
 from thali.model import Model
+from thali.settings import generator
 
 DESIGNS = ("last_half", "entries")
 DRAWS = 400  # evenly spaced draws that are averaged
@@ -167,7 +168,7 @@ def holdout(
     if isinstance(fraction, bool) or not 0.0 < fraction < 1.0:
         raise ValueError(f"holdout: fraction must lie between 0 and 1, not {fraction!r}.")
     values, seen = _values(X)
-    rng = np.random.default_rng(random_state)
+    rng = generator("holdout", random_state)
     hidden = np.zeros(values.shape, bool)
     if where == "entries":
         _hide(rng, hidden.reshape(-1), np.flatnonzero(seen), fraction)

@@ -9,7 +9,8 @@ from scipy.sparse import csr_array
 
 from thali.data import Data
 from thali.data.checks import as_sparse
-from thali.data.documents import check_counts
+from thali.data.documents import check_counts, is_texts, is_word_lists
+from thali.settings import generator, positive_number
 
 
 def hide_words(
@@ -26,7 +27,7 @@ def hide_words(
     Parameters
     ----------
     X : sparse matrix or array of counts, (D, V)
-        What ``TopicModel.fit`` takes.
+        Lists of words are to be counted first.
     words, documents : float between 0 and 1
         The share of a document's words, and of the documents of which some are hidden.
     random_state : int, Generator or None
@@ -40,11 +41,15 @@ def hide_words(
     ([[2.0, 2.0], [0.0, 4.0]], [2.0, 2.0])
     """
     for name, share in (("words", words), ("documents", documents)):
-        if not 0.0 < share <= 1.0:
-            raise ValueError(f"hide_words: {name} must be above 0 and at most 1, not {share!r}.")
+        positive_number("hide_words", name, share, most=1.0)
+    if is_word_lists(X) or is_texts(X):
+        raise TypeError(
+            "hide_words takes a matrix of counts: count words first, such as by scikit-learn's "
+            "CountVectorizer (with analyzer=list for lists of words)."
+        )
+    rng = generator("hide_words", random_state)
     whole = as_sparse(csr_array(X))
     check_counts(Data(whole), "hide_words")
-    rng = np.random.default_rng(random_state)
     hidden = np.zeros(len(whole.data))
     for j in rng.permutation(whole.shape[0])[: int(documents * whole.shape[0])]:
         own = np.arange(whole.indptr[j], whole.indptr[j + 1])

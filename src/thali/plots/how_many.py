@@ -12,7 +12,7 @@ from thali.priors.truncation import (
     truncation_bound,
     truncation_error,
 )
-from thali.settings import positive_number, whole_number
+from thali.settings import generator, positive_number, whole_number
 
 from . import style
 
@@ -52,7 +52,7 @@ def truncation(
     ):
         ax.plot(k, [bound(n, alpha, int(each)) for each in k], dash, label=name, linewidth=1.4)
     some = k[:: max(1, len(k) // 12)]
-    rng = np.random.default_rng(random_state)
+    rng = generator("truncation", random_state)
     found = simulated_truncation_error(rng, n, alpha, some, draws)
     ax.plot(some, found, "o", markersize=4, label=f"{draws:,} simulations")
     ax.set_ylim(-0.02, 1.05)

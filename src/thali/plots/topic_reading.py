@@ -23,16 +23,16 @@ LONGEST = 5000  # words of a document up to which sums over all partitions are t
 
 
 class RankedWords(NamedTuple):
-    """The most probable words of each topic."""
+    """The most probable words of each topic, of those that it has."""
 
     words: list[list[str]]
-    shares: np.ndarray  # (K, n), of the topic's words
+    shares: list[np.ndarray]  # of the topic's words
 
 
 def ranked_words(model: TopicModel, n: int) -> RankedWords:
     """The n most probable words of each topic and their probabilities."""
-    shares = -np.sort(-model.components_, axis=1)[:, :n]
-    return RankedWords(model.top_words(n), shares)
+    words, ranked = model.top_words(n), -np.sort(-model.components_, axis=1)
+    return RankedWords(words, [row[: len(own)] for own, row in zip(words, ranked, strict=True)])
 
 
 def short_name(model: TopicModel, k: int, n: int = 2) -> str:

@@ -64,7 +64,7 @@ def topic_words(
     points = float(np.clip(72 * height / (down * (n + 2.6)) / 1.45, 4.5, 8.5))
     letters = int((width / across - 0.55) / (LETTER * points / 8))
     longest = max(4, min(LONGEST_WORD, letters))
-    top = float(found.shares[:shown].max())
+    top = max(float(own[0]) for own in found.shares[:shown] if len(own))
     room = min(0.4, 6 * LETTER * points / 8 / (width / across))  # of the numbers beside the bars
     names = [style.drawable(w, longest) for own in found.words[:shown] for w in own]
     family = style.fonts(names)

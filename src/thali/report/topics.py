@@ -99,7 +99,8 @@ def _cards(model: TopicModel, coherence: np.ndarray) -> list[Markup]:
     """A card for each topic: its words with their probabilities, and its documents."""
     shown = min(model.n_components_, MOST_TOPICS)
     found = topic_reading.ranked_words(model, MOST_WORDS)
-    shares, top = topic_reading.size_shares(model), float(found.shares[:shown].max())
+    shares = topic_reading.size_shares(model)
+    top = max(float(own[0]) for own in found.shares[:shown] if len(own))
     cards = []
     for k in range(shown):
         lines = [

@@ -187,21 +187,18 @@ def prior_shares(topics: Sequence[TopicsOfDraw], k: int) -> np.ndarray:
 def topic_shares(topics: Sequence[TopicsOfDraw], k: int, X: csr_array, seed: int) -> np.ndarray:
     """The share of each of the k topics of the answer in each document, (D, K).
 
-    Words by topic, a mean over draws in which a topic has a match; words of others, and of topics
-    that are new, are left out. A document without words has the shares of the prior.
+    Words by topic, a mean over draws; words of topics without a match, and of topics that are new,
+    are left out. A document without words has the shares of the prior.
     """
-    found, matched = np.zeros((X.shape[0], k)), np.zeros(k)
+    found = np.zeros((X.shape[0], k))
     documents = Documents(X)
     check_lengths(topics, lengths_of(documents))
-    for draw in topics:
-        matched[draw.place[draw.place >= 0]] += 1.0
     for rows in batches(X.shape[0], max(len(draw.share) for draw in topics)):
         some = Documents(X[rows])
         for i, draw in enumerate(topics):
             own = fold_in(draw, some, seed_of(seed, i), sweeps_of_each(topics)).seen[:, :-1]
             use = draw.place >= 0
             found[rows, draw.place[use]] += own[:, use]
-    found /= np.maximum(matched, 1.0)
     total = found.sum(axis=1, keepdims=True)
     even = np.tile(prior_shares(topics, k), (len(found), 1))
     return np.asarray(np.divide(found, total, out=even, where=total > 0.0))

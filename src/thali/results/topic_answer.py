@@ -1,11 +1,12 @@
 r"""What a fit of topics says: one draw that stands for all, and how sure its topics are.
 
 Topics have no names, so that draws are compared by their words: the answer is the draw whose topics
-of words differ least from those of the others, its topics ordered by how many words they have. In
-every other draw each of its topics is matched with the one that shares most words with it (one to
-one, so that they share as many as can be in all); components and shares of documents are means over
-draws in which a topic has a match, and ``presence`` says how much of it is matched: the mean over
-draws of the words that both have over the words that either has.
+of words differ least from those of the others. In every draw each of its topics is matched with the
+one that shares most words with it (one to one, so that they share as many as can be in all). Words
+by topic and by document are means over draws; in a draw in which a topic has no match it has no
+words, and words of a draw's topics that match none are left out. Topics come in the order of their
+mean numbers of words, the largest first. ``presence`` says how much of a topic is matched: the mean
+over draws of the words that both have over the words that either has.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ class TopicAnswer(NamedTuple):
     """The draw that stands for all, and means over draws by its topics."""
 
     grouping: Grouping
-    counts: np.ndarray  # (K, V) words of each topic, a mean over draws
+    counts: np.ndarray  # (K, V) words of each topic, hidden ones left out, a mean over draws
     documents: np.ndarray  # (D, K) words of each document by topic, a mean over draws
+    matched: np.ndarray  # (K,) the share of draws in which a topic has a match
     presence: np.ndarray  # (K,)
     loss: float
 
@@ -38,21 +40,22 @@ def answer(fit: Fit, words: np.ndarray) -> TopicAnswer:
     if any(len(own) != len(words) for own in each):
         raise ValueError(f"draws are not of the {len(words)} words that documents have")
     best, loss = nearest(each)
-    chosen = by_size(fit.pick([int(which[best])])[0].latent)
+    chosen = fit.pick([int(which[best])])[0].latent
     labels, k = narrow(chosen.topic_of_word), chosen.n_topics
     counts, documents = np.zeros((k, fit.data.d)), np.zeros((fit.data.n, k))
     presence, matched = np.zeros(k), np.zeros(k)
     for own in each:
         place, overlap = matching(labels, k, own)
         presence += overlap
-        matched[place[place >= 0]] += 1.0
+        matched += overlap > 0.0
         tally(chosen.lengths, words, own, place, counts, documents)
-    matched = np.maximum(matched, 1.0)
+    order = np.argsort(-counts.sum(axis=1), kind="stable")
     return TopicAnswer(
-        chosen,
-        np.divide(counts, matched[:, None], out=counts),
-        np.divide(documents, matched, out=documents),
-        presence / len(each),
+        in_order(chosen, order),
+        counts[order] / len(each),
+        documents[:, order] / len(each),
+        matched[order] / len(each),
+        presence[order] / len(each),
         loss,
     )
 
@@ -82,12 +85,8 @@ def matching(labels: np.ndarray, k: int, own: np.ndarray) -> tuple[np.ndarray, n
     return place, overlap
 
 
-def by_size(latent: Grouping) -> Grouping:
-    """The same with topics in the order of how many words they have, the most first."""
-    from thali.kernels.groupings import occurrences
-
-    sizes = occurrences(narrow(latent.topic_of_word), latent.n_topics)
-    order = np.argsort(-sizes, kind="stable")
+def in_order(latent: Grouping, order: np.ndarray) -> Grouping:
+    """The same with its topics in another order, given by their numbers now."""
     place = np.empty(len(order), np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)
     dummies = latent.dummies

@@ -13,28 +13,30 @@ always.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from scipy.sparse import csc_array, csr_array
 
 
-def npmi(X: csr_array, words: np.ndarray) -> np.ndarray:
-    """The coherence of each row of ``words`` (columns of X), (topics,); NaN of a single word.
+def npmi(X: csr_array, words: Sequence[np.ndarray]) -> np.ndarray:
+    """The coherence of each topic's ``words`` (columns of X), (topics,); NaN of fewer than two.
 
     What is made dense is n × n for n words, one topic after the other.
 
     >>> X = csr_array([[1, 2, 0], [1, 1, 0], [0, 0, 1], [1, 0, 1]])
-    >>> npmi(X, np.array([[0, 1], [1, 2]])).round(3).tolist()
+    >>> npmi(X, [np.array([0, 1]), np.array([1, 2])]).round(3).tolist()
     [0.415, -1.0]
     """
     found = np.full(len(words), np.nan)
-    if words.shape[1] < 2:
-        return found
-    own = np.unique(words)
+    own = np.unique(np.concatenate(words))
     has = csc_array(X[:, own] > 0).astype(np.float64)  # (documents, words that are asked about)
-    for t, place in enumerate(np.searchsorted(own, words)):
-        some = has[:, place]
+    for t, columns in enumerate(words):
+        if len(columns) < 2:
+            continue
+        some = has[:, np.searchsorted(own, columns)]
         together = np.asarray((some.T @ some).toarray()) / X.shape[0]
-        i, j = np.triu_indices(len(place), 1)
+        i, j = np.triu_indices(len(columns), 1)
         found[t] = _of_pairs(together[i, j], together[i, i], together[j, j]).mean()
     return found
 

@@ -67,9 +67,9 @@ def auto_engine(
     """
     able = [e for e in engines() if model is None or not base.missing_capabilities(e, model)]
     ranked, why = [e for e in able if rank(e) < inf], "it samples the model exactly"
-    if model is not None and ranked[:1] != [engines()[0]]:
+    if model is not None and ranked[:1] != [first := first_of_structure(model)]:
         parts = f"{type(model.prior).__name__} × {type(model.likelihood).__name__}"
-        why = f"{engines()[0].__name__} cannot run {parts}"
+        why = f"{first.__name__} cannot run {parts}"
     if model is not None and (sparse or missing):
         takes = base.takes_sparse if sparse else base.takes_missing
         taking = [e for e in able if takes(e, model)]
@@ -92,6 +92,11 @@ def seconds_of_sampling(n: int, d: int) -> float:
 def engines() -> tuple[type[AnyEngine], ...]:
     """All engines, those that "auto" may choose first."""
     return tuple(sorted(ENGINES.values(), key=rank))
+
+
+def first_of_structure(model: Model) -> type[AnyEngine]:
+    """The engine that "auto" would look at first among those of the model's structure."""
+    return next((e for e in engines() if base.is_of_structure(e, model)), engines()[0])
 
 
 def rank(engine: type) -> float:
