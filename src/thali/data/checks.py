@@ -76,8 +76,8 @@ def as_sparse(X: sparray) -> csr_array:
         i, j = entry_of(array, int(missing[0]))
         raise ValueError(
             f"X is sparse and has {len(missing)} entries NaN, the first at row {i}, column {j}. "
-            "Where these are missing entries, give a dense matrix (X.toarray(), if it fits in "
-            "memory) to a model that takes them; in a matrix of counts leave them out."
+            "Missing entries need a dense matrix: X.toarray(), if it fits in memory. Of counts of "
+            "words none may be missing."
         )
     refuse_nonfinite(array)
     return array
