@@ -129,8 +129,38 @@ def test_means_and_medians_of_a_long_tail(model, X):
         t = (np.log(median["income"]) - layout.m[j]) / layout.s[j] / draw.hyper["noise"][j]
         above.append(ndtr(v - t)[gone])
     np.testing.assert_allclose(np.mean(above, axis=0), 0.5, atol=1e-6)
-    for name in ("dish", "stage", "member"):  # of levels the most probable one either way
+    for name in ("dish", "member"):  # of levels without order the most probable one either way
         assert mean[name].equals(median[name])
+
+
+def test_ordered_levels_are_those_nearest_to_mean_and_median(model, X):
+    """Not the most probable ones: of skewed chances these are far from both."""
+    chances = np.array([[0.4, 0.0, 0.0, 0.3, 0.3], [0.1, 0.2, 0.3, 0.4, 0.0], [0.5, 0.5, 0, 0, 0]])
+    assert own_values.OwnValues._place(chances, "mean").tolist() == [2.0, 2.0, 0.0]
+    assert own_values.OwnValues._place(chances, "median").tolist() == [3.0, 2.0, 0.0]
+    p, gone = model.impute_proba()["stage"], X["stage"].isna().to_numpy()
+    mean, std = model.impute(return_std=True)
+    median, told = model.impute(strategy="median"), mean["stage"].cat.codes.to_numpy()[gone]
+    assert told.tolist() == np.rint(p @ [0, 1, 2]).tolist()
+    np.testing.assert_allclose(std["stage"][gone], 1.0 - p[np.arange(len(p)), told], atol=1e-12)
+    below = p.cumsum(axis=1)
+    middle = median["stage"].cat.codes.to_numpy()[gone]
+    assert (np.take_along_axis(below, middle[:, None], 1) >= 0.5 - 1e-9).all()
+    assert (np.take_along_axis(below - p, middle[:, None], 1) < 0.5).all()
+
+
+def test_answers_on_a_scale_are_predicted_no_worse_than_by_their_mean():
+    """Half of the answers are 1, which are the most probable everywhere."""
+    rng = np.random.default_rng(0)
+    truth = np.where(rng.random((120, 4)) < 0.45, 1, rng.integers(2, 8, (120, 4))).astype(float)
+    given = truth.copy()
+    hidden = rng.random(truth.shape) < 0.15
+    given[hidden] = np.nan
+    engine = thali.UncollapsedGibbs(sweeps=60, chains=1)
+    likelihood = thali.MixedFactors(types=dict.fromkeys(range(4), "ordinal"))
+    model = thali.LatentFeatures(likelihood=likelihood, engine=engine, random_state=0).fit(given)
+    errors = (model.impute() - truth)[hidden], (np.nanmean(given, axis=0) - truth)[hidden]
+    assert np.square(errors[0]).mean() < 1.15 * np.square(errors[1]).mean()
 
 
 def test_chances_are_means_over_draws(model, X):

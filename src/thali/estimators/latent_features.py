@@ -336,7 +336,8 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
 
         Where the likelihood has amounts (``amounts_``), Z is a matrix of amounts. Of a table with
         columns of different kinds (``MixedColumns``) it is a table in the columns' own types, with
-        expected numbers, whole for counts, and the most probable levels.
+        expected numbers, whole for counts, the expected ones of ordered levels, and the most
+        probable ones of others.
         """
         check_is_fitted(self)
         if tables.layout_of(self) is not None:
@@ -423,10 +424,11 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
 
         A table with columns of different kinds (``MixedColumns``) comes back in its own types, and
         what was observed as it was. Means of numbers with a long tail take these no farther than
-        what was observed. Missing counts are the posterior mean, rounded; missing levels
-        the most probable ones, whose ``std`` is 1 − their probability. ``low`` and ``high`` of an
-        ordinal or binary column are levels; a categorical one has no order, and in both the most
-        probable level.
+        what was observed. Missing counts are the posterior mean, rounded, and missing ordered
+        levels the one nearest to the mean of their places, or the median one; others are the most
+        probable. ``std`` of a level is 1 − its probability. ``low`` and ``high`` of an ordinal or
+        binary column are levels; a categorical one has no order, and in both the most probable
+        level.
 
         >>> import numpy as np, thali
         >>> X = thali.datasets.images(n=30, random_state=0).X

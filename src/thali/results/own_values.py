@@ -2,12 +2,11 @@ r"""Entries of a table with columns of different kinds, in the columns' own code
 
 Of a column and an entry of it, p_r = mean over draws of P(x = r | draw), and
 
-    real, censored             E[x], the mean over draws of means
-    positive                   the x with half of the probability below it: the mean of a long tail
-                               is of values that hardly any entry has
-    count                      E[x], to the nearest whole number; where there is a long tail as of
-                               positive numbers
-    binary, ordinal, categorical   the r with the largest p_r
+                           mean                                    median
+    real, positive, censored   E[x], the mean over draws of means      half of the mass is below
+    count                      E[x], to the nearest whole number       the same
+    ordinal                    E[place], to the nearest place          the same
+    binary, categorical        the r with the largest p_r              the same r
 
 Nothing is drawn: the same fit gives the same values.
 """
@@ -70,7 +69,9 @@ class OwnValues:
         return np.asarray(p / p.sum(axis=1, keepdims=True))  # one, where there is but one level
 
     def codes(self, d: int, strategy: Strategy = "mean") -> np.ndarray:
-        """The mean or median of each entry of a column; of levels the most probable one."""
+        """The mean or median of each entry of a column; without order the most probable level."""
+        if self.layout.columns[d].kind == "ordinal":
+            return self._place(self.probabilities(d), strategy)
         if self.has_levels(d):
             return np.asarray(self.probabilities(d).argmax(axis=1), float)
         if strategy == "median":
@@ -79,13 +80,22 @@ class OwnValues:
         return np.asarray(np.rint(mean)) if self.layout.columns[d].kind == "count" else mean
 
     def std(self, d: int) -> np.ndarray:
-        """The standard deviation of numbers; of levels 1 − the largest p_r."""
+        """The standard deviation of numbers; of levels 1 − p_r of the one that ``codes`` says."""
         if self.has_levels(d):
-            return np.asarray(1.0 - self.probabilities(d).max(axis=1))
+            p = self.probabilities(d)
+            told = self.codes(d).astype(int)
+            return np.asarray(1.0 - p[np.arange(len(p)), told])
         return self._by_block(
             int(self.layout.first[d]),
             lambda own: np.sqrt(own.variance.mean(axis=0) + own.mean.var(axis=0)),
         )
+
+    @staticmethod
+    def _place(p: np.ndarray, strategy: Strategy) -> np.ndarray:
+        """Of ordered levels the one nearest to the mean of places, or the median one."""
+        if strategy == "median":
+            return np.asarray((p.cumsum(axis=1) < 0.5 - 1e-12).sum(axis=1), float)
+        return np.asarray(np.rint(p @ np.arange(p.shape[1])))
 
     def quantile(self, d: int, p: float) -> np.ndarray:
         """Where the mixture over draws has p of its mass; levels without order are as expected."""
