@@ -204,8 +204,9 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentModel)
         self.grouping_ = found.grouping
         self.n_components_ = self._n_features_out = len(found.counts)
         self._words_of_topics = (found.counts > 0.0).sum(axis=1)
-        smoothed = found.counts / np.maximum(found.matched, 1e-300)[:, None] + beta
-        self.components_ = smoothed / smoothed.sum(axis=1, keepdims=True)
+        self.components_ = found.counts / np.maximum(found.matched, 1e-300)[:, None]
+        self.components_ += beta
+        self.components_ /= self.components_.sum(axis=1, keepdims=True)
         self.topic_sizes_ = found.counts.sum(axis=1)
         self.topic_presence_ = found.presence
         self.document_topics_ = self._shares(found.documents)

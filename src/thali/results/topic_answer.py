@@ -33,7 +33,7 @@ class TopicAnswer(NamedTuple):
 
 def answer(fit: Fit, words: np.ndarray) -> TopicAnswer:
     """The answer of a fit to documents of these words (−1: hidden)."""
-    from thali.kernels.groupings import tally
+    from thali.kernels.groupings import occurrences, tally
 
     which = fit.representatives(GROUPED_PARTITIONS.draws_to_use(fit.data.n, 1))
     each = [narrow(draw.latent.topic_of_word) for draw in fit.picked(which)]  # one at a time
@@ -42,18 +42,26 @@ def answer(fit: Fit, words: np.ndarray) -> TopicAnswer:
     best, loss = nearest(each)
     chosen = fit.pick([int(which[best])])[0].latent
     labels, k = narrow(chosen.topic_of_word), chosen.n_topics
-    counts, documents = np.zeros((k, fit.data.d)), np.zeros((fit.data.n, k))
-    presence, matched = np.zeros(k), np.zeros(k)
+    presence, matched, sizes = np.zeros(k), np.zeros(k), np.zeros(k)
+    places = []
     for own in each:
         place, overlap = matching(labels, k, own)
         presence += overlap
         matched += overlap > 0.0
-        tally(chosen.lengths, words, own, place, counts, documents)
-    order = np.argsort(-counts.sum(axis=1), kind="stable")
+        seen = occurrences(own[words >= 0], len(place))
+        np.add.at(sizes, place[place >= 0], seen[place >= 0])
+        places.append(place)
+    order = np.argsort(-sizes, kind="stable")
+    rank = np.append(np.argsort(order), -1)  # the last of words without a match
+    counts, documents = np.zeros((k, fit.data.d)), np.zeros((fit.data.n, k))
+    for own, place in zip(each, places, strict=True):
+        tally(chosen.lengths, words, own, rank[place], counts, documents)
+    counts /= len(each)  # in place: they may be larger than all else
+    documents /= len(each)
     return TopicAnswer(
         in_order(chosen, order),
-        counts[order] / len(each),
-        documents[:, order] / len(each),
+        counts,
+        documents,
         matched[order] / len(each),
         presence[order] / len(each),
         loss,
