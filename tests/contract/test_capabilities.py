@@ -11,8 +11,9 @@ import thali
 from thali.data import Data
 from thali.engines.base import missing_capabilities
 from thali.engines.topics.state import state_of
-from thali.likelihoods.base import Collapsed, FeatureLikelihood, GibbsState
+from thali.likelihoods.base import Collapsed, FeatureLikelihood
 from thali.likelihoods.gaussian_clusters import GaussianClusters
+from thali.likelihoods.gibbs_updates import GibbsState
 from thali.model import Model
 from thali.priors.base import FeaturePrior
 from thali.registry import ENGINES, LIKELIHOODS, PRIORS, speaking_of

@@ -20,7 +20,7 @@ from statistical.budget import TESTS, alarms, judge, p_value_of_counts, p_value_
 import thali
 from thali.data import Augmented, Data
 from thali.kernels.bit_prior import BitPrior
-from thali.likelihoods.base import GibbsState, Turned
+from thali.likelihoods.gibbs_updates import GibbsState, Turned
 from thali.model import Model
 from thali.starts import Start
 from thali.structures.features import FeatureTables

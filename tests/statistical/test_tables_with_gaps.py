@@ -34,8 +34,8 @@ from thali.data.columns import Column
 from thali.engines.features import gibbs
 from thali.likelihoods import column_noise
 from thali.likelihoods import table as tables
-from thali.likelihoods.base import GibbsState
 from thali.likelihoods.column_noise import ColumnNoise
+from thali.likelihoods.gibbs_updates import GibbsState
 from thali.model import Model
 from thali.starts import Start
 

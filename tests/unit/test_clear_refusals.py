@@ -585,7 +585,7 @@ def test_the_command_line_chooses_by_the_data_too(tmp_path, monkeypatch, capsys)
     assert run(["fit", "tags.npz", "--seed", "0", "--sweeps", "5"]) == 2
     said = capsys.readouterr().err
     assert "maximization-expectation (chosen by auto) has no such setting" in said
-    monkeypatch.setattr("thali.cli.commands.write_outputs", lambda *_: None)  # which takes seconds
+    monkeypatch.setattr("thali.cli.fitting.write_outputs", lambda *_: None)  # which takes seconds
     assert run(["fit", "tags.npz", "--seed", "0"]) == 0
     assert (
         "Chosen: MaximizationExpectation, since it takes sparse matrices" in capsys.readouterr().out

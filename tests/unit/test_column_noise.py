@@ -12,8 +12,8 @@ from sklearn.base import clone
 import thali
 from thali.cli import run
 from thali.data import Data
-from thali.likelihoods.base import GibbsState
 from thali.likelihoods.column_noise import ColumnNoise
+from thali.likelihoods.gibbs_updates import GibbsState
 from thali.model import Model
 from thali.results.prediction import _predicted
 from thali.results.trace import Recorded

@@ -14,7 +14,7 @@ from unit.test_predictive import brute_force
 import thali
 from thali.data import Data
 from thali.data.missing import first_guess, patterns
-from thali.likelihoods.base import GibbsState
+from thali.likelihoods.gibbs_updates import GibbsState
 from thali.model import Model
 from thali.results import prediction as predictive
 

@@ -16,7 +16,7 @@ from thali.data import Augmented, Data
 from thali.evaluation import autocorrelation, match_assignments
 from thali.kernels import noisy_or as kernel
 from thali.kernels.bit_prior import BitPrior
-from thali.likelihoods.base import GibbsState
+from thali.likelihoods.gibbs_updates import GibbsState
 from thali.model import Model
 from thali.registry import STARTS
 

@@ -16,7 +16,7 @@ from thali.data import Data
 from thali.evaluation import match_assignments
 from thali.kernels import nonnegative_features as kernel
 from thali.kernels.gaussian_row import Scales
-from thali.likelihoods.base import GibbsState, Turned
+from thali.likelihoods.gibbs_updates import GibbsState, Turned
 from thali.structures.features import FeatureTables
 
 SCALES = [(0.6, 0.9), (0.05, 2.0), (3.0, 0.1)]

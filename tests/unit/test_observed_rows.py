@@ -11,7 +11,7 @@ from thali.kernels.bit_prior import BitPrior
 from thali.kernels.given_features import odds_of_column, turn_bits
 from thali.kernels.observed_rows import observed_gram
 from thali.kernels.sparse_factor import turn_entries
-from thali.likelihoods.base import GibbsState, Turned
+from thali.likelihoods.gibbs_updates import GibbsState, Turned
 from thali.likelihoods.observed_rows import observed_products
 from thali.structures.features import FeatureTables
 

@@ -9,7 +9,7 @@ import thali
 from thali.data import Data
 from thali.kernels import added_counts
 from thali.kernels import poisson as kernel
-from thali.likelihoods.base import GibbsState
+from thali.likelihoods.gibbs_updates import GibbsState
 from thali.likelihoods.observed_counts import observed_counts
 from thali.likelihoods.poisson_entries import PoissonEntries
 from thali.model import Model

@@ -10,7 +10,7 @@ from scipy import stats
 
 import thali
 from thali.data import Data
-from thali.likelihoods.base import GibbsState
+from thali.likelihoods.gibbs_updates import GibbsState
 from thali.results.feature_answer import nearest
 
 

@@ -22,7 +22,7 @@ from thali.kernels.sparse_factor import (
     propose_weight,
     turn_entries,
 )
-from thali.likelihoods.base import GibbsState
+from thali.likelihoods.gibbs_updates import GibbsState
 from thali.likelihoods.observed_rows import own_features
 from thali.model import Model
 from thali.registry import STARTS

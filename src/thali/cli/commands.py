@@ -6,14 +6,11 @@ Exit codes: 0 done, 1 failed, 2 bad input, 130 stopped by Ctrl-C.
 
 import inspect
 import os
-import secrets
 import sys
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -21,6 +18,7 @@ import thali
 from thali import datasets
 from thali.cli import console, parts, texts
 from thali.cli.clusters import at_work
+from thali.cli.fitting import Read, fit_and_write, fit_rows
 from thali.cli.options import (
     IMAGE_SHAPE,
     Center,
@@ -47,11 +45,9 @@ from thali.cli.options import (
     Types,
     Vocabulary,
 )
-from thali.cli.outputs import CHECKPOINT, IMPUTED, claim_folder, write_outputs
+from thali.cli.outputs import claim_folder
 from thali.cli.rows import (
     Asked,
-    Rows,
-    in_whole_numbers,
     lies_elsewhere,
     may_be_frame,
     rows_by_blocks,
@@ -61,18 +57,8 @@ from thali.cli.rows import (
     rows_of_table,
 )
 from thali.data.columns import read_types
-from thali.data.matrix import Table
-from thali.estimators.base import LatentModel
-from thali.estimators.tables import n_missing
-from thali.estimators.validation import seed_from
-from thali.likelihoods.table import TableLikelihood
-from thali.model import Model
-from thali.registry import estimator_of
 from thali.run.choices import AUTO
-from thali.run.likelihoods import choose_likelihood
 
-Say = Callable[[str], None]
-Read = Callable[[Asked, tuple[int, int] | None], Rows]
 OUT = Path("thali-out")
 
 
@@ -145,7 +131,7 @@ def demo(
     print("100 noisy pictures of 6x6 pixels, each a sum of some of four hidden images.")
     model = thali.LatentFeatures(engine=thali.CollapsedGibbs(sweeps=sweeps), random_state=seed)
     with claim_folder(out):
-        code = _fit_and_write(model, data.X, out, data.image_shape, print, resumable=False)
+        code = fit_and_write(model, data.X, out, data.image_shape, print, resumable=False)
     console.print_matching(model, data.A, ("cross", "box", "stair", "T"))
     print(f"Open {out / 'report.html'} in a browser.")
     raise typer.Exit(code)
@@ -179,7 +165,8 @@ def fit(
             options["engine"] = "variational"
     settings = {"center": center, "scale": scaled}
     settings = {name: value for name, value in settings.items() if value}
-    name = parts.Given(parts.FIT, _own_names(), options).likelihood_name()
+    given = parts.Given(parts.FIT, _own_names(), options)
+    name = given.likelihood_name()
     if types is not None and not parts.takes_tables(name):
         raise ValueError(
             "--types belongs to --likelihood mixed, mixed-factors or probit; "
@@ -195,7 +182,7 @@ def fit(
     if lies_elsewhere(asked, on_cluster):
         read = rows_by_blocks
     with at_work(on_cluster):
-        code = _fit_rows(parts.FIT, asked, options, read, settings, None, of_likelihood)
+        code = fit_rows(given, asked, read, settings, None, of_likelihood)
     raise typer.Exit(code)
 
 
@@ -218,8 +205,8 @@ def cluster(
     asked = Asked(
         data, seed, transpose, columns, header, time_budget, image_shape, out, resume, quiet
     )
-    of_fit = {"n_future": n_future}
-    raise typer.Exit(_fit_rows(parts.CLUSTER, asked, options, rows_of_table, of_fit=of_fit))
+    given = parts.Given(parts.CLUSTER, _own_names(), options)
+    raise typer.Exit(fit_rows(given, asked, rows_of_table, of_fit={"n_future": n_future}))
 
 
 def topics(
@@ -247,92 +234,8 @@ def topics(
         *(text, names, vocabulary, stop_words, min_df, max_df),
         *(parts.read_columns(columns), transpose, header),
     )
-
-    read = partial(rows_of_documents, wanted)
-    raise typer.Exit(_fit_rows(parts.TOPICS, asked, options, read))
-
-
-def _fit_rows(
-    offer: parts.Offer,
-    asked: Asked,
-    options: Mapping[str, object],
-    read: Read,
-    settings: Mapping[str, object] | None = None,
-    of_fit: Mapping[str, object] | None = None,
-    of_likelihood: Mapping[str, object] | None = None,
-) -> int:
-    """Fit a model to what is read, write what it found, say so, and return the exit code.
-
-    ``settings`` are those of the estimator that not all have, ``of_fit`` those of its ``fit``, and
-    ``of_likelihood`` those of the likelihood that are no option of it.
-    """
-    say: Say = (lambda message: None) if asked.quiet else print
-    given = parts.Given(offer, _own_names(), options)
-    name = given.likelihood_name()
-    likelihood = given.part("likelihood", parts.STANDARD if name == AUTO else name)
-    if of_likelihood and name != AUTO:
-        likelihood = likelihood.replace(**of_likelihood)
-    chosen = Model(given.part("prior"), likelihood)
-    by_data = options["engine"] == AUTO
-    # refuses bad settings before the data are read
-    engine = AUTO if by_data and name == AUTO else given.engine(chosen)
-    seconds = parts.read_time_budget(asked.time_budget)
-    shape = parts.read_image_shape(asked.image_shape)
-    rows = read(asked, shape)
-    say(rows.said)
-    told = given.likelihood_told()
-    X = rows.X
-    if name == AUTO:
-        units = {name: bool((settings or {}).get(name)) for name in ("center", "scale")}
-        types = (of_likelihood or {}).get("types", AUTO)
-        with _better_words(rows):
-            choice = choose_likelihood(
-                X, chosen.prior, engine, **units, types=types, time_budget=seconds
-            )
-        told.append(choice.sentence())
-        likelihood = choice.likelihood
-        chosen = Model(chosen.prior, likelihood)
-        if isinstance(likelihood, TableLikelihood):
-            X = in_whole_numbers(X)
-        elif of_likelihood:
-            raise ValueError(f"--types is of no use here: {told[-1]} Name one by --likelihood.")
-    if by_data:
-        engine, _ = found = given.engine_for(chosen, rows.values, seconds)
-        told.append(found.sentence())
-    for sentence in told:
-        say(f"Chosen: {sentence}")
-    out, resume = asked.out, asked.resume
-    model = estimator_of(chosen.structure)(
-        prior=chosen.prior,
-        likelihood=likelihood,
-        engine=engine,
-        random_state=_seed(asked.seed, out / CHECKPOINT if resume else None, say),
-        progress=False if asked.quiet else "auto",
-        **(settings or {}),
-    )
-    model._told, model._named = tuple(told), name != AUTO
-    with claim_folder(out), _better_words(rows):
-        code = _fit_and_write(
-            *(model, X, out, shape, say),
-            resume=resume,
-            time_budget=seconds,
-            of_fit={**(of_fit or {}), **rows.of_fit},
-            names=rows.names,
-        )
-    say(console.describe_answer(model))
-    if (out / IMPUTED).exists():
-        say(f"{n_missing(model)} missing entries were filled in: {out / IMPUTED}.")
-    say(f"Written to {out}: open {out / 'report.html'} in a browser.")
-    return code
-
-
-@contextmanager
-def _better_words(rows: Rows) -> Iterator[None]:
-    """An error about the data in the words of the file, where these are known."""
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(rows.why() or str(error)) from error
+    given = parts.Given(parts.TOPICS, _own_names(), options)
+    raise typer.Exit(fit_rows(given, asked, partial(rows_of_documents, wanted)))
 
 
 def show(model: Saved) -> None:
@@ -414,64 +317,3 @@ def _own_names() -> set[str]:
 
 def _parameters(command: Callable[..., None]) -> list[inspect.Parameter]:
     return list(inspect.signature(command, eval_str=True).parameters.values())
-
-
-def _fit_and_write(
-    model: LatentModel,
-    X: Table,
-    out: Path,
-    image_shape: tuple[int, int] | None,
-    say: Say,
-    *,
-    resumable: bool = True,
-    resume: bool = False,
-    time_budget: float | None = None,
-    of_fit: Mapping[str, Any] | None = None,
-    names: list[str] | None = None,
-) -> int:
-    """Fit, write the outputs, and return the exit code; a stopped run can be resumed later.
-
-    ``names`` are those of rows that X does not tell.
-    """
-    checkpoint, earlier = out / CHECKPOINT, out / "checkpoint.previous.thali"
-    if resume and not checkpoint.exists():
-        say(f"There is no unfinished run in {out}; starting afresh.")
-        resume = False
-    replaces = checkpoint.exists() and not resume
-    if replaces:
-        os.replace(checkpoint, earlier)
-        say(f"Starting afresh; the unfinished run that lay there is kept as {earlier}.")
-    try:
-        path = checkpoint if resumable else None
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", thali.DegenerateFit)  # the verdict tells it,
-            warnings.simplefilter("ignore", thali.DiscreteData)  # and this
-            model.fit(X, checkpoint=path, resume=resume, time_budget=time_budget, **(of_fit or {}))
-    except BaseException:
-        if not resume:
-            checkpoint.unlink(missing_ok=True)
-        if replaces:
-            os.replace(earlier, checkpoint)
-        raise
-    if names is not None:
-        model.row_names_ = names
-    try:
-        write_outputs(model, out, image_shape)
-    except OSError as error:
-        hint = f"; --resume continues from {checkpoint}" if checkpoint.exists() else ""
-        raise OSError(f"the results could not be written to {out} ({error}){hint}") from error
-    if model.stopped_ == "finished":
-        checkpoint.unlink(missing_ok=True)
-        return 0
-    why = "Stopped by Ctrl-C" if model.stopped_ == "interrupted" else "The time budget is spent"
-    hint = "; --resume continues this run" if resumable and checkpoint.exists() else ""
-    say(f"{why}: what was computed is kept{hint}.")
-    return 130 if model.stopped_ == "interrupted" else 0
-
-
-def _seed(seed: int | None, checkpoint: Path | None, say: Say) -> int:
-    """The given seed, or that of the run to be resumed, or a new one."""
-    if seed is None and (checkpoint is None or not checkpoint.exists()):
-        seed = secrets.randbelow(2**31)
-        say(f"seed: {seed} (drawn; --seed {seed} repeats this run)")
-    return seed_from(seed, checkpoint)

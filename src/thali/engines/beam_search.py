@@ -29,7 +29,7 @@ from thali.engines.search.heuristics import heuristic
 from thali.engines.search.kept_polish import KeptForm
 from thali.engines.search.polish import Integrated
 from thali.hyperparameters import Values, as_scalars
-from thali.likelihoods.base import CountedFeatures, SearchRows
+from thali.likelihoods.search_rows import CountedFeatures, SearchRows
 from thali.model import Model
 from thali.priors.base import PredictsRow, Sequential
 from thali.registry import ENGINES

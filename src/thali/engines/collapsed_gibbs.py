@@ -20,8 +20,9 @@ from thali.engines.clusters.gibbs import ClusterState
 from thali.engines.features import gibbs as features
 from thali.engines.features import state as feature_state
 from thali.engines.features.state import FeatureState
-from thali.likelihoods.base import Collapsed, GaussianRows, LatentBits, Parameters
+from thali.likelihoods.base import Collapsed, GaussianRows, Parameters
 from thali.likelihoods.clusters import ConjugateClusters
+from thali.likelihoods.gibbs_updates import LatentBits
 from thali.model import Model
 from thali.priors.base import PredictsRow
 from thali.priors.partition import PredictsLabel

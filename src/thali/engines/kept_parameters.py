@@ -32,8 +32,8 @@ from thali.data import Augmented, Data
 from thali.engines.base import Info, Sampler
 from thali.engines.chain_settings import ChainSettings
 from thali.hyperparameters import Values, as_scalars
-from thali.likelihoods.base import (
-    Collapsed,
+from thali.likelihoods.base import Collapsed
+from thali.likelihoods.gibbs_updates import (
     EstimatesEvidence,
     GibbsState,
     GibbsUpdates,

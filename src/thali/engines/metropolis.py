@@ -20,7 +20,7 @@ import numpy as np
 
 from thali.data import Data
 from thali.engines.kept_parameters import KeepsParameters, State
-from thali.likelihoods.base import MovesSingly
+from thali.likelihoods.gibbs_updates import MovesSingly
 from thali.likelihoods.moving_rows import with_room
 from thali.model import Model
 from thali.priors.base import PredictsRow

@@ -22,7 +22,7 @@ import numpy as np
 
 from thali.engines.kept_parameters import KeepsParameters, State
 from thali.hyperparameters import as_scalars
-from thali.likelihoods.base import GibbsUpdates
+from thali.likelihoods.gibbs_updates import GibbsUpdates
 from thali.model import Model
 from thali.priors.base import HasFrequencies, PredictsRow
 from thali.registry import ENGINES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -13,31 +13,29 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from thali.data import Data, Table
+from thali.data import Table
 from thali.data.column_values import numbers_of_text
 from thali.engines.base import AbsorbsRows, AnyEngine
-from thali.estimators import filling, streaming, tables, units, validation
+from thali.estimators import comparing, filling, new_rows, streaming, tables, units, validation
 from thali.estimators.base import LatentModel
 from thali.estimators.tables import Filled
-from thali.likelihoods.base import Conditional, Likelihood
+from thali.likelihoods.base import Likelihood
 from thali.likelihoods.linear_gaussian import LinearGaussian
 from thali.model import Model
 from thali.priors.base import Prior
 from thali.registry import ESTIMATORS
-from thali.results import effects, prediction
+from thali.results import effects
 from thali.results.evidence import Evidence
 from thali.results.feature_answer import answer
 from thali.results.feature_draws import Draw, best_draw, feature_draws
 from thali.results.findings import Finding, of_features
-from thali.results.fit import Draws, Fit
+from thali.results.fit import Fit
 from thali.results.imputation import Strategy
 from thali.results.level_chances import LevelChances
 from thali.run.choices import is_auto
-from thali.run.evidence import evidence
-from thali.run.evidence import refuse as refuse_evidence
 from thali.run.likelihoods import choose_likelihood
 from thali.settings import whole_number
-from thali.structures.features import FEATURES, as_amounts, as_binary_matrix
+from thali.structures.features import FEATURES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -266,40 +264,12 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
         ((8,), True)
         """
         check_is_fitted(self)
-        n_runs = whole_number("evidence", "n_runs", n_runs, 1)
-        reverse_runs = whole_number("evidence", "reverse_runs", reverse_runs, 0)
-        if steps is not None:
-            steps = whole_number("evidence", "steps", steps, 1)
-        if streaming.is_stream(self.fit_):
-            raise ValueError(
-                "The evidence cannot be estimated: the model saw its data in pieces, and keeps the "
-                "last one alone."
-            )
-        if self.fit_.data.far:
-            raise ValueError(
-                "The evidence cannot be estimated of X that is read by blocks of rows."
-            )
-        reverse = isinstance(self.fit_, Draws)
-        draws = list(feature_draws(self.fit_, reverse_runs)) if reverse else []
-        seed = self.seed_ if random_state is None else validation.seed_from(random_state)
-        progress = validation.checked_progress(self.progress)
-        return evidence(
-            seed,
-            self.fit_.model,
-            self.fit_.data,
-            draws,
-            n_runs=n_runs,
-            steps=steps,
-            progress=progress,
-        )
+        return comparing.evidence(self, n_runs, steps, reverse_runs, random_state)
 
     @cached_property
     def _evidence_(self) -> Evidence:
         check_is_fitted(self)
-        try:
-            refuse_evidence(self.fit_.model, self.fit_.data)
-        except ValueError as error:  # there is no such attribute, as hasattr should find
-            raise AttributeError(str(error)) from error
+        comparing.refuse_attribute(self.fit_)
         return self.evidence()
 
     @cached_property
@@ -324,12 +294,7 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
     def predict_proba(self, X: Table) -> np.ndarray:
         """P(row has feature k) for rows of X taken as new ones, (n, K), given what they show."""
         check_is_fitted(self)
-        X, fit = validation.centered(self, X), self.fit_
-        if streaming.by_bound(fit):
-            return streaming.probabilities(fit, X)
-        return prediction.probabilities(
-            fit, self.Z_, fit.mean_hyper(), self._parameters, Data.checked(X)
-        )
+        return new_rows.probabilities(self, X)
 
     def inverse_transform(self, Z: ArrayLike) -> Filled:
         """The data expected of assignments Z (n, K): Z @ components_ + mean_ for linear models.
@@ -340,24 +305,10 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
         probable ones of others.
         """
         check_is_fitted(self)
+        Z = new_rows.checked(self, Z)
         if tables.layout_of(self) is not None:
-            return tables.expected(self, self._checked(Z), self.components_)
-        return self._expected(Z)
-
-    def _expected(self, Z: ArrayLike) -> np.ndarray:
-        """E[X | Z] with the columns of ``X_``: one for each latent, where there are these."""
-        likelihood = self.fit_.model.likelihood_at(self.fit_.mean_hyper())
-        expected = cast(Conditional, likelihood).mean(self._checked(Z), self.components_)
-        return np.asarray(expected + self.mean_)
-
-    def _checked(self, Z: ArrayLike) -> np.ndarray:
-        """Assignments or amounts of these features."""
-        Z = as_amounts(Z) if hasattr(self, "amounts_") else as_binary_matrix(Z)
-        if Z.shape[1] != self.n_components_:
-            raise ValueError(
-                f"Z has {Z.shape[1]} columns but the model {self.n_components_} features."
-            )
-        return Z
+            return tables.expected(self, Z, self.components_)
+        return new_rows.expected(self, Z)
 
     def effects(self) -> pd.DataFrame:
         """What each feature does to each column, in the column's own values and in words.
@@ -394,11 +345,7 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
         check_is_fitted(self)
         if hasattr(X, "log_predictive"):
             return float(X.log_predictive(self))
-        new = Data.checked(validation.centered(self, X))
-        change = float(units.log_scales(self._scale, new).mean())
-        if streaming.by_bound(self.fit_):
-            return streaming.mean_bound(self.fit_, new.X) - change
-        return float(prediction.mean_log_densities(self.fit_, new).mean()) - change
+        return new_rows.mean_log_density(self, X)
 
     # missing entries
 

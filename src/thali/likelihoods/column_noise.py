@@ -23,16 +23,9 @@ from numpy.typing import ArrayLike
 from thali.data import Augmented, Data, Table
 from thali.data.missing import first_guess
 from thali.hyperparameters import Hyperprior, InverseGamma, Value, Values, check_hyperparameter
-from thali.likelihoods.base import (
-    GibbsState,
-    LatentBits,
-    MaskedCollapsed,
-    Parameters,
-    Scale,
-    Turned,
-    Words,
-)
+from thali.likelihoods.base import MaskedCollapsed, Parameters, Scale, Words
 from thali.likelihoods.entries import NormalEntries
+from thali.likelihoods.gibbs_updates import GibbsState, LatentBits, Turned
 from thali.likelihoods.linear_gaussian import LinearGaussian, scales_and_features
 from thali.likelihoods.table import (
     AUTO,

@@ -28,16 +28,12 @@ from thali.likelihoods import masked_columns
 from thali.likelihoods.base import (
     ExpectedBits,
     GaussianRows,
-    GibbsState,
     Likelihood,
     MaskedCollapsed,
-    MovesSingly,
     Parameters,
     Scale,
     Scaled,
-    SearchRows,
     TakesSparse,
-    Turned,
     Words,
 )
 from thali.likelihoods.entries import NormalEntries
@@ -49,6 +45,7 @@ from thali.likelihoods.gaussian_scales import (
     log_normal,
     scales_without_features,
 )
+from thali.likelihoods.gibbs_updates import GibbsState, MovesSingly, Turned
 from thali.likelihoods.moving_rows import gaussian_rows
 from thali.likelihoods.observed_rows import (
     dimensions,
@@ -56,6 +53,7 @@ from thali.likelihoods.observed_rows import (
     observed_residual,
     own_features,
 )
+from thali.likelihoods.search_rows import SearchRows
 from thali.likelihoods.tempered import Densities, Tempered
 from thali.registry import LIKELIHOODS
 from thali.settings import check_settings, hyperparameter, setting, shown

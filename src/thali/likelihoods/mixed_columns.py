@@ -8,7 +8,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from thali.likelihoods.base import GibbsState, LatentBits, Parameters, Words
+from thali.likelihoods.base import Parameters, Words
+from thali.likelihoods.gibbs_updates import GibbsState, LatentBits
 from thali.likelihoods.linear_gaussian import LinearGaussian
 from thali.likelihoods.table import TableLikelihood
 from thali.registry import LIKELIHOODS

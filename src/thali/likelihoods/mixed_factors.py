@@ -9,7 +9,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from thali.likelihoods.base import GibbsState, Parameters, Words
+from thali.likelihoods.base import Parameters, Words
+from thali.likelihoods.gibbs_updates import GibbsState
 from thali.likelihoods.sparse_factor import SLABS, SparseFactor
 from thali.likelihoods.table import TableLikelihood
 from thali.registry import LIKELIHOODS

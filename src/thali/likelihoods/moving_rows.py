@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from thali.likelihoods.base import GibbsState
+from thali.likelihoods.gibbs_updates import GibbsState
 
 if TYPE_CHECKING:
     from thali.kernels.gaussian_moves import GaussianMoves

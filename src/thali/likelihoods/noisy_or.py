@@ -36,19 +36,11 @@ from thali.hyperparameters import (
     draw_probability,
     slice_step_of_probability,
 )
-from thali.likelihoods.base import (
-    CountedFeatures,
-    CountProbabilities,
-    EstimatesEvidence,
-    GibbsState,
-    Masked,
-    MovesSingly,
-    Parameters,
-    Turned,
-    Words,
-)
+from thali.likelihoods.base import Masked, Parameters, Words
 from thali.likelihoods.entries import BinaryEntries
+from thali.likelihoods.gibbs_updates import EstimatesEvidence, GibbsState, MovesSingly, Turned
 from thali.likelihoods.moving_rows import ALL_SEEN, with_room
+from thali.likelihoods.search_rows import CountedFeatures, CountProbabilities
 from thali.likelihoods.tempered import AtTemperature, Tempered
 from thali.registry import LIKELIHOODS
 from thali.settings import Settings, hyperparameter

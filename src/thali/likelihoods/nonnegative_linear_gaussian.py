@@ -17,18 +17,7 @@ import numpy as np
 
 from thali.data import Data
 from thali.hyperparameters import Values
-from thali.likelihoods.base import (
-    EstimatesEvidence,
-    ExpectedBits,
-    GibbsState,
-    Masked,
-    MovesSingly,
-    Parameters,
-    Scale,
-    TakesSparse,
-    Turned,
-    Words,
-)
+from thali.likelihoods.base import ExpectedBits, Masked, Parameters, Scale, TakesSparse, Words
 from thali.likelihoods.feature_posteriors import NonnegativeFeatures
 from thali.likelihoods.gaussian_scales import (
     GaussianScales,
@@ -36,6 +25,7 @@ from thali.likelihoods.gaussian_scales import (
     log_normal,
     scale_given_squares,
 )
+from thali.likelihoods.gibbs_updates import EstimatesEvidence, GibbsState, MovesSingly, Turned
 from thali.likelihoods.linear_gaussian import turn_bits_given_features
 from thali.likelihoods.moving_rows import gaussian_rows
 from thali.likelihoods.tempered import Tempered

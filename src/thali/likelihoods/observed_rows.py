@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from thali.hyperparameters import Values
-from thali.likelihoods.base import GibbsState
+from thali.likelihoods.gibbs_updates import GibbsState
 
 if TYPE_CHECKING:
     from thali.kernels.observed_rows import Gaps

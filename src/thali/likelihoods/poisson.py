@@ -34,16 +34,8 @@ from thali.hyperparameters import (
     check_hyperparameter,
     slice_step,
 )
-from thali.likelihoods.base import (
-    EstimatesEvidence,
-    GibbsState,
-    GibbsUpdates,
-    Masked,
-    Parameters,
-    Scale,
-    Turned,
-    Words,
-)
+from thali.likelihoods.base import Masked, Parameters, Scale, Words
+from thali.likelihoods.gibbs_updates import EstimatesEvidence, GibbsState, GibbsUpdates, Turned
 from thali.likelihoods.moving_rows import ALL_SEEN
 from thali.likelihoods.observed_counts import check_counts, observed_counts, units_of
 from thali.likelihoods.poisson_entries import PoissonEntries

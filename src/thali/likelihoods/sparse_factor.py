@@ -24,19 +24,11 @@ from numpy.typing import ArrayLike
 from thali.data import Data
 from thali.hyperparameters import Values
 from thali.likelihoods import masked_columns
-from thali.likelihoods.base import (
-    Expected,
-    GibbsState,
-    Masked,
-    MovesSingly,
-    Parameters,
-    Scale,
-    Turned,
-    Words,
-)
+from thali.likelihoods.base import Expected, Masked, Parameters, Scale, Words
 from thali.likelihoods.entries import NormalEntries
 from thali.likelihoods.feature_posteriors import GaussianFeatures
 from thali.likelihoods.gaussian_scales import GaussianScales, log_evidences
+from thali.likelihoods.gibbs_updates import GibbsState, MovesSingly, Turned
 from thali.likelihoods.linear_gaussian import products, scales_then_features, with_own_features
 from thali.likelihoods.moving_rows import gaussian_rows
 from thali.likelihoods.observed_rows import (

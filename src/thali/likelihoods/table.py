@@ -39,16 +39,10 @@ from thali.hyperparameters import (
     as_number,
     check_hyperparameter,
 )
-from thali.likelihoods.base import (
-    Expected,
-    GibbsState,
-    LatentGaussians,
-    Parameters,
-    Scale,
-    Turned,
-)
+from thali.likelihoods.base import Expected, Parameters, Scale
 from thali.likelihoods.feature_posteriors import GaussianFeatures
 from thali.likelihoods.gaussian_scales import log_normal
+from thali.likelihoods.gibbs_updates import GibbsState, LatentGaussians, Turned
 from thali.likelihoods.latent_columns import Layout
 from thali.likelihoods.latent_draws import Shown
 from thali.likelihoods.latent_entries import LatentEntries

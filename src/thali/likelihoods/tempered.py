@@ -19,7 +19,8 @@ import numpy as np
 
 from thali.data import Data
 from thali.hyperparameters import Values
-from thali.likelihoods.base import GibbsState, GibbsUpdates, Parameters
+from thali.likelihoods.base import Parameters
+from thali.likelihoods.gibbs_updates import GibbsState, GibbsUpdates
 
 Densities = Callable[[Values], float]  # a log density by the likelihood's hyperparameters
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from thali.data.matrix import blocks
 from thali.data.sparse import is_sparse, row_squares
-from thali.estimators import tables
+from thali.estimators import new_rows, tables
 from thali.estimators.base import LatentModel
 from thali.estimators.latent_features import LatentFeatures
 from thali.settings import Label
@@ -143,7 +143,7 @@ def telling_rows(model: LatentFeatures, n_rows: int) -> np.ndarray:
 def reconstruct(model: LatentFeatures, rows: np.ndarray | slice) -> np.ndarray:
     """What is expected of some rows only, since all of them may not fit in memory."""
     amounts = getattr(model, "amounts_", model.Z_)  # where the likelihood has them
-    return model._expected(amounts[rows])
+    return new_rows.expected(model, amounts[rows])
 
 
 class Units(NamedTuple):

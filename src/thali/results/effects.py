@@ -19,8 +19,9 @@ from typing import NamedTuple, cast
 import numpy as np
 import pandas as pd
 
-from thali.likelihoods.base import Conditional, CountedFeatures, Likelihood
+from thali.likelihoods.base import Conditional, Likelihood
 from thali.likelihoods.latent_columns import LEVELED, Layout, kind_of
+from thali.likelihoods.search_rows import CountedFeatures
 from thali.likelihoods.table import TableLikelihood
 from thali.results.own_values import OwnValues
 

@@ -5,8 +5,9 @@ from typing import Any, cast
 import numpy as np
 
 from thali.backends.rows import Rows
-from thali.likelihoods.base import Collapsed, GibbsState, GibbsUpdates, Parameters
+from thali.likelihoods.base import Collapsed, Parameters
 from thali.likelihoods.evidence_of_sums import log_evidence_of_sums
+from thali.likelihoods.gibbs_updates import GibbsState, GibbsUpdates
 from thali.likelihoods.sparse_factor import SparseFactor
 from thali.results.fit import Fit
 

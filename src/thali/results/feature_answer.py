@@ -11,7 +11,8 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from thali.hyperparameters import Values
-from thali.likelihoods.base import Collapsed, GibbsState, GibbsUpdates, Parameters
+from thali.likelihoods.base import Collapsed, Parameters
+from thali.likelihoods.gibbs_updates import GibbsState, GibbsUpdates
 from thali.results.far_answer import far_log_joint
 from thali.results.fit import Fit, PointFit, VariationalFit
 from thali.results.point_estimate import point_estimate

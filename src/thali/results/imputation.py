@@ -13,8 +13,9 @@ from typing import Literal, TypeAlias, cast
 
 import numpy as np
 
-from thali.likelihoods.base import GibbsUpdates, Masked, MaskedCollapsed
+from thali.likelihoods.base import Masked, MaskedCollapsed
 from thali.likelihoods.entries import EntryDistribution
+from thali.likelihoods.gibbs_updates import GibbsUpdates
 from thali.results.fit import Fit
 from thali.structures.base import evenly_spaced
 

@@ -20,7 +20,8 @@ from scipy.special import logsumexp
 from thali.data import Data
 from thali.data.sparse import row_squares
 from thali.hyperparameters import Values
-from thali.likelihoods.base import GibbsState, GibbsUpdates, Masked, Parameters
+from thali.likelihoods.base import Masked, Parameters
+from thali.likelihoods.gibbs_updates import GibbsState, GibbsUpdates
 from thali.likelihoods.table import TableLikelihood
 from thali.model import Model
 from thali.results import prediction_of_tables

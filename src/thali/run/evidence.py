@@ -40,7 +40,8 @@ from thali.hyperparameters import (
     slice_step_of_probability,
     slice_step_of_real,
 )
-from thali.likelihoods.base import GaussianRows, GibbsState, Parameters
+from thali.likelihoods.base import GaussianRows, Parameters
+from thali.likelihoods.gibbs_updates import GibbsState
 from thali.likelihoods.tempered import Densities, Tempered
 from thali.model import Model
 from thali.priors.base import FeaturePrior, PredictsRow, weighs_rows

@@ -13,7 +13,8 @@ import numpy as np
 
 from thali.data import Augmented, Data
 from thali.hyperparameters import Values
-from thali.likelihoods.base import Collapsed, LatentGaussians, Parameters
+from thali.likelihoods.base import Collapsed, Parameters
+from thali.likelihoods.gibbs_updates import LatentGaussians
 from thali.model import Model
 from thali.priors.base import PredictsRow
 from thali.starts import Start

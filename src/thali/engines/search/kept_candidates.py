@@ -26,7 +26,7 @@ import numpy as np
 from thali.engines.search.candidates import Candidate, RowScores, SearchProblem
 from thali.engines.search.prior_bounds import SearchPrior, next_row
 from thali.hyperparameters import Values
-from thali.likelihoods.base import CountProbabilities
+from thali.likelihoods.search_rows import CountProbabilities
 from thali.structures.features import FeatureCounts, FeatureTables, NextRow
 
 if TYPE_CHECKING:

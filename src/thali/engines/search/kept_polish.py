@@ -19,7 +19,8 @@ from thali.engines.search.forms import Form
 from thali.engines.search.kept_candidates import MOST_FEATURES, MOST_NEW, KeptLists, KeptProblem
 from thali.engines.search.prior_bounds import SearchPrior
 from thali.hyperparameters import Hyperprior, Values
-from thali.likelihoods.base import CountedFeatures, Parameters
+from thali.likelihoods.base import Parameters
+from thali.likelihoods.search_rows import CountedFeatures
 from thali.model import Model
 from thali.priors.base import PredictsRow
 from thali.structures.features import feature_counts, potentials
