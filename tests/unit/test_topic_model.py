@@ -400,6 +400,17 @@ def test_pieces_of_lists_have_one_vocabulary():
     assert unnamed.vocabulary_ == NAMES
 
 
+def test_empty_documents_need_no_names(fitted):
+    assert np.array_equal(fitted.transform([[], []]), fitted.transform(np.zeros((2, 12), int)))
+
+
+def test_a_vocabulary_that_came_with_bad_documents_is_forgotten():
+    found = model().partial_fit(X[:20])
+    with pytest.raises(ValueError, match="X has no words"):
+        found.partial_fit(np.zeros((2, 12)), vocabulary=NAMES)
+    assert found.vocabulary_[0] == "x0"
+
+
 def test_words_may_be_sets():
     given = [{"dal", "rice"}, {"goal", "ball"}, frozenset({"dal", "ball"})]
     sure = [["dal", "rice"], ["ball", "goal"], ["ball", "dal"]]

@@ -34,6 +34,7 @@ import pandas as pd
 from thali.estimators import tables
 from thali.estimators.base import LatentModel
 from thali.plots.reading import column_names
+from thali.plots.topic_reading import ranked_words
 from thali.results.fit import PointFit, VariationalFit
 from thali.storage import Json
 from thali.structures.base import AnyStructure
@@ -143,7 +144,7 @@ def _write_clusters(model: LatentModel, folder: Path) -> None:
 
 
 def _write_topics(model: LatentModel, folder: Path) -> None:
-    words, ranked = model.top_words(MOST_WORDS), -np.sort(-model.components_, axis=1)
+    words, shares = ranked_words(model, MOST_WORDS)
     sizes = model.topic_sizes_
     said = {
         "words": sizes,
@@ -157,7 +158,7 @@ def _write_topics(model: LatentModel, folder: Path) -> None:
     each = {
         "topic": np.repeat(np.arange(len(words)), [len(own) for own in words]),
         "word": [word for own in words for word in own],
-        "probability": [p for own, row in zip(words, ranked, strict=True) for p in row[: len(own)]],
+        "probability": np.concatenate(shares),
     }
     pd.DataFrame(each).to_csv(folder / "words.csv", index=False, lineterminator=LINE)
     heads = [f"topic_{k}" for k in range(model.n_components_)]

@@ -367,18 +367,20 @@ def missing_capabilities(engine: AnyEngine | EngineType, model: Model) -> list[s
 
 def is_of_structure(engine: EngineType, model: Model) -> bool:
     """Whether what the engine needs is of the model's structure, or of any."""
-    return all(
-        any(getattr(n, "structure", model.structure) == model.structure for n in alternatives)
-        for need in (*engine.needs_prior, *engine.needs_likelihood)
-        for alternatives in (need if isinstance(need, tuple) else (need,),)
-    )
+    needs = (*engine.needs_prior, *engine.needs_likelihood)
+    return all(of_structure(need, model) for need in needs)
 
 
 def named(need: type | tuple[type, ...], model: Model) -> str:
     """A capability, that of the model's structure where there are several."""
     several = need if isinstance(need, tuple) else (need,)
-    own = [n for n in several if getattr(n, "structure", model.structure) == model.structure]
-    return " or ".join(n.__name__ for n in own or several)
+    return " or ".join(n.__name__ for n in of_structure(need, model) or several)
+
+
+def of_structure(need: type | tuple[type, ...], model: Model) -> list[type]:
+    """Those of a capability's alternatives that are of the model's structure, or of any."""
+    several = need if isinstance(need, tuple) else (need,)
+    return [n for n in several if getattr(n, "structure", model.structure) == model.structure]
 
 
 def check_capabilities(engine: AnyEngine, model: Model, engines: tuple[EngineType, ...]) -> None:

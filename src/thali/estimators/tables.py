@@ -140,7 +140,7 @@ def imputed(
     if return_std:
         std = np.zeros(seen.shape)
         for d in columns:
-            std[missing.rows_of(d), d] = missing.std(d)
+            std[missing.rows_of(d), d] = missing.std(d, strategy)
         return filled(best), as_given(estimator, std)
     if interval is None:
         return filled(best)

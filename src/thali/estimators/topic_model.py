@@ -164,12 +164,12 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentModel)
         topic_streaming.refuse_places(self._part("prior"))
         if not hasattr(self, "fit_"):
             return self.fit(X, y, vocabulary=vocabulary)
-        if vocabulary is not None:
-            self._check_same(word_counts.checked_vocabulary(vocabulary))
-        X = self._new(X)
-        if not X.nnz:
-            raise ValueError("X has no words: every count is 0.")
         with self._undo_on_failure():
+            if vocabulary is not None:
+                self._check_same(word_counts.checked_vocabulary(vocabulary))
+            X = self._new(X)
+            if not X.nnz:
+                raise ValueError("X has no words: every count is 0.")
             fit = topic_streaming.absorbed(self.fit_, self.grouping_, X)
             mean = self.mean_
             self._forget()
@@ -260,8 +260,12 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentModel)
 
     def _top(self, n: int) -> list[np.ndarray]:
         """The columns of the n most probable words of each topic, of those that it has."""
-        order = np.argsort(-self.components_, axis=1, kind="stable")
-        return [row[: min(n, own)] for row, own in zip(order, self._words_of_topics, strict=True)]
+        return [self._first(k, n) for k in range(self.n_components_)]
+
+    def _first(self, k: int, n: int) -> np.ndarray:
+        """The same of one topic."""
+        order = np.argsort(-self.components_[k], kind="stable")
+        return np.asarray(order[: min(n, self._words_of_topics[k])])
 
     def coherence(self, n: int = 10, X: Any = None) -> np.ndarray:
         """Whether the n most probable words of each topic are found together in documents, (K,).

@@ -64,7 +64,7 @@ def _as_list(document: object) -> object:
     """The words of a document as a list, sorted where they are a set; anything else as it is."""
     if isinstance(document, set | frozenset):
         return sorted(document, key=str)
-    if isinstance(document, list | tuple):
+    if isinstance(document, tuple):
         return list(document)
     of_text = getattr(getattr(document, "dtype", None), "kind", "") in "UO"
     if isinstance(document, np.ndarray | pd.Series) and document.ndim == 1 and of_text:
@@ -153,9 +153,10 @@ def new_counts(estimator: LatentModel, X: Any, names: Sequence[str] | None) -> c
     """New documents in the columns of those that were fitted; some or all may be empty."""
     X = as_lists(X)
     refuse_texts(X)
-    if not (names is not None and is_empty_lists(X)):
-        refuse_mixed(X)
-    if is_word_lists(X) or (names is not None and is_empty_lists(X)):
+    if is_empty_lists(X):
+        X = csr_array((len(X), estimator.n_features_in_))
+    refuse_mixed(X)
+    if is_word_lists(X):
         if names is None:
             raise ValueError(
                 "The model was fitted to a matrix whose columns have no names, and cannot tell "

@@ -4,7 +4,6 @@ from functools import partial
 from typing import NamedTuple, cast
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from thali.data.documents import lengths_of
 from thali.estimators.topic_model import TopicModel
@@ -12,6 +11,7 @@ from thali.priors.grouped import GroupedPrior
 from thali.priors.linear_partition import LinearPartition
 from thali.priors.partition import PartitionPrior
 from thali.priors.partition_sums import expected_sizes
+from thali.results.topic_answer import matching
 from thali.structures.grouped_partitions import GROUPED_PARTITIONS, Grouping
 
 from .style import percent
@@ -31,14 +31,15 @@ class RankedWords(NamedTuple):
 
 def ranked_words(model: TopicModel, n: int) -> RankedWords:
     """The n most probable words of each topic and their probabilities."""
-    words, ranked = model.top_words(n), -np.sort(-model.components_, axis=1)
-    return RankedWords(words, [row[: len(own)] for own, row in zip(words, ranked, strict=True)])
+    columns, names = model._top(n), np.array(model.vocabulary_, dtype=object)
+    shares = [row[own] for row, own in zip(model.components_, columns, strict=True)]
+    return RankedWords([names[own].tolist() for own in columns], shares)
 
 
 def short_name(model: TopicModel, k: int, n: int = 2) -> str:
     """A topic by its first words: `rice, lentil`."""
     vocabulary = model.vocabulary_
-    return ", ".join(vocabulary[v] for v in np.argsort(-model.components_[k], kind="stable")[:n])
+    return ", ".join(vocabulary[v] for v in model._first(k, n))
 
 
 def document_name(model: TopicModel, n: int) -> str:
@@ -88,14 +89,12 @@ def size_spread(model: TopicModel) -> SizeSpread:
     """
     if in_pieces(model):
         return SizeSpread(*(model.topic_sizes_ for _ in SizeSpread._fields))
-    labels, k = model.grouping_.topic_of_word.astype(np.int64), model.n_components_
+    labels, k = model.grouping_.topic_of_word, model.n_components_
     found = []
-    for draw in drawn(model):
-        both = np.bincount(labels * draw.n_topics + draw.topic_of_word, minlength=k * draw.n_topics)
-        together = both.reshape(k, draw.n_topics)
-        rows, columns = linear_sum_assignment(-together)
-        sizes = np.zeros(k)
-        sizes[rows] = np.where(together[rows, columns] > 0, together.sum(axis=0)[columns], 0)
+    for own in (draw.topic_of_word for draw in drawn(model)):
+        place, sizes = matching(labels, k, own)[0], np.zeros(k)
+        some = place >= 0
+        sizes[place[some]] = np.bincount(own, minlength=len(place))[some]
         found.append(sizes)
     low, median, high = np.quantile(found, [INTERVAL[0], 0.5, INTERVAL[1]], axis=0)
     return SizeSpread(model.topic_sizes_, low, median, high)

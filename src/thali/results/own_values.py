@@ -70,37 +70,34 @@ class OwnValues:
 
     def codes(self, d: int, strategy: Strategy = "mean") -> np.ndarray:
         """The mean or median of each entry of a column; without order the most probable level."""
-        if self.layout.columns[d].kind == "ordinal":
-            return self._place(self.probabilities(d), strategy)
-        if self.has_levels(d):
-            return np.asarray(self.probabilities(d).argmax(axis=1), float)
+        if self.has_levels(d) and strategy == "mean":
+            return self._likely(d, self.probabilities(d))
         if strategy == "median":
             return self.quantile(d, 0.5)
         mean = self._by_block(int(self.layout.first[d]), lambda own: own.mean.mean(axis=0))
         return np.asarray(np.rint(mean)) if self.layout.columns[d].kind == "count" else mean
 
-    def std(self, d: int) -> np.ndarray:
+    def std(self, d: int, strategy: Strategy = "mean") -> np.ndarray:
         """The standard deviation of numbers; of levels 1 − p_r of the one that ``codes`` says."""
         if self.has_levels(d):
             p = self.probabilities(d)
-            told = self.codes(d).astype(int)
-            return np.asarray(1.0 - p[np.arange(len(p)), told])
+            told = self._likely(d, p) if strategy == "mean" else self.codes(d, strategy)
+            return np.asarray(1.0 - p[np.arange(len(p)), told.astype(int)])
         return self._by_block(
             int(self.layout.first[d]),
             lambda own: np.sqrt(own.variance.mean(axis=0) + own.mean.var(axis=0)),
         )
 
-    @staticmethod
-    def _place(p: np.ndarray, strategy: Strategy) -> np.ndarray:
-        """Of ordered levels the one nearest to the mean of places, or the median one."""
-        if strategy == "median":
-            return np.asarray((p.cumsum(axis=1) < 0.5 - 1e-12).sum(axis=1), float)
-        return np.asarray(np.rint(p @ np.arange(p.shape[1])))
+    def _likely(self, d: int, p: np.ndarray) -> np.ndarray:
+        """The level nearest to the mean of places, or the most probable where there is no order."""
+        if self.layout.columns[d].kind == "ordinal":
+            return np.asarray(np.rint(p @ np.arange(p.shape[1])))
+        return np.asarray(p.argmax(axis=1), float)
 
     def quantile(self, d: int, p: float) -> np.ndarray:
         """Where the mixture over draws has p of its mass; levels without order are as expected."""
         if kind_of(self.layout.columns[d]) == LEVELED:
-            return self.codes(d)
+            return self._likely(d, self.probabilities(d))
         found = self._by_block(int(self.layout.first[d]), lambda own: own.mixed_quantile(p))
         levels = self.layout.columns[d].levels
         return np.minimum(found, max(0, len(levels) - 1)) if self.has_levels(d) else found
