@@ -64,6 +64,18 @@ def test_a_budget_too_short_for_burn_in_still_gives_an_answer(X):
     assert np.isfinite(fitted.best_.log_joint)
 
 
+@pytest.mark.parametrize(("thin", "kept"), [(1000, [99]), (70, [70]), (40, [80]), (20, [60, 80])])
+def test_a_stop_in_burn_in_keeps_no_draw_of_the_first_half(thin, kept):
+    """Also where draws are kept so seldom that there is none of the later half, but the last."""
+    trace = ChainTrace(names=["n_components", "log_joint"])
+    for step in range(100):
+        trace.scalars.append((1.0, float(step)))
+        if step % thin == 0:
+            trace.keep(Kept(step, {}), burning=True)
+    trace.keep_later_half(Kept(99, {}))
+    assert trace.kept_at == [draw.packed for draw in trace.kept] == kept
+
+
 def test_a_stop_in_burn_in_keeps_the_later_half(X):
     fitted = model(sweeps=10**6, init="empty").fit(X, time_budget=2.0)
     steps, kept = fitted.history_["log_joint"].shape[1], fitted.posterior_.posterior.sizes["draw"]

@@ -71,7 +71,9 @@ class ChainTrace:
 
     def keep_later_half(self, last: Kept) -> None:
         """For a chain stopped in its burn-in: the later half of its draws, or its last one."""
-        both = list(self.burning) or [(len(self.scalars) - 1, last)]
+        end = len(self.scalars) - 1
+        later = [(at, kept) for at, kept in self.burning if at >= end // 2]
+        both = later or [(end, last)]  # draws that are kept seldom may all be of the first half
         self.kept_at = [at for at, _ in both]
         self.kept = [kept for _, kept in both]
 
