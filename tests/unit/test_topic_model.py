@@ -95,20 +95,26 @@ def test_sizes_of_topics_that_come_and_go_are_means_over_all_draws():
     assert (np.diff(found.topic_sizes_) <= 1e-9).all()
     which = found.fit_.representatives(found.structure.draws_to_use(30, 1))
     draws = [draw.latent for draw in found.fit_.pick(which)]
-    labels = draws[nearest([draw.topic_of_word for draw in draws])[0]].topic_of_word
-    sizes, shares = np.zeros(found.n_components_), np.zeros((30, found.n_components_))
+    best = nearest([draw.topic_of_word for draw in draws])[0]
+    labels = draws[best].topic_of_word
+    again, sizes = np.zeros(found.n_components_), np.zeros(found.n_components_)
+    shares = np.zeros((30, found.n_components_))
     had, words = [set() for _ in sizes], words_of(found.fit_.data)
     document = np.repeat(np.arange(30), counts.sum(axis=1))
-    for draw in draws:  # one by one, by hand
+    for i, draw in enumerate(draws):  # one by one, by hand
         pairs = np.zeros((found.n_components_, draw.n_topics), int)
         np.add.at(pairs, (labels, draw.topic_of_word), 1)
         for mine, theirs in zip(*linear_sum_assignment(-pairs), strict=True):
+            own = draw.topic_of_word == theirs
             if pairs[mine, theirs]:
-                own = draw.topic_of_word == theirs
                 sizes[mine] += own.sum()
                 had[mine] |= set(words[own].tolist())
                 np.add.at(shares[:, mine], document[own], 1.0)
+            if i != best:
+                both, either = pairs[mine, theirs], (own | (labels == mine)).sum()
+                again[mine] += both / either / (len(draws) - 1)
     order = np.argsort(-sizes, kind="stable")
+    np.testing.assert_allclose(found.topic_presence_, again[order])
     np.testing.assert_allclose(found.topic_sizes_, sizes[order] / len(draws))
     shares = shares[:, order] / shares.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(found.document_topics_, shares, atol=1e-12)

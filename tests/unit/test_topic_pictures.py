@@ -86,15 +86,10 @@ def many() -> thali.TopicModel:
 
 
 def in_pieces() -> thali.TopicModel:
-    """As after documents that came in pieces: no presence, and more topics than the last has."""
-    model = fitted(csr_array(np.array([[3.0, 1, 0], [0, 2, 5]])))
-    more, k = np.full((2, 3), 1 / 3), model.n_components_ + 2
-    model.components_ = np.concatenate([model.components_, more])
-    model._words_of_topics = np.append(model._words_of_topics, [3, 2])
-    model.topic_sizes_, model.n_components_ = np.append(model.topic_sizes_, [4.0, 2.0]), k
-    model.topic_presence_, model.n_documents_seen_ = np.full(k, np.nan), 9
-    model.document_topics_ = np.pad(model.document_topics_, ((0, 0), (0, 2)))
-    return model
+    """After documents that came in pieces, the last of which has few of the topics."""
+    rng = np.random.default_rng(0)
+    first = np.kron(np.eye(3), np.ones((2, 4))) * rng.poisson(9.0, (6, 12))
+    return fitted(csr_array(first)).partial_fit(csr_array(first[:3]))
 
 
 def without_words() -> thali.TopicModel:
@@ -106,6 +101,10 @@ EXTREMES: dict[str, Callable[[], thali.TopicModel]] = {
     "one document of one word": lambda: fitted(csr_array([[1.0, 0.0]])),
     "an empty document": without_words,
     "pieces": in_pieces,
+    "one draw": lambda: fitted(
+        csr_array(np.kron(np.eye(2), np.full((3, 4), 5.0))),
+        engine=thali.DirectAssignment(sweeps=20, burn_in=19, chains=1),
+    ),
     "names": named,
     "150 topics": many,
     "flexible": lambda: fitted(
@@ -134,6 +133,10 @@ def test_every_picture_and_the_report_cope_with(case: str, tmp_path: Path) -> No
     if case == "pieces":
         assert "9 documents" in page
         assert "presence not known" in page
+        assert "Documents came in pieces: there are no other draws" in page
+    if case == "one draw":
+        assert "presence not known" in page
+        assert "There is one draw: there are no other draws" in page
     if case == "150 topics":
         assert "91 more topics" in page
         assert "The 100 largest" not in page  # the table has them all

@@ -60,8 +60,8 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentModel)
         How many words topics have, means over draws; words of topics that come and go are left
         out, so that they may add up to fewer than there are.
     topic_presence_ : array (K,)
-        How much of a topic is found again in other draws, between 0 and 1; NaN after
-        ``partial_fit``, which keeps one.
+        How much of a topic is found again in other draws, between 0 and 1; NaN where one draw is
+        all there is, as after ``partial_fit``.
     document_topics_ : array (D, K)
         The share of each topic in each document that was fitted.
     n_documents_seen_ : int
@@ -195,10 +195,9 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentModel)
         super()._show(fit)
         self._worked_out: dict[str, Any] = {}  # at the first question, which changes no attribute
         beta = float(self.fit_.model.likelihood_at(fit.mean_hyper()).beta)  # type: ignore[attr-defined]
-        in_pieces = topic_streaming.is_stream(fit)
         found = (
             topic_streaming.answer(fit)
-            if in_pieces
+            if topic_streaming.is_stream(fit)
             else topic_answer.answer(fit, words_of(fit.data))
         )
         self.grouping_ = found.grouping

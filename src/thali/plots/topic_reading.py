@@ -7,6 +7,7 @@ import numpy as np
 
 from thali.data.documents import lengths_of
 from thali.estimators.topic_model import TopicModel
+from thali.estimators.topic_streaming import is_stream
 from thali.priors.grouped import GroupedPrior
 from thali.priors.linear_partition import LinearPartition
 from thali.priors.partition import PartitionPrior
@@ -55,8 +56,8 @@ def presence(model: TopicModel, k: int) -> str:
 
 
 def in_pieces(model: TopicModel) -> bool:
-    """Whether documents came in pieces, so that there is one draw, and no presence."""
-    return bool(np.isnan(model.topic_presence_).any())
+    """Whether documents came in pieces, so that there is one draw, of the last piece."""
+    return is_stream(model.fit_)
 
 
 def size_shares(model: TopicModel) -> np.ndarray:

@@ -37,6 +37,8 @@ def lede(model: TopicModel) -> str:
         return f"{found}: nothing sets some of the words apart from the others."
     if topic_reading.in_pieces(model):
         return f"{found}; they came in pieces, and what is said of documents is of the last one."
+    if np.isnan(model.topic_presence_).any():
+        return f"{found}; there is one draw, and no other to find them again in."
     shares = topic_reading.size_shares(model)
     sure = percent(min(1.0, float(shares @ model.topic_presence_)))
     again = f"a topic is found again to {sure} in other draws, on average over words"
@@ -76,10 +78,9 @@ def _how_many(model: TopicModel) -> str:
 
 def _doubtful(model: TopicModel) -> Markup:
     """How much there is to topics that are seldom found again."""
-    if topic_reading.in_pieces(model):
-        return tag(
-            "p", "Documents came in pieces: there are no other draws to find topics again in."
-        )
+    if np.isnan(model.topic_presence_).any():
+        why = "Documents came in pieces" if topic_reading.in_pieces(model) else "There is one draw"
+        return tag("p", f"{why}: there are no other draws to find topics again in.")
     own = model.topic_presence_ < DOUBT
     if not own.any():
         return tag("p", f"No topic is in doubt: each is found again to {DOUBT:.0%} or more.")

@@ -6,7 +6,7 @@ one that shares most words with it (one to one, so that they share as many as ca
 by topic and by document are means over draws; in a draw in which a topic has no match it has no
 words, and words of a draw's topics that match none are left out. Topics come in the order of their
 mean numbers of words, the largest first. ``presence`` says how much of a topic is matched: the mean
-over draws of the words that both have over the words that either has.
+over the other draws of the words that both have over the words that either has.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class TopicAnswer(NamedTuple):
     counts: np.ndarray  # (K, V) words of each topic, hidden ones left out, a mean over draws
     documents: np.ndarray  # (D, K) words of each document by topic, a mean over draws
     matched: np.ndarray  # (K,) the share of draws in which a topic has a match
-    presence: np.ndarray  # (K,)
+    presence: np.ndarray  # (K,), NaN where there is one draw
     loss: float
 
 
@@ -44,9 +44,9 @@ def answer(fit: Fit, words: np.ndarray) -> TopicAnswer:
     labels, k = narrow(chosen.topic_of_word), chosen.n_topics
     presence, matched, sizes = np.zeros(k), np.zeros(k), np.zeros(k)
     places = []
-    for own in each:
+    for i, own in enumerate(each):
         place, overlap = matching(labels, k, own)
-        presence += overlap
+        presence += overlap if i != best else 0.0  # it would always find itself
         matched += overlap > 0.0
         seen = occurrences(own[words >= 0], len(place))
         np.add.at(sizes, place[place >= 0], seen[place >= 0])
@@ -63,7 +63,7 @@ def answer(fit: Fit, words: np.ndarray) -> TopicAnswer:
         counts,
         documents,
         matched[order] / len(each),
-        presence[order] / len(each),
+        presence[order] / (len(each) - 1) if len(each) > 1 else np.full(k, np.nan),
         loss,
     )
 
