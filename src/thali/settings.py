@@ -297,13 +297,20 @@ def whole_number(owner: str, name: str, value: object, least: int, most: int = M
 
 def generator(owner: str, random_state: object) -> np.random.Generator:
     """The source of chance that ``random_state`` stands for, or one sentence."""
+    if isinstance(random_state, np.random.RandomState):
+        random_state = int(random_state.randint(2**31 - 1))
     try:
         return np.random.default_rng(random_state)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        raise TypeError(
-            f"{owner}: random_state must be a whole number from 0 on, a NumPy Generator or None, "
-            f"not {shown(random_state)}."
-        ) from None
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{owner}: {no_source_of_chance(random_state)}") from None
+
+
+def no_source_of_chance(random_state: object) -> str:
+    """What is wrong with a ``random_state``, in one sentence."""
+    return (
+        "random_state must be a whole number from 0 on, a NumPy Generator or RandomState, or None, "
+        f"not {shown(random_state)}."
+    )
 
 
 def shown(value: object) -> str:

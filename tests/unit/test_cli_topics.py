@@ -64,7 +64,7 @@ def test_the_tables_hold_topics_words_and_shares(fitted: Path, data: thali.datas
     topics = pd.read_csv(fitted / "topics.csv", index_col="topic")
     assert len(topics) == json.loads((fitted / "summary.json").read_text())["n_components"]
     np.testing.assert_allclose(topics["words"], model.topic_sizes_)
-    np.testing.assert_allclose(topics["share"].sum(), 1.0)
+    np.testing.assert_allclose(topics["share"] * data.X.sum(), model.topic_sizes_)
     np.testing.assert_allclose(topics["presence"], model.topic_presence_)
     np.testing.assert_allclose(topics["coherence"], model.coherence(10))
     words = pd.read_csv(fitted / "words.csv")

@@ -1,6 +1,9 @@
 """Words that are hidden from a model: how many, which, and what is refused."""
 
+import copy
+
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.sparse import csr_array
 
@@ -47,8 +50,22 @@ def test_a_number_makes_it_the_same():
         ([[1.0]], {"random_state": -1}, "hide_words: random_state must be a whole number"),
         ([["dal", "rice"], ["goal"]], {}, "hide_words takes a matrix of counts"),
         (["dal rice", "goal"], {}, "hide_words takes a matrix of counts"),
+        ([{"dal"}, np.array(["rice"])], {}, "hide_words takes a matrix of counts"),
+        (None, {}, "X is None"),
+        ([[1.0, np.nan]], {}, "1 counts missing"),
+        ([[1.0, 2.0], [1.0]], {}, "ragged"),
+        ("docs.csv", {}, "X is a path"),
     ],
 )
 def test_what_cannot_be_is_refused(given, settings, says):
     with pytest.raises((ValueError, TypeError), match=says):
         hide_words(given, **settings)
+
+
+def test_counts_in_other_forms_are_hidden_alike_and_stay_as_they_are():
+    X = np.random.default_rng(0).integers(0, 4, (9, 7))
+    held = hide_words(X, random_state=5)[1].toarray()
+    for form in (csr_array(X), csr_array(X.astype(float)), pd.DataFrame(X), X.astype(object)):
+        before = copy.deepcopy(form)
+        assert np.array_equal(hide_words(form, random_state=5)[1].toarray(), held)
+        assert (csr_array(before) != csr_array(form)).nnz == 0 if hasattr(form, "nnz") else True

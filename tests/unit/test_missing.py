@@ -349,6 +349,8 @@ def test_imputing_complete_data_gives_them_back():
         ({"interval": 0.9, "return_std": True}, "not for both"),
         ({"strategy": "mode"}, "'mean' or 'median', not 'mode'"),
         ({"strategy": None}, "'mean' or 'median', not None"),
+        ({"strategy": np.array(["mean", "mode"])}, "'mean' or 'median', not array"),
+        ({"interval": "a"}, "interval must be a share between 0 and 1, such as 0.9; not 'a'"),
     ],
 )
 def test_wrong_wishes_of_impute_are_refused(options, words):

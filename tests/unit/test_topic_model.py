@@ -24,8 +24,9 @@ from thali.data.documents import words_of
 from thali.engines.topics.state import Earlier, state_of
 from thali.estimators import topic_streaming
 from thali.model import Model
+from thali.results import topic_answer
 from thali.run.choices import auto_engine
-from thali.structures.grouped_partitions import nearest
+from thali.structures.grouped_partitions import Grouping, nearest
 
 QUICK = thali.DirectAssignment(sweeps=12, chains=2)
 PLACES = thali.HierarchicalFlexible(
@@ -85,11 +86,13 @@ def test_topics_are_distributions_of_words_and_documents_of_topics(fitted):
     assert fitted.topic_sizes_.sum() <= X.sum() + 1e-9
 
 
-def test_sizes_of_topics_that_come_and_go_are_means_over_all_draws():
+@pytest.mark.parametrize("hidden", [0, 9])
+def test_topics_that_come_and_go_are_summed_up_over_draws(hidden):
     """Of diffuse documents, where draws agree on little."""
     rng = np.random.default_rng(3)
     counts = rng.poisson(0.5, (30, 50))
-    found = model(thali.DirectAssignment(sweeps=40, chains=2)).fit(counts)
+    engine = thali.DirectAssignment(sweeps=40, chains=2)
+    found = model(engine).fit(counts, n_hidden=np.full(30, hidden))
     assert found.topic_presence_.min() < 0.5
     assert 0.0 < found.topic_sizes_.sum() <= counts.sum() + 1e-9
     assert (np.diff(found.topic_sizes_) <= 1e-9).all()
@@ -100,15 +103,18 @@ def test_sizes_of_topics_that_come_and_go_are_means_over_all_draws():
     again, sizes = np.zeros(found.n_components_), np.zeros(found.n_components_)
     shares = np.zeros((30, found.n_components_))
     had, words = [set() for _ in sizes], words_of(found.fit_.data)
-    document = np.repeat(np.arange(30), counts.sum(axis=1))
+    document = np.repeat(np.arange(30), counts.sum(axis=1) + hidden)
+    seen, counted, matched = words >= 0, np.zeros((len(sizes), 50)), np.zeros(len(sizes))
     for i, draw in enumerate(draws):  # one by one, by hand
         pairs = np.zeros((found.n_components_, draw.n_topics), int)
         np.add.at(pairs, (labels, draw.topic_of_word), 1)
         for mine, theirs in zip(*linear_sum_assignment(-pairs), strict=True):
             own = draw.topic_of_word == theirs
             if pairs[mine, theirs]:
-                sizes[mine] += own.sum()
-                had[mine] |= set(words[own].tolist())
+                sizes[mine] += (own & seen).sum()
+                had[mine] |= set(words[own & seen].tolist())
+                counted[mine] += np.bincount(words[own & seen], minlength=50)
+                matched[mine] += 1
                 np.add.at(shares[:, mine], document[own], 1.0)
             if i != best:
                 both, either = pairs[mine, theirs], (own | (labels == mine)).sum()
@@ -118,6 +124,9 @@ def test_sizes_of_topics_that_come_and_go_are_means_over_all_draws():
     np.testing.assert_allclose(found.topic_sizes_, sizes[order] / len(draws))
     shares = shares[:, order] / shares.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(found.document_topics_, shares, atol=1e-12)
+    rows = (counted / matched[:, None] + 0.1)[order]
+    np.testing.assert_allclose(found.components_, rows / rows.sum(axis=1, keepdims=True))
+    assert len(set(matched)) > 1
     assert min(map(len, had)) < 50
     for k, listed in enumerate(found.top_words(50)):
         assert {int(word[1:]) for word in listed} == had[order[k]]
@@ -169,6 +178,7 @@ SAME = {
     "a series of lists": pd.Series(lists(X)),
     "lists in arrays": [np.array(d) for d in lists(X)],
     "a table of words": np.array([d for d in lists(X)]),
+    "numbers as text": X.astype(str),
     "lists as objects": np.array([d for d in lists(X)], dtype=object),
 }
 
@@ -207,6 +217,11 @@ REFUSED = {
     "no words, sparse": (csr_array((5, 3)), "X has no words: every count is 0"),
     "empty lists": ([[], []], "X has no words: every document is empty"),
     "an empty list": ([], "X is empty: it has no documents"),
+    "no list in a series": (
+        pd.Series([None, ["dal"]]),
+        "Document 0 is None, where a list of words",
+    ),
+    "a column of texts": (np.array([["dal and rice"], ["rice"]]), "list of texts.*CountVectorizer"),
     "no list among lists": ([None, ["dal"]], "Document 0 is None, where a list of words"),
     "a text among lists": ([["dal"], "rice"], "Document 1 is 'rice', where a list of words"),
     "texts": (["dal and rice", "rice"], "list of texts.*CountVectorizer"),
@@ -245,6 +260,9 @@ def test_new_documents_have_the_same_columns(fitted):
         fitted.perplexity(X[:2], np.zeros((2, 12)))
     with pytest.raises(ValueError, match="no document of two words"):
         fitted.score(np.eye(12, dtype=int))
+    for wrong, words in (([["dal"], None], "Document 1 is None"), ([], "X is empty")):
+        with pytest.raises((ValueError, TypeError), match=words):
+            fitted.transform(wrong)
     with pytest.raises(NotFittedError):
         model().transform(X)
 
@@ -270,6 +288,11 @@ def test_words_that_are_not_known_are_left_out_with_one_warning():
         (["a"] * 12, "vocabulary has 'a' twice"),
         ("abcdefghijkl", "must be a list with the word of each column"),
         (5, "must be a list with the word of each column"),
+        (b"abcdefghijkl", "must be a list with the word of each column"),
+        (frozenset(NAMES), "must be a list with the word of each column"),
+        (dict.fromkeys(NAMES).keys(), "must be a list with the word of each column"),
+        ([[name] for name in NAMES], "must be a list with the word of each column"),
+        ([None, *NAMES[1:]], "vocabulary has None, which is no word"),
         ([], "vocabulary is empty"),
     ],
 )
@@ -379,8 +402,11 @@ def test_pieces_add_up():
         if first == 30:
             assert (found.topic_sizes_[: len(before)] >= before).all()
     assert np.isclose(found.topic_sizes_.sum(), X.sum())
+    assert np.isnan(found.topic_presence_).all()
     counts = topic_streaming.stream_of(found.fit_, found.grouping_).counts
     assert np.array_equal(np.asarray(counts.sum(axis=0)), X.sum(axis=0))
+    rows = counts.toarray() + 0.1
+    assert np.allclose(found.components_, rows / rows.sum(axis=1, keepdims=True))
     assert np.allclose(found.components_.sum(axis=1), 1.0)
     assert len(found.top_words(3)) == found.n_components_
     shares, own = found.transform(X[30:]), found.document_topics_
@@ -404,6 +430,14 @@ def test_pieces_of_lists_have_one_vocabulary():
         assert model().partial_fit(first).partial_fit(given[20:]).vocabulary_ == own
     unnamed = model().partial_fit(X[:20]).partial_fit(X[20:], vocabulary=NAMES)
     assert unnamed.vocabulary_ == NAMES
+
+
+def test_topics_in_another_order_are_the_same():
+    lengths, group = np.array([3, 2], np.int32), np.array([0, 0, 1, 0, 1], np.int32)
+    given = Grouping(lengths, group, np.array([0, 1, 1, 2], np.int32), np.array([5, 6, 7, 8, 9]))
+    found = topic_answer.in_order(given, np.array([2, 0, 1]))
+    assert found.topic.tolist() == [1, 2, 2, 0]
+    assert found.dummies.tolist() == [7, 5, 6, 8, 9]
 
 
 def test_empty_documents_need_no_names(fitted):

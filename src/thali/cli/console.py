@@ -12,7 +12,7 @@ from thali.data.sparse import is_sparse
 from thali.estimators.base import LatentModel
 from thali.evaluation import match_features
 from thali.plots.reading import labels_of
-from thali.plots.topic_reading import presence
+from thali.plots.topic_reading import presence, size_shares
 from thali.report.markup import plural
 from thali.report.words import lacks
 from thali.results.fit import VariationalFit, WeightedDraws
@@ -74,7 +74,7 @@ def _clusters_found(model: LatentModel, at_most: int = 12) -> str:
 
 def _topics_found(model: LatentModel, at_most: int = 12) -> str:
     """The first words of the largest topics, a line each."""
-    shares = model.topic_sizes_ / model.topic_sizes_.sum()
+    shares = size_shares(model)
     lines = [
         f"  {k}: {', '.join(words)} ({shares[k]:.0%} of words, presence {presence(model, k)})"
         for k, words in enumerate(model.top_words(6)[:at_most])
@@ -182,7 +182,7 @@ def _print_clusters(model: LatentModel, at_most: int = 20) -> None:
 
 def _print_topics(model: LatentModel, at_most: int = 20) -> None:
     title = None if model.n_components_ <= at_most else f"the {at_most} largest topics"
-    shares = model.topic_sizes_ / model.topic_sizes_.sum()
+    shares = size_shares(model)
     rows = [
         (str(k), f"{shares[k]:.0%}", presence(model, k), ", ".join(words))
         for k, words in enumerate(model.top_words(6)[:at_most])

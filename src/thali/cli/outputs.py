@@ -34,7 +34,7 @@ import pandas as pd
 from thali.estimators import tables
 from thali.estimators.base import LatentModel
 from thali.plots.reading import column_names
-from thali.plots.topic_reading import ranked_words
+from thali.plots.topic_reading import ranked_words, size_shares
 from thali.results.fit import PointFit, VariationalFit
 from thali.storage import Json
 from thali.structures.base import AnyStructure
@@ -145,10 +145,9 @@ def _write_clusters(model: LatentModel, folder: Path) -> None:
 
 def _write_topics(model: LatentModel, folder: Path) -> None:
     words, shares = ranked_words(model, MOST_WORDS)
-    sizes = model.topic_sizes_
     said = {
-        "words": sizes,
-        "share": sizes / sizes.sum(),
+        "words": model.topic_sizes_,
+        "share": size_shares(model),
         "presence": model.topic_presence_,
         "coherence": model.coherence(10),
         "first_words": [" ".join(row[:10]) for row in words],

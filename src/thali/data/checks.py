@@ -76,8 +76,7 @@ def as_sparse(X: sparray) -> csr_array:
         i, j = entry_of(array, int(missing[0]))
         raise ValueError(
             f"X is sparse and has {len(missing)} entries NaN, the first at row {i}, column {j}. "
-            "Missing entries need a dense matrix: X.toarray(), if it fits in memory. Of counts of "
-            "words none may be missing."
+            "Missing entries need a dense matrix: X.toarray(), if it fits in memory."
         )
     refuse_nonfinite(array)
     return array

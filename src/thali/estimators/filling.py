@@ -23,7 +23,7 @@ def imputed(
     model: LatentFeatures, return_std: bool, interval: float | None, strategy: Any
 ) -> Filled | tuple[Filled, ...]:
     """The training data with its missing entries filled in; see ``LatentFeatures.impute``."""
-    if strategy not in get_args(Strategy):
+    if not isinstance(strategy, str) or strategy not in get_args(Strategy):
         raise ValueError(f"impute: strategy must be 'mean' or 'median', not {shown(strategy)}.")
     if return_std and interval is not None:
         raise ValueError("impute: ask for return_std=True or for an interval, not for both.")

@@ -31,6 +31,7 @@ from thali.likelihoods.table import TableLikelihood
 from thali.model import Model
 from thali.run.checkpoints import seed_of
 from thali.run.choices import engines
+from thali.settings import no_source_of_chance
 from thali.structures.features import FEATURES
 
 if TYPE_CHECKING:
@@ -136,7 +137,10 @@ def seed_from(random_state: Seed, resumed: str | os.PathLike[str] | None = None)
         return int(random_state.integers(2**31))
     if random_state is None:
         return int(np.random.SeedSequence().generate_state(1)[0])
-    return int(check_random_state(random_state).randint(2**31 - 1))
+    try:
+        return int(check_random_state(random_state).randint(2**31 - 1))
+    except ValueError:
+        raise ValueError(no_source_of_chance(random_state)) from None
 
 
 def checked_progress(progress: object) -> bool | str:

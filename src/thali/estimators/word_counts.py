@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,7 @@ from thali.data.documents import (
     is_texts,
     is_word_lists,
 )
+from thali.data.tables.text import means_numbers
 from thali.estimators import validation
 from thali.settings import shown
 
@@ -44,31 +45,34 @@ def as_matrix(X: Any, vocabulary: Sequence[str] | None) -> tuple[Any, list[str] 
 def as_lists(X: Any) -> Any:
     """Words of documents as a list of lists, whatever holds them; anything else as it is.
 
-    Both may be columns or arrays of pandas and NumPy, and a document may be a set.
+    Both may be columns or arrays of pandas and NumPy, and a document may be a set. A table of
+    numbers that are written as text is one of counts.
 
     >>> as_lists(np.array([["dal", "rice"], ["goal", "ball"]]))
     [['dal', 'rice'], ['goal', 'ball']]
     """
-    if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "UO":
-        text = all(isinstance(value, str) for value in X.flat)
-        return X.tolist() if text else X
+    if isinstance(X, np.ndarray) and X.ndim == 2 and _is_of_words(X):
+        return X.tolist() if X.shape[1] > 1 else X[:, 0].tolist()  # a column is of whole texts
     column = getattr(X, "ndim", 0) == 1 and getattr(X, "dtype", None) == np.dtype(object)
     if not (column or isinstance(X, list | tuple)):
         return X
     documents = [_as_list(each) for each in X]
-    lists = [isinstance(each, list) for each in documents]
-    return documents if all(lists) or (any(lists) and not column) else X
+    return documents if any(isinstance(each, list) for each in documents) else X
+
+
+def _is_of_words(X: np.ndarray) -> bool:
+    """Whether all of an array is text, and not all of that numbers."""
+    if X.dtype.kind not in "UO" or not all(isinstance(value, str) for value in X.flat):
+        return False
+    return not means_numbers(X.ravel().tolist())
 
 
 def _as_list(document: object) -> object:
-    """The words of a document as a list, sorted where they are a set; anything else as it is."""
-    if isinstance(document, set | frozenset):
-        return sorted(document, key=str)
-    if isinstance(document, tuple):
+    """The words of a document as a list; what holds no words as it is."""
+    if isinstance(document, tuple | set | frozenset):
         return list(document)
-    of_text = getattr(getattr(document, "dtype", None), "kind", "") in "UO"
-    if isinstance(document, np.ndarray | pd.Series) and document.ndim == 1 and of_text:
-        return document.tolist()
+    if isinstance(document, np.ndarray | pd.Series) and document.ndim == 1:
+        return document.tolist() if document.dtype.kind in "UO" or not len(document) else document
     return document
 
 
@@ -101,11 +105,15 @@ def refuse_texts(X: Any) -> None:
 
 def checked_vocabulary(vocabulary: Sequence[str]) -> list[str]:
     """Names of columns, each once, or one sentence."""
-    if isinstance(vocabulary, str | Mapping | set) or not isinstance(vocabulary, Iterable):
+    ordered = isinstance(vocabulary, Iterable) and np.ndim(cast(Any, vocabulary)) == 1
+    if not ordered or isinstance(vocabulary, str | bytes | Mapping | Set):
         raise TypeError(
             "vocabulary must be a list with the word of each column in order, such as "
             "vectorizer.get_feature_names_out()."
         )
+    for word in vocabulary:
+        if not isinstance(word, str | int | np.integer):
+            raise TypeError(f"vocabulary has {shown(word)}, which is no word.")
     names = [str(word) for word in vocabulary]
     if not names:
         raise ValueError("vocabulary is empty: it must have the word of each column.")

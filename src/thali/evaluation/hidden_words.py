@@ -8,8 +8,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from thali.data import Data
-from thali.data.checks import as_sparse
 from thali.data.documents import check_counts, is_texts, is_word_lists
+from thali.estimators.word_counts import as_csr, as_lists
 from thali.settings import generator, positive_number
 
 
@@ -42,14 +42,16 @@ def hide_words(
     """
     for name, share in (("words", words), ("documents", documents)):
         positive_number("hide_words", name, share, most=1.0)
+    X = as_lists(X)
     if is_word_lists(X) or is_texts(X):
         raise TypeError(
             "hide_words takes a matrix of counts: count words first, such as by scikit-learn's "
             "CountVectorizer (with analyzer=list for lists of words)."
         )
     rng = generator("hide_words", random_state)
-    whole = as_sparse(csr_array(X))
-    check_counts(Data(whole), "hide_words")
+    data = Data.of(X)
+    check_counts(data, "hide_words")
+    whole = as_csr(data).copy()
     hidden = np.zeros(len(whole.data))
     for j in rng.permutation(whole.shape[0])[: int(documents * whole.shape[0])]:
         own = np.arange(whole.indptr[j], whole.indptr[j + 1])

@@ -5,7 +5,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from thali.data.documents import lengths_of
+from thali.data.documents import lengths_of, words_of
 from thali.estimators.topic_model import TopicModel
 from thali.estimators.topic_streaming import is_stream
 from thali.priors.grouped import GroupedPrior
@@ -61,8 +61,10 @@ def in_pieces(model: TopicModel) -> bool:
 
 
 def size_shares(model: TopicModel) -> np.ndarray:
-    """The share of all words that each topic has."""
-    return np.asarray(model.topic_sizes_ / max(model.topic_sizes_.sum(), 1e-300))
+    """The share that each topic has of all words, hidden ones left out; a topic that comes and goes
+    leaves some to none."""
+    all_words = model.topic_sizes_.sum() if in_pieces(model) else model.fit_.data.X.sum()
+    return np.asarray(model.topic_sizes_ / all_words)
 
 
 def drawn(model: TopicModel) -> list[Grouping]:
@@ -84,18 +86,19 @@ class SizeSpread(NamedTuple):
 
 
 def size_spread(model: TopicModel) -> SizeSpread:
-    """How many words each topic has over draws, matched as ``topic_presence_`` is.
+    """How many words each topic has over draws, matched as ``topic_presence_`` is; hidden words are
+    left out.
 
     Of documents that came in pieces there is one draw, and no spread.
     """
     if in_pieces(model):
         return SizeSpread(*(model.topic_sizes_ for _ in SizeSpread._fields))
     labels, k = model.grouping_.topic_of_word, model.n_components_
-    found = []
+    found, seen = [], words_of(model.fit_.data) >= 0
     for own in (draw.topic_of_word for draw in drawn(model)):
         place, sizes = matching(labels, k, own)[0], np.zeros(k)
         some = place >= 0
-        sizes[place[some]] = np.bincount(own, minlength=len(place))[some]
+        sizes[place[some]] = np.bincount(own[seen], minlength=len(place))[some]
         found.append(sizes)
     low, median, high = np.quantile(found, [INTERVAL[0], 0.5, INTERVAL[1]], axis=0)
     return SizeSpread(model.topic_sizes_, low, median, high)

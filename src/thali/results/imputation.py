@@ -9,6 +9,7 @@ and quantiles are those of the mixture too. Nothing is drawn: the same fit gives
 """
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import Literal, TypeAlias, cast
 
 import numpy as np
@@ -17,6 +18,7 @@ from thali.likelihoods.base import Masked, MaskedCollapsed
 from thali.likelihoods.entries import EntryDistribution
 from thali.likelihoods.gibbs_updates import GibbsUpdates
 from thali.results.fit import Fit
+from thali.settings import shown
 from thali.structures.base import evenly_spaced
 
 Strategy: TypeAlias = Literal["mean", "median"]
@@ -54,8 +56,11 @@ def tails(mass: float) -> tuple[float, float]:
     >>> tails(0.5)
     (0.25, 0.75)
     """
-    if isinstance(mass, bool) or not 0.0 < mass < 1.0:
-        raise ValueError(f"interval must be a share between 0 and 1, such as 0.9; not {mass}.")
+    number = isinstance(mass, Real) and not isinstance(mass, bool)
+    if not number or not 0.0 < mass < 1.0:
+        raise ValueError(
+            f"interval must be a share between 0 and 1, such as 0.9; not {shown(mass)}."
+        )
     tail = 0.5 * (1.0 - mass)
     return tail, 1.0 - tail
 

@@ -20,7 +20,8 @@ from scipy.sparse import csc_array, csr_array
 
 
 def npmi(X: csr_array, words: Sequence[np.ndarray]) -> np.ndarray:
-    """The coherence of each topic's ``words`` (columns of X), (topics,); NaN of fewer than two.
+    """The coherence of each topic's ``words`` (columns of X), (topics,); NaN of fewer than two, and
+    where no document has words.
 
     What is made dense is n × n for n words, one topic after the other.
 
@@ -29,6 +30,8 @@ def npmi(X: csr_array, words: Sequence[np.ndarray]) -> np.ndarray:
     [0.415, -1.0]
     """
     found = np.full(len(words), np.nan)
+    if not X.nnz:
+        return found
     own = np.unique(np.concatenate(words))
     has = csc_array(X[:, own] > 0).astype(np.float64)  # (documents, words that are asked about)
     for t, columns in enumerate(words):
