@@ -185,6 +185,7 @@ def test_no_step_makes_it_dense(no_dense, tmp_path, likelihood, engine):
     assert takes_sparse(model.engine_, model.fit_.model)
 
 
+@pytest.mark.filterwarnings("ignore::thali.DiscreteData")
 def test_memory_stays_far_below_that_of_the_dense_matrix():
     n, d = shape = (8000, 20_000)  # 1.3 GB
     rng = np.random.default_rng(0)
