@@ -168,7 +168,8 @@ def walk(engine, model, X, seed, sweeps, burn_in=100):
     for i in range(sweeps + burn_in):
         engine.step(rng, model, data, state)
         if i >= burn_in:
-            yield state.latent.astype(float), getattr(state, "parameters", None), dict(state.hyper)
+            kept = getattr(state, "parameters", None)  # which a step may change
+            yield state.latent.astype(float), kept and dict(kept), dict(state.hyper)
 
 
 def populations(engine, model, X, seed, runs):
