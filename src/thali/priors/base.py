@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from thali.hyperparameters import Hyperprior, Value, Values
+from thali.priors.forms import checked_form, log_in_form
 from thali.priors.frequencies import Frequencies
 from thali.settings import hyperparameters_of
 from thali.structures.base import AnyStructure
@@ -64,6 +65,24 @@ class FeaturePrior(Prior):
     """A distribution of binary matrices, left-ordered: log P([Z]) from m_k, K_h and F_n."""
 
     structure = FEATURES
+
+    def log_prob(self, latent: Any, form: str = "left-ordered") -> float:
+        """The log probability of a binary matrix, empty columns aside.
+
+        ``form`` says of what it is the probability, that is, which matrices count as one:
+        "left-ordered", all with these columns, in any order; "shifted", those with these columns in
+        this order; "first-appearance", those with the columns of each row that is their first in
+        this order, as customers of the buffet open dishes. All that the library compares or reports
+        is left-ordered.
+
+        >>> from thali import IBP
+        >>> prior, Z = IBP(alpha=2.0), [[1, 0], [0, 1]]
+        >>> forms = "left-ordered", "shifted", "first-appearance"
+        >>> [round(prior.log_prob(Z, form), 4) for form in forms]
+        [-3.0, -3.6931, -3.0]
+        """
+        form = checked_form(type(self).__name__, form)
+        return log_in_form(latent, form, self.log_prob_counts(self.structure.counts(latent)))
 
     def sample_with_hyper(self, rng: np.random.Generator, n: int) -> tuple[Any, dict[str, Value]]:
         """A draw as ``sample`` makes it, and the hyperparameters that it was drawn with.

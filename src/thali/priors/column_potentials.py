@@ -100,13 +100,6 @@ class ColumnPotentials(Settings, PredictsRow):
     def normalized(self) -> bool:
         return not self.heeds_rows
 
-    def log_prob(self, latent: Any) -> float:
-        counts = self.structure.counts(latent)
-        if self.heeds_rows:
-            rows = np.asarray(latent).sum(axis=1, dtype=np.int64)
-            counts = counts._replace(row_sums=rows)
-        return self.log_prob_counts(counts)
-
     def _beside(self, column_sums: np.ndarray, row_sums: np.ndarray) -> float:
         """Σ_n θ_{F_n} + w·φ: what log P([Z]) has beside the columns."""
         found = self.beyond_tables(len(row_sums), column_sums, row_sums)
