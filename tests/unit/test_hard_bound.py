@@ -155,11 +155,12 @@ class Watch:
     def __init__(self, given):
         self.given, self.falls, self.value = given, {}, given.by_oracle()
 
-    def after(self, name, told=False):
-        now = self.given.by_oracle()
+    def after(self, name, told=None):
+        now = self.given.by_oracle(left_ordered=told == "reported")
         self.note(name, (now - self.value) / (1.0 + abs(now)))
         if told:
-            self.note(f"bound after {name}", -abs(self.given.bound - now) / (1.0 + abs(now)))
+            off = abs(getattr(self.given, told) - now)
+            self.note(f"bound after {name}", -off / (1.0 + abs(now)))
         self.value = now
 
     def note(self, name, gain):
@@ -210,13 +211,17 @@ def falls(rng, count):
         watch.after("σ_a")
         for _ in range(3):
             state.iterate(given)
-            watch.after("iteration", told=True)
+            watch.after("iteration", told="bound")
+        watch.value = given.by_oracle(left_ordered=True)
+        for _ in range(2):
+            given.advance()
+            watch.after("step", told="reported")
         moves.drop_features(given)
-        watch.after("drop", told=True)
+        watch.after("drop", told="reported")
         moves.join_features(given)
-        watch.after("join", told=True)
+        watch.after("join", told="reported")
         moves.add_feature(given, given.rng)
-        watch.after("birth", told=True)
+        watch.after("birth", told="reported")
         yield from watch.falls.items()
 
 
@@ -226,7 +231,7 @@ def test_no_update_lowers_the_bound(count, rng):
     for name, fall in falls(rng, count):
         found[name] = max(found.get(name, -np.inf), fall)
     kinds = {"row", "counts", "rows", "rows side by side", "features", "prior", "σ_x", "σ_a"}
-    for name in ("iteration", "drop", "join", "birth"):
+    for name in ("iteration", "step", "drop", "join", "birth"):
         kinds |= {name, f"bound after {name}"}
     assert found.keys() == kinds
     assert max(found.values()) < ROUNDING, found

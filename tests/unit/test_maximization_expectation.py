@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from oracles.hard_problems import random_problems
 from resuming import check_resuming
 
 import thali
 from thali.backends.local import Local
+from thali.engines.ascent import state
 from thali.engines.ascent.point_state import SOLVERS
 from thali.model import Model
 from thali.results.fit import VariationalFit
@@ -41,8 +43,8 @@ def check(model, X):
     assert np.array_equal(model.assignment_probabilities_, model.Z_)
     assert model.Z_.any(axis=0).all()
     assert np.isfinite(model.components_).all()
-    rise = np.diff(model.history_["elbo"], axis=1)  # columns that come to be equal may cost log 2
-    assert (rise >= -np.log(2.0) * model.Z_.shape[1] - 1e-9 * abs(model.elbo_)).all()
+    rise = np.diff(model.history_["elbo"], axis=1)
+    assert (rise >= -1e-9 * (1.0 + abs(model.elbo_))).all()
 
 
 # ---- results ------------------------------------------------------------------------------------
@@ -161,6 +163,33 @@ def test_the_result_does_not_depend_on_the_number_of_threads(X, n_init, monkeypa
     assert np.array_equal(found[0].history_["elbo"], found[1].history_["elbo"])
     assert np.array_equal(found[0].Z_, found[1].Z_)
     check(found[0], X)
+
+
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+def test_the_recorded_bound_of_tiny_data_never_falls(likelihood):
+    """Columns of a few rows often come to be equal, or lose their last row, which costs orders."""
+    for seed in (4, 16, 19, 47, 48, 69, 75):
+        rng = np.random.default_rng(seed)
+        shape = [(2, 3), (3, 2), (2, 2), (4, 3)][seed % 4]
+        X = rng.exponential(size=shape) * 10 ** rng.uniform(-1, 1)
+        if seed % 3 == 0:
+            X = X + rng.normal(size=shape)
+        engine = thali.MaximizationExpectation(n_init=1 + seed % 2)
+        check(thali.LatentFeatures("ibp", likelihood, engine, random_state=seed).fit(X), X)
+
+
+def test_an_iteration_that_lowers_what_is_reported_puts_rows_back():
+    """Rows that would make two columns equal: the bound rises by less than the orders lose."""
+    lowered = 0
+    for given in random_problems(np.random.default_rng(0), 60):
+        state.iterate(given)
+        for _ in range(4):
+            free, before = given.copy(), given.reported
+            state.iterate(free)
+            lowered += free.reported < before - 1e-9
+            given.advance()
+            assert given.reported >= before - 1e-9 * (1.0 + abs(before))
+    assert lowered, "nothing here is put to the test"
 
 
 # ---- edges --------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
-r"""Changes of whole features that coordinate ascent cannot make, each kept only if the bound rises.
+r"""Changes of whole features that coordinate ascent cannot make, each kept only if the bound rises,
+as it is reported.
 
     drop   a feature goes: ν_k = 0. All that the bound needs is in the statistics, so that this is
            exact and costs no pass over the data.
@@ -32,8 +33,9 @@ def drop_features(state: AscentState) -> bool:
         weight = state.found.counts * np.square(state.features.phi).sum(axis=1)
         orders = [np.delete(np.arange(state.k), k) for k in np.argsort(weight)[:CANDIDATES]]
         trials = [_of_features(state, order) for order in orders]
-        best = int(np.argmax([trial.bound for trial in trials]))
-        if trials[best].bound <= state.bound:
+        values = [trial.reported_of(order) for trial, order in zip(trials, orders, strict=True)]
+        best = int(np.argmax(values))
+        if values[best] <= state.reported:
             break
         trials[best].rows = state.rows.taken(orders[best])
         _become(state, trials[best])
@@ -137,15 +139,16 @@ def _changed(state: AscentState, rows: Rows) -> AscentState:
 def _try(state: AscentState, trial: AscentState) -> bool:
     """Iterate from a change, and keep it if it ends higher; give up where it cannot, even if it
     gained ``PACE`` times as much in each iteration to come as in the last."""
-    last = iterate(trial, passes=0)
+    iterate(trial, passes=0)
+    last, before = trial.reported, state.reported
     for left in reversed(range(TRIAL)):
         if stopped():
             return False
-        gained = iterate(trial) - last
-        last = trial.bound
-        if last + PACE * left * gained < state.bound:
+        iterate(trial)
+        gained, last = trial.reported - last, trial.reported
+        if last + PACE * left * gained < before:
             return False
-    if trial.bound <= state.bound:
+    if last <= before:
         return False
     _become(state, trial)
     return True

@@ -100,11 +100,11 @@ class Optimizer(Settings, BoundOptimizer[StateT]):
     def step(self, rng: np.random.Generator, model: Model, data: Data, state: StateT) -> Info:
         """Rows given the rest, then the rest given the rows; moves where that gains no more."""
         if not state.finished:
-            before = state.bound
-            iterate(state)
+            before = state.reported
+            state.advance()
             if state.iteration % DROP == 0:
                 drop_features(state)
-            little = state.bound - before <= self._negligible(state)
+            little = state.reported - before <= self._negligible(state)
             state.quiet = state.quiet + 1 if little else 0
             still = state.quiet >= QUIET and state.iteration > state.hold_sigma
             if still or state.k == 0:
@@ -114,11 +114,11 @@ class Optimizer(Settings, BoundOptimizer[StateT]):
 
     def _move(self, rng: np.random.Generator, state: StateT) -> bool:
         """Try changes of whole features; whether one was kept that is worth going on from."""
-        before = state.bound
+        before = state.reported
         drop_features(state)
         join_features(state)
         add_feature(state, rng)
-        return state.bound - before > self._negligible(state)
+        return state.reported - before > self._negligible(state)
 
     def _negligible(self, state: StateT) -> float:
         """A gain that does not count; a bound near zero is measured by the entries of X."""

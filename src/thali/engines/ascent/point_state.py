@@ -17,7 +17,7 @@ import numpy as np
 
 from thali.backends.base import PASSES, HardGlobals, Moments
 from thali.engines.ascent.counts import Counts
-from thali.engines.ascent.state import AscentState
+from thali.engines.ascent.state import AscentState, iterate
 from thali.engines.base import inferred
 from thali.likelihoods.feature_posteriors import FeaturePosterior
 from thali.structures.statistics import Statistics
@@ -79,6 +79,19 @@ class PointState(AscentState):
     def reported(self) -> float:
         """The bound with the left-ordered probability of Z."""
         return self.bound + self.frequencies.log_orders(self.rows.products(), self.rows.n)
+
+    def reported_of(self, order: np.ndarray) -> float:
+        gram = self.rows.products()[np.ix_(order, order)]
+        return self.bound + self.frequencies.log_orders(gram, self.rows.n)
+
+    def advance(self) -> None:
+        """Rows as they were, where columns that came to be equal, or to have no row, cost more in
+        orders than the bound gained; the rest is then fitted to them all the same."""
+        before, kept = self.reported, self.copy()
+        iterate(self)
+        if self.reported < before:
+            self.__dict__.update(kept.__dict__)
+            iterate(self, passes=0)
 
 
 def guarantee(features: FeaturePosterior, masked: bool, solver: str) -> float:

@@ -57,8 +57,16 @@ class AscentState(ABC):
 
     @property
     def reported(self) -> float:
-        """The bound as people are told it."""
+        """The bound as people are told it, which no step lowers."""
         return self.bound
+
+    def reported_of(self, order: np.ndarray) -> float:
+        """The same of a state of ``only`` these features, whose rows are those of all."""
+        return self.bound
+
+    def advance(self) -> None:
+        """An iteration that does not lower what is reported."""
+        iterate(self)
 
     @property
     def k(self) -> int:
