@@ -192,6 +192,48 @@ def test_an_iteration_that_lowers_what_is_reported_puts_rows_back():
     assert lowered, "nothing here is put to the test"
 
 
+def priors_without_their_numbers():
+    """Every prior over features that the engine accepts: fixed, inferred, and without any alpha."""
+    expected = np.array([3.0, 2.0, 1.5, 1.0, 0.5, 0.5, 0.4, 0.3])
+    return {
+        "fixed": thali.IBP(alpha=1.5),
+        "uniform": thali.IBP(alpha=thali.Gamma(2.0, 1.0)),
+        "shared": thali.TwoParameterIBP(beta=thali.Gamma(1.0, 1.0)),
+        "mass known": thali.TwoParameterIBP(alpha=1.0, beta=thali.Gamma(1.0, 1.0)),
+        "finite": thali.BetaBernoulli(n_components=4),
+        "smooth": thali.SmoothIBP(shift=thali.Gamma(1.0, 1.0)),
+        "flexible": thali.FlexibleIBP.from_expectations(m=expected, n_rows=8),
+    }
+
+
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+@pytest.mark.parametrize("name", priors_without_their_numbers())
+@pytest.mark.parametrize("n_init", [1, 2])
+def test_any_prior_will_do(name, likelihood, n_init, tmp_path):
+    """One without a mass called alpha, too: FlexibleIBP has no hyperparameters at all."""
+    prior = priors_without_their_numbers()[name]
+    rng = np.random.default_rng(0)
+    Z = rng.random((8, 2)) < 0.5
+    X = Z @ (3.0 * rng.random((2, 4))) + 0.1 * rng.standard_normal((8, 4))
+    model = fit(X, prior, likelihood, n_init=n_init)
+    check(model, X)
+    assert hasattr(model, "alpha_") == (name != "flexible")
+    model.save(tmp_path / "model.thali")
+    assert thali.load(tmp_path / "model.thali").elbo_ == model.elbo_
+
+
+def test_a_prior_whose_numbers_have_no_best_value_is_refused(X):
+    for prior in (thali.LearnedIBP(), thali.LearnedIBP(expected=np.ones(8))):
+        with pytest.raises(ValueError, match=r"LearnedIBP learns have not .* Engines that can"):
+            fit(X[:8], prior)
+
+
+def test_a_prior_that_weighs_rows_is_refused(X):
+    weighing = thali.FlexibleIBP([0.0] * 8, row_potentials=(0.0, 0.5, -0.5))
+    with pytest.raises(ValueError, match="does not weigh the number of features of a row"):
+        fit(X[:8], weighing)
+
+
 # ---- edges --------------------------------------------------------------------------------------
 @pytest.mark.parametrize("prior", PRIORS, ids=str)
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)

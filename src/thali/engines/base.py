@@ -350,6 +350,12 @@ def missing_capabilities(engine: AnyEngine | EngineType, model: Model) -> list[s
             "a prior that does not weigh the number of features of a row, as "
             f"{type(model.prior).__name__} does"
         )
+    kind = engine if isinstance(engine, type) else type(engine)
+    if getattr(model.prior, "only_drawn", False) and issubclass(kind, BoundOptimizer):
+        lacks.append(
+            f"a prior whose numbers have a best value, as those that {type(model.prior).__name__} "
+            "learns have not (they are drawn)"
+        )
     if isinstance(model.prior, PredictsRow) and not (model.prior.linear or engine.weighs_all):
         lacks.append(
             "a prior that is a sum over columns and rows, which the features of "

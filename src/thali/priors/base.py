@@ -65,6 +65,7 @@ class FeaturePrior(Prior):
     """A distribution of binary matrices, left-ordered: log P([Z]) from m_k, K_h and F_n."""
 
     structure = FEATURES
+    only_drawn: ClassVar[bool] = False  # whether it has numbers that can be drawn, not maximized
 
     def log_prob(self, latent: Any, form: str = "left-ordered") -> float:
         """The log probability of a binary matrix, empty columns aside.

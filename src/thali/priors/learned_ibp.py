@@ -63,6 +63,8 @@ class LearnedIBP(ColumnPotentials):
     expected: Any = hyperparameter(None, symbol="w", words="features that 1, 2, … rows have")
     strength: float = setting(1.0, help="How near to the buffet process numbers are held")
 
+    only_drawn = True  # w_i is likeliest at 0 where no feature has i rows, and none would ever come
+
     def __post_init__(self) -> None:
         check_hyperparameter("LearnedIBP", "alpha", self.alpha, most=LARGEST_MASS)
         check_settings(self)
