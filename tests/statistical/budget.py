@@ -25,6 +25,7 @@ SAFETY = 10.0
 TESTS = {  # family -> how many tests judge p-values in it; each family asserts its number
     "priors": 18,
     "forms": 12,
+    "fine_noise": 1,
     "ladder": 630,
     "linear_gaussian": 2,
     "oracles": 2,

@@ -127,7 +127,7 @@ def test_wrong_arguments_are_named(X, settings, fit, words):
 
 # ---- next to no noise ---------------------------------------------------------------------------
 @pytest.mark.filterwarnings("ignore:Rounding errors:RuntimeWarning")
-@pytest.mark.parametrize("sigma_x", [1e-3, 1e-4, 1e-5, 2e-6])
+@pytest.mark.parametrize("sigma_x", [1e-3, 3e-4])  # finer is refused: test_fine_noise.py
 @pytest.mark.parametrize("moves", [0, 2])
 @pytest.mark.parametrize("gaps", [0, 3])
 def test_nearly_equal_columns_with_hardly_any_noise_neither_hang_nor_fail(sigma_x, moves, gaps):

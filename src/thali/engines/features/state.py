@@ -12,15 +12,19 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from thali.data import Augmented, Data
-from thali.hyperparameters import Values
+from thali.hyperparameters import Hyperprior, Values
 from thali.likelihoods.base import Collapsed, Parameters
 from thali.likelihoods.gibbs_updates import LatentGaussians
+from thali.likelihoods.linear_gaussian import LinearGaussian
 from thali.model import Model
 from thali.priors.base import PredictsRow
 from thali.starts import Start
 
 if TYPE_CHECKING:
     from thali.kernels.maintained_rows import Rows
+
+
+FINEST = 3e-4  # of σ_a, that a given σ_x may be: the log odds of bits are then good to ε/r² = 0.03
 
 
 @dataclass
@@ -51,12 +55,32 @@ def begin(rng: np.random.Generator, model: Model, data: Data, start: Start) -> F
     """The state at a start, arrays made afresh from its matrix."""
     from thali.kernels.maintained_rows import rows_of
 
+    refuse_fine_noise(model, start.hyper)
     Z = start.latent[:, start.latent.any(axis=0)]
     Z = Z[:, rng.permutation(Z.shape[1])]  # the order of columns must carry no information
     hyper = dict(start.hyper)
     at, parameters, _ = augmented(rng, model, data, Z, hyper, hold=True)
     rows = rows_of(Z, kernel_matrix(at))
     return FeatureState(at, rows, Z.shape[1], hyper, 0, start.hold_sigma, parameters=parameters)
+
+
+def refuse_fine_noise(model: Model, hyper: Values) -> None:
+    """Refuse a given σ_x so far below σ_a that A cannot be integrated out in double precision.
+
+    Where columns of Z depend on each other M has entries of size 1/r, and μ = M ZᵀX, of size 1, an
+    error of ε/r: in the log odds of a bit that is ε/r², with r = σ_x²/σ_a².
+    """
+    if not isinstance(model.likelihood, LinearGaussian):
+        return
+    values = model.likelihood_values(hyper)
+    sigma_x, sigma_a = values["sigma_x"], values["sigma_a"]
+    if not isinstance(model.likelihood.sigma_x, Hyperprior) and sigma_x < FINEST * sigma_a:
+        raise ValueError(
+            f"CollapsedGibbs: sigma_x={sigma_x:.3g} is less than {FINEST:g} of "
+            f"sigma_a={sigma_a:.3g}: with features integrated out, double precision then cannot "
+            "tell how likely those are that are sums of others; use a larger sigma_x, or let it be "
+            "inferred."
+        )
 
 
 def to_arrays(state: FeatureState) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
