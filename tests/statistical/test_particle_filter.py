@@ -23,6 +23,7 @@ from statistical.budget import TESTS, alarms, judge, pooled
 from statistical.mutants import mutate
 from statistical.stories import library_prior
 from statistical.test_enumeration import Case, library_likelihood, specs
+from statistical.test_missing import Masked
 
 import thali
 from thali.data import Data
@@ -68,6 +69,19 @@ CASES["N=3 two_parameter σ inferred, two passes"] = Filtering(
     passes=2,
     particles=100,
 )
+CASES |= {
+    f"N=3 {name}": Filtering(case, proposal, passes, particles)
+    for name, case, proposal, passes, particles in [
+        ("ibp with gaps", Masked(3, PriorSpec("ibp", 1.0)), "conditional", 1, 150),
+        ("two_parameter, a row missing, two passes",
+         Masked(3, PriorSpec("two_parameter", 1.0, beta=2.5), gaps="a row"), "conditional", 2, 100),
+        ("finite with gaps, prior",
+         Masked(3, PriorSpec("finite", 1.0, n_components=3)), "prior", 1, 300),
+    ]
+}  # fmt: skip
+CASES["N=2 ibp σ inferred with gaps"] = Filtering(
+    Masked(2, PriorSpec("ibp", (1.0, 1.0)), infer_sigmas=True), particles=200
+)
 LONG = {
     "N=4 two_parameter conditional α=1",
     "N=2 ibp conditional α=3",
@@ -84,7 +98,7 @@ def exact_answer(case):
 
 def populations(model, data, engine, runs, seed):
     """The final population of many independent runs, by the engine's own steps."""
-    start = empty_start(None, model, data)
+    start = empty_start(None, model, data.filled)
     for sequence in np.random.SeedSequence(seed).spawn(runs):
         rng = np.random.default_rng(sequence)
         state = engine.begin(rng, model, data, start)
@@ -182,6 +196,15 @@ def test_enumeration_catches_a_broken_kernel(name, monkeypatch, seed):
     monkeypatch.setitem(sys.modules, "thali.kernels.particle_rows", broken)
     monkeypatch.setattr(thali.kernels, "particle_rows", broken, raising=False)
     assert alarms(check(CASES["N=4 ibp conditional α=1"], seed))
+
+
+def test_enumeration_catches_gaps_that_are_taken_for_zeros(monkeypatch, seed):
+    from thali.engines.filtering.gaps import Gaps
+
+    old = "data.seen[:, order[start[:-1]]]"
+    broken = mutate("thali.engines.filtering.gaps", [(old, f"{old} | True")])
+    monkeypatch.setattr(Gaps, "of", broken.Gaps.of)
+    assert alarms(check(CASES["N=3 ibp with gaps"], seed))
 
 
 def test_enumeration_catches_weights_that_outlive_resampling(monkeypatch, seed):

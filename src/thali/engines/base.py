@@ -79,6 +79,7 @@ class Engine(Protocol[StateT]):
     needs_prior: ClassVar[Needs] = ()
     needs_likelihood: ClassVar[Needs] = ()
     masked: ClassVar[bool] = False  # whether it can deal with missing entries
+    gaps_need: ClassVar[type] = TakesMissing  # and of which likelihoods
     draws_gaps: ClassVar[bool] = True  # and also where they must be drawn, not integrated out
     sparse: ClassVar[bool] = False  # whether X may be a sparse matrix
     blocks: ClassVar[bool] = False  # whether it reads X by blocks: also one that is only read
@@ -413,6 +414,8 @@ def able(
 def takes_missing(engine: object, model: Model) -> bool:
     """Whether engine and likelihood can both deal with missing entries."""
     if isinstance(model.likelihood, DrawsGaps) and not getattr(engine, "draws_gaps", True):
+        return False
+    if not isinstance(model.likelihood, getattr(engine, "gaps_need", TakesMissing)):
         return False
     return getattr(engine, "masked", False) and isinstance(model.likelihood, TakesMissing)
 

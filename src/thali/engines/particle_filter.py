@@ -17,6 +17,9 @@ half of the time from a bell around a guess, and weighted for it), and after eve
 step that leaves their posterior given the rows so far invariant (resample-move, Gilks and Berzuini
 2001). So the target is the joint posterior of Z and hyperparameters, and the evidence is integrated
 over those that are inferred.
+
+Where entries of X are missing p(x | …) is the density of what was observed of the row
+(``kernels/masked_particle_rows.py``).
 """
 
 from __future__ import annotations
@@ -33,17 +36,17 @@ from thali.engines.clusters import filter as clusters
 from thali.engines.clusters.particles import FilterState
 from thali.engines.collapsed_gibbs import CollapsedGibbs
 from thali.engines.compiled_laws import scale_law, scale_laws
+from thali.engines.filtering.gaps import Gaps
 from thali.engines.filtering.genealogy import Genealogy, effective_size
 from thali.engines.filtering.particles import (
     Draws,
     State,
     empty_particles,
     log_sum,
-    no_proposals,
     zero_particles,
 )
 from thali.hyperparameters import Hyperprior
-from thali.likelihoods.base import Collapsed, GaussianRows, Scaled
+from thali.likelihoods.base import Collapsed, GaussianRows, MaskedCollapsed, Scaled
 from thali.likelihoods.clusters import ConjugateClusters
 from thali.likelihoods.gaussian_scales import FINEST
 from thali.model import Model
@@ -84,6 +87,9 @@ class ParticleFilter(Settings, WeightedSampler[State | FilterState]):
     are coded given the features that 5 of them have so far, or put to the most probable of their
     clusters, and ``log_evidence_`` is then NaN.
 
+    Entries of X may be missing under ``LinearGaussian``: weights and the evidence are those of what
+    was observed. Memory and time grow with the number of groups of columns that miss the same rows.
+
     Parameters
     ----------
     n_particles : int, default 500
@@ -121,6 +127,8 @@ class ParticleFilter(Settings, WeightedSampler[State | FilterState]):
         (Collapsed, ConjugateClusters),
         (GaussianRows, ConjugateClusters),
     )
+    masked: ClassVar[bool] = True
+    gaps_need: ClassVar[type] = MaskedCollapsed
     unit: ClassVar[str] = "row"
     races: ClassVar[bool] = False
     chains: ClassVar[int] = 1
@@ -157,7 +165,11 @@ class ParticleFilter(Settings, WeightedSampler[State | FilterState]):
     def _begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:
         laws = scale_laws_of(model, data)  # says at once which hyperpriors it does not know
         count = self.n_particles
-        particles = empty_particles(count, 4, data.reduced.shape[1])  # or a refusal, at once
+        gaps = gaps_of(data)
+        if gaps is None:
+            particles = empty_particles(count, 4, data.reduced.shape[1])  # or a refusal, at once
+        else:
+            particles = empty_particles(count, 4, data.d, gaps.groups)
         hyper, log_weights = {}, np.zeros(count)
         for name, value in start.hyper.items():
             hyper[name] = np.full(count, value)
@@ -173,7 +185,7 @@ class ParticleFilter(Settings, WeightedSampler[State | FilterState]):
         log_weights[~usable] = -np.inf
         total = log_sum(log_weights)
         evidence = float(total - np.log(count))
-        return State(model, data, particles, hyper, log_weights - total, evidence)
+        return State(model, data, particles, hyper, log_weights - total, evidence, gaps=gaps)
 
     # a step
 
@@ -212,25 +224,9 @@ class ParticleFilter(Settings, WeightedSampler[State | FilterState]):
         return self._rejuvenate(rng, state, state.drawn())
 
     def _take_row(self, rng: np.random.Generator, state: State, may_resample: bool) -> Info:
-        from thali.kernels import particle_rows as kernel
-
-        x, x2 = state.data.reduced[state.row], float(state.data.squares[state.row])
-        numbers, informed = state.row_numbers(), self.proposal == "conditional"
         uniforms = rng.random((len(state.log_weights), state.particles.m.shape[1] + 1))
-        proposals = no_proposals(state.particles)
-        state.in_blocks(
-            lambda a, b: kernel.propose(
-                state.particles, numbers, x, x2, uniforms, informed, proposals, a, b
-            )
-        )
-        proposals = state.make_room(proposals)
-        drift = max(
-            state.in_blocks(
-                lambda a, b: kernel.extend(state.particles, numbers, x, x2, proposals, a, b)
-            )
-        )
-        state.genealogy.record(proposals.z)
-        state.row += 1
+        proposals = state.propose(uniforms, self.proposal == "conditional")
+        drift = state.extend(proposals)
         state.weigh(proposals.log_weight)
         weights = np.exp(state.log_weights)
         heaviest = int(weights.argmax())
@@ -304,22 +300,31 @@ class ParticleFilter(Settings, WeightedSampler[State | FilterState]):
     def from_arrays(
         self, model: Model, data: Data, arrays: dict[str, np.ndarray], numbers: dict[str, Any]
     ) -> State | FilterState:
+        from thali.kernels.masked_particle_rows import MaskedParticles
         from thali.kernels.particle_rows import Particles
 
         if model.structure == PARTITIONS:
             return clusters.from_arrays(model, data, arrays, numbers)
         hyper = {k.removeprefix("hyper_"): v for k, v in arrays.items() if k.startswith("hyper_")}
         whole = (hyper, arrays["log_weights"], numbers["log_evidence"], numbers["row"])
+        gaps = gaps_of(data)
         if "draws_Z" not in arrays:
-            particles = Particles(*(arrays[f"particles_{f}"] for f in Particles._fields))
-            return State(model, data, particles, *whole, Genealogy.from_arrays(arrays))
+            kind = Particles if gaps is None else MaskedParticles
+            particles = kind(*(arrays[f"particles_{f}"] for f in kind._fields))
+            genealogy = Genealogy.from_arrays(arrays)
+            return State(model, data, particles, *whole, genealogy, gaps=gaps)
         ends = np.cumsum(arrays["draws_k"])
         draws = Draws(
             np.split(arrays["draws_Z"], ends[:-1], axis=1),
             {name: arrays[f"draws_{name}"] for name in hyper},
             arrays["draws_log_joints"],
         )
-        return State(model, data, zero_particles(0, 0, data.d), *whole, draws=draws)
+        return State(model, data, zero_particles(0, 0, data.d), *whole, draws=draws, gaps=gaps)
+
+
+def gaps_of(data: Data) -> Gaps | None:
+    """The data by groups of columns, where entries are missing."""
+    return None if data.observed is None else Gaps.of(data)
 
 
 # ---- hyperparameters --------------------------------------------------------------------------
@@ -345,8 +350,6 @@ def draw_numbers(
 
 def move(rng: np.random.Generator, state: State) -> None:
     """A step of every inferred hyperparameter of every particle, given the rows so far."""
-    from thali.kernels import particle_scales as kernel
-
     particles, model, n = state.particles, state.model, state.row
     if inferred(model.prior):
         hyper, none = model.prior_values(state.hyper), np.zeros(0)
@@ -357,12 +360,11 @@ def move(rng: np.random.Generator, state: State) -> None:
                 hyper[name][p] = value
     laws = scale_laws_of(model, state.data)
     if laws.x.inferred or laws.a.inferred:
-        now, sigmas = state.seen, state.sigmas
         seeds = rng.integers(2**63, size=-(-len(state.log_weights) // BLOCK))
 
         def work(first: int, last: int) -> None:
             own = np.random.default_rng(seeds[first // BLOCK])
-            kernel.move_scales(own, particles, now, laws, *sigmas, first, last)
+            state.move_scales(own, laws, first, last)
 
         state.in_blocks(work, BLOCK)
 

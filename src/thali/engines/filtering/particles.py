@@ -17,6 +17,7 @@ import numpy as np
 from thali.data import Data
 from thali.engines.base import Info
 from thali.engines.filtering.coding import coded
+from thali.engines.filtering.gaps import Gaps
 from thali.engines.filtering.genealogy import Genealogy, parents_of, systematic
 from thali.machine import cores, physical_memory
 from thali.model import Model
@@ -24,8 +25,11 @@ from thali.priors.base import Prior, Sequential
 from thali.structures.features import counts_from_gram
 
 if TYPE_CHECKING:
+    from thali.kernels.masked_particle_rows import MaskedParticles
     from thali.kernels.particle_rows import Particles, Proposals, RowNumbers
-    from thali.kernels.scale_steps import Seen
+    from thali.kernels.scale_steps import ScaleLaws, Seen
+
+    AnyParticles = Particles | MaskedParticles
 
 Found = TypeVar("Found")
 
@@ -50,13 +54,14 @@ class State:
 
     model: Model
     data: Data
-    particles: Particles
+    particles: AnyParticles
     hyper: dict[str, np.ndarray]  # (P,) each
     log_weights: np.ndarray  # (P,) normalized
     log_evidence: float
     row: int = 0
     genealogy: Genealogy = field(default_factory=Genealogy)
     draws: Draws | None = None
+    gaps: Gaps | None = None  # where entries of X are missing
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(cores()))
 
     @property
@@ -67,9 +72,12 @@ class State:
 
     @property
     def seen(self) -> Seen:
-        """The rows so far as the kernels of scales read them."""
+        """The rows so far as the kernels of scales read them: with gaps, entry by entry."""
         from thali.kernels.scale_steps import Seen
 
+        if self.gaps is not None:
+            entries = int(self.gaps.entries[: self.row].sum())
+            return Seen(entries, float(self.gaps.squares[: self.row].sum()), 1.0)
         return Seen(self.row, float(self.data.squares[: self.row].sum()), float(self.data.d))
 
     def in_blocks(self, work: Callable[[int, int], Found], size: int | None = None) -> list[Found]:
@@ -98,6 +106,50 @@ class State:
         sigmas, d = self.sigmas, float(self.data.d)
         return RowNumbers(offset, rest, new_log_weight, *sigmas, int(row.capacity), d)
 
+    def propose(self, uniforms: np.ndarray, informed: bool) -> Proposals:
+        """What each particle proposes for the next row, and room for it."""
+        numbers, proposals = self.row_numbers(), no_proposals(self.particles)
+        if self.gaps is None:
+            from thali.kernels import particle_rows as kernel
+
+            x, x2 = self.data.reduced[self.row], float(self.data.squares[self.row])
+            self.in_blocks(
+                lambda a, b: kernel.propose(
+                    self.particles, numbers, x, x2, uniforms, informed, proposals, a, b
+                )
+            )
+        else:
+            from thali.kernels import masked_particle_rows as masked
+
+            row = self.gaps.row(self.row)
+            self.in_blocks(
+                lambda a, b: masked.propose(
+                    self.particles, numbers, row, uniforms, informed, proposals, a, b
+                )
+            )
+        return self.make_room(proposals)
+
+    def extend(self, proposals: Proposals) -> float:
+        """Let the proposed row join; the largest relative error that was found."""
+        numbers = self.row_numbers()
+        if self.gaps is None:
+            from thali.kernels import particle_rows as kernel
+
+            x, x2 = self.data.reduced[self.row], float(self.data.squares[self.row])
+            drift = self.in_blocks(
+                lambda a, b: kernel.extend(self.particles, numbers, x, x2, proposals, a, b)
+            )
+        else:
+            from thali.kernels import masked_particle_rows as masked
+
+            row = self.gaps.row(self.row)
+            drift = self.in_blocks(
+                lambda a, b: masked.extend(self.particles, numbers, row, proposals, a, b)
+            )
+        self.genealogy.record(proposals.z)
+        self.row += 1
+        return float(max(drift))
+
     def make_room(self, proposals: Proposals) -> Proposals:
         """Arrays as wide as the proposals need, wider or (where far too wide) narrower."""
         old = self.particles
@@ -116,13 +168,13 @@ class State:
         cap = old.m.shape[1]
         if needed <= cap and not (cap > 16 and 3 * needed < cap):
             return proposals
-        new = empty_particles(len(old.k), needed + needed // 4 + 2, old.T.shape[2])
+        groups = 0 if self.gaps is None else self.gaps.groups
+        new = empty_particles(len(old.k), needed + needed // 4 + 2, old.T.shape[2], groups)
         wide = no_proposals(new)
-        new.k[:], new.lost[:], new.T[:, :used] = old.k, old.lost, old.T[:, :used]
-        for ours, theirs in ((old.m, new.m), (proposals.z, wide.z), (proposals.b, wide.b)):
-            theirs[:, :used] = ours[:, :used]
-        for ours, theirs in ((old.C, new.C), (old.M, new.M), (old.G, new.G)):
-            theirs[:, :used, :used] = ours[:, :used, :used]
+        pairs = *zip(old, new, strict=True), (proposals.z, wide.z), (proposals.b, wide.b)
+        for ours, theirs in pairs:
+            both = tuple(map(slice, np.minimum(ours.shape, theirs.shape)))
+            theirs[both] = ours[both]
         self.particles = new
         return wide._replace(new=proposals.new, log_weight=proposals.log_weight)
 
@@ -157,7 +209,10 @@ class State:
 
     def resample(self, rng: np.random.Generator, weights: np.ndarray) -> None:
         """Systematic resampling: survivors stay, copies take the slots of the others."""
-        from thali.kernels.particle_rows import copy_particles
+        if self.gaps is None:
+            from thali.kernels.particle_rows import copy_particles
+        else:
+            from thali.kernels.masked_particle_rows import copy_particles
 
         parents = parents_of(systematic(rng.random(), weights, len(weights)))
         targets = np.flatnonzero(parents != np.arange(len(parents)))
@@ -179,10 +234,18 @@ class State:
 
     # results
 
+    def _coded(self, p: int, sigma_x: float) -> np.ndarray:
+        """The bits of the rows to come given the features of a particle."""
+        if self.gaps is not None:
+            particles = cast("MaskedParticles", self.particles)
+            return self.gaps.coded(particles, p, self.row, sigma_x)
+        X = self.data.reduced[self.row :]
+        return coded(X, cast("Particles", self.particles), p, self.row, sigma_x)
+
     def code_the_rest(self) -> None:
         """Give the rows to come bits, all at once; the weights stay, and nothing estimates P(X)."""
         slots = np.flatnonzero(self.log_weights > -np.inf)
-        X, sigma_x = self.data.reduced[self.row :], self.sigmas[0]
+        sigma_x, row = self.sigmas[0], self.row
         seen = list(self.genealogy.matrices(self.particles.k, slots))
         hyper = {name: values[slots] for name, values in self.hyper.items()}
 
@@ -190,8 +253,8 @@ class State:
             found = []
             for i in range(first, last):
                 p = int(slots[i])
-                before = np.unpackbits(seen[i], axis=0, count=self.row).astype(bool)
-                rest = coded(X, self.particles, p, self.row, float(sigma_x[p]))
+                before = np.unpackbits(seen[i], axis=0, count=row).astype(bool)
+                rest = self._coded(p, float(sigma_x[p]))
                 Z = np.concatenate([before, rest])
                 numbers = {name: float(values[i]) for name, values in hyper.items()}
                 joint = self.model.at(numbers).log_joint(self.data, Z)
@@ -214,11 +277,29 @@ class State:
 
     def evidences(self, first: int, last: int) -> np.ndarray:
         """log P(X | Z) of the rows so far for some particles."""
-        from thali.kernels.particle_scales import log_evidences
-
         out = np.zeros(len(self.log_weights))
-        log_evidences(self.particles, self.seen, *self.sigmas, out, first, last)
+        rest = (self.seen, *self.sigmas, out, first, last)
+        if self.gaps is None:
+            from thali.kernels import particle_scales as kernel
+
+            kernel.log_evidences(self.particles, *rest)
+        else:
+            from thali.kernels import masked_particle_scales as masked
+
+            masked.log_evidences(self.particles, self.gaps.start, *rest)
         return out[first:last]
+
+    def move_scales(self, rng: np.random.Generator, laws: ScaleLaws, first: int, last: int) -> None:
+        """A step of σ_x and σ_a of some particles, written over the old ones."""
+        rest = (self.seen, laws, *self.sigmas, first, last)
+        if self.gaps is None:
+            from thali.kernels import particle_scales as kernel
+
+            kernel.move_scales(rng, self.particles, *rest)
+        else:
+            from thali.kernels import masked_particle_scales as masked
+
+            masked.move_scales(rng, self.particles, self.gaps.start, *rest)
 
     def log_joints(self, slots: np.ndarray, evidence: np.ndarray) -> np.ndarray:
         """Left-ordered log P([Z]) + log P(X | Z) of the rows so far, for some particles."""
@@ -256,16 +337,21 @@ def log_sum(logs: np.ndarray) -> float:
     return float(top + np.log(np.exp(logs - top).sum())) if np.isfinite(top) else -np.inf
 
 
-def empty_particles(count: int, cap: int, d: int) -> Particles:
-    """Particles without features, with room for ``cap``; refused where they would not fit."""
-    needed = 8 * count * (3 * cap * cap + cap * d)
+def empty_particles(count: int, cap: int, d: int, groups: int = 0) -> AnyParticles:
+    """Particles without features, with room for ``cap``; refused where they would not fit.
+
+    Where entries are missing there are ``groups`` of columns, each with its own arrays.
+    """
+    squares = 3 if groups == 0 else 3 * groups + 1
+    needed = 8 * count * (squares * cap * cap + cap * d)
     if needed > physical_memory() // 2:
+        gaps = f" in {groups:,} groups of columns that miss different rows" if groups else ""
         raise MemoryError(
-            f"{count:,} particles of {cap:,} features need {needed / 2**30:,.0f} GB of memory, too "
-            "much for this machine; use fewer particles, or look at sigma_a and alpha: a small "
-            "sigma_a or a large alpha asks for many features."
+            f"{count:,} particles of {cap:,} features{gaps} need {needed / 2**30:,.0f} GB of "
+            "memory, too much for this machine; use fewer particles, or look at sigma_a and "
+            "alpha: a small sigma_a or a large alpha asks for many features."
         )
-    return zero_particles(count, cap, d)
+    return zero_particles(count, cap, d) if groups == 0 else masked_zeros(count, cap, d, groups)
 
 
 def zero_particles(count: int, cap: int, d: int) -> Particles:
@@ -277,7 +363,16 @@ def zero_particles(count: int, cap: int, d: int) -> Particles:
     return Particles(np.zeros(count, np.int64), *(np.zeros(shape) for shape in shapes))
 
 
-def no_proposals(particles: Particles) -> Proposals:
+def masked_zeros(count: int, cap: int, d: int, groups: int) -> MaskedParticles:
+    """The same where entries of X are missing."""
+    from thali.kernels.masked_particle_rows import MaskedParticles
+
+    each, square, own = (count, cap), (count, cap, cap), (count, groups, cap, cap)
+    shapes = (each, square, (*each, d), own, own, own, (count, groups))  # m, C, T, C_g, M, G, lost
+    return MaskedParticles(np.zeros(count, np.int64), *(np.zeros(shape) for shape in shapes))
+
+
+def no_proposals(particles: AnyParticles) -> Proposals:
     """Room for a proposal of each particle."""
     from thali.kernels.particle_rows import Proposals
 
