@@ -103,8 +103,16 @@ def log_marginal(X: NDArray, Z: NDArray, sigma_x: float, sigma_a: float) -> floa
 
 
 def log_densities(X: NDArray, G: Floats, sigma_x: float, sigma_a: float) -> Floats:
-    """log N(X; 0, σ_x²I + σ_a²G) for many G = ZZᵀ."""
+    """log N(X; 0, σ_x²I + σ_a²G) for many G = ZZᵀ; where entries are missing, of each column's
+    observed rows."""
     n, d = X.shape
+    if np.isnan(X).any():
+        total = np.zeros(len(G))
+        for x in X.T:
+            seen = np.flatnonzero(~np.isnan(x))
+            part = G[:, seen[:, None], seen]
+            total += log_densities(x[seen, None], part, sigma_x, sigma_a)
+        return total
     covariance = sigma_x**2 * np.eye(n) + sigma_a**2 * G
     _, log_determinant = np.linalg.slogdet(covariance)
     solved = np.linalg.solve(covariance, np.broadcast_to(X, (len(G), n, d)))
@@ -114,7 +122,9 @@ def log_densities(X: NDArray, G: Floats, sigma_x: float, sigma_a: float) -> Floa
 
 def highest_density(X: NDArray, sigma_x: float) -> float:
     """The largest log N(X; 0, C) of all C with no eigenvalue below σ_x²: C has the eigenvectors of
-    XXᵀ/D and its eigenvalues, where they are above σ_x²."""
+    XXᵀ/D and its eigenvalues, where they are above σ_x². With gaps, of each column by itself."""
+    if np.isnan(X).any():
+        return sum(highest_density(x[~np.isnan(x), None], sigma_x) for x in X.T)
     d = X.shape[1]
     s = np.maximum(np.linalg.eigvalsh(X @ X.T) / d, 0.0)
     v = np.maximum(s, sigma_x**2)

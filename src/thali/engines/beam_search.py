@@ -27,8 +27,10 @@ from thali.engines.search.forms import Answer, Form
 from thali.engines.search.heuristics import NAMES as HEURISTICS
 from thali.engines.search.heuristics import heuristic
 from thali.engines.search.kept_polish import KeptForm
+from thali.engines.search.masked_polish import MaskedIntegrated
 from thali.engines.search.polish import Integrated
 from thali.hyperparameters import Values, as_scalars
+from thali.likelihoods.base import MaskedCollapsed
 from thali.likelihoods.search_rows import CountedFeatures, SearchRows
 from thali.model import Model
 from thali.priors.base import PredictsRow, Sequential
@@ -109,6 +111,11 @@ class BeamSearch(Settings, Search[State]):
         first start that suits the likelihood. Its Z, polished, is the answer if the search finds
         none that is better, and candidates that cannot become better are dropped.
 
+    Notes
+    -----
+    Entries of X may be missing under ``LinearGaussian``: scores and bounds are those of what was
+    observed. Memory and time grow with the number of groups of columns that miss the same rows.
+
     Examples
     --------
     >>> import thali
@@ -141,6 +148,8 @@ class BeamSearch(Settings, Search[State]):
 
     needs_prior: ClassVar[tuple[type, ...]] = (PredictsRow, Sequential)
     needs_likelihood: ClassVar[tuple[type, ...]] = (SearchRows,)
+    masked: ClassVar[bool] = True
+    gaps_need: ClassVar[type] = MaskedCollapsed
     unit: ClassVar[str] = "step"
     races: ClassVar[bool] = False
 
@@ -174,7 +183,7 @@ class BeamSearch(Settings, Search[State]):
         hyper = dict(start.hyper)
         Z = start.latent[:, start.latent.any(axis=0)]
         best = form.answer(Z, form.parameters(Z, hyper), hyper)
-        state = State(hyper, best, orders.row_order(self.order, data.reduced, rng))
+        state = State(hyper, best, orders.row_order(self.order, data.filled.reduced, rng))
         if self.polish:
             state.polishing = best
         else:
@@ -184,7 +193,8 @@ class BeamSearch(Settings, Search[State]):
     def form(self, model: Model, data: Data) -> Form[Any]:
         """The form of search that suits the likelihood; a heuristic it does not have is refused."""
         counted = isinstance(model.likelihood, CountedFeatures)
-        form: Form[Any] = KeptForm(model, data) if counted else Integrated(model, data)
+        integrated = Integrated if data.observed is None else MaskedIntegrated
+        form: Form[Any] = KeptForm(model, data) if counted else integrated(model, data)
         if self.heuristic not in ("auto", *form.heuristics):
             raise ValueError(
                 f"BeamSearch: heuristic={self.heuristic!r} needs features that can be integrated "

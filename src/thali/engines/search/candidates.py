@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from thali.engines.filtering.particles import zero_particles
 from thali.engines.search.prior_bounds import PriorBound, SearchPrior, next_row, prior_bound
 
 if TYPE_CHECKING:
-    from thali.kernels.particle_rows import Particles
     from thali.kernels.search_rows import Found
 
 PLENTY = 1000  # features that one row may open
@@ -106,6 +105,10 @@ class SearchProblem(ABC, Generic[KeptT]):
     @abstractmethod
     def most_of_row(self) -> float:
         """The highest log density that a row can have, whatever its features."""
+
+    def most_to_come(self) -> np.ndarray:
+        """The highest log density that all rows after the first n can have together, by n."""
+        return np.arange(self.n, -1, -1) * self.most_of_row
 
     @abstractmethod
     def own_feature_each(self) -> np.ndarray:
@@ -195,7 +198,7 @@ class SearchProblem(ABC, Generic[KeptT]):
 class Kept(NamedTuple):
     """The posterior of A, and which columns equal the one before."""
 
-    arrays: Particles  # of one
+    arrays: Any  # ``Particles`` of one, or ``MaskedParticles``
     same: np.ndarray
 
 
@@ -284,7 +287,7 @@ class Problem(SearchProblem[Kept]):
             evidence,
         )
 
-    def log_densities(self, rows: slice, Z: np.ndarray, arrays: Particles) -> np.ndarray:
+    def log_densities(self, rows: slice, Z: np.ndarray, arrays: Any) -> np.ndarray:
         """log N(x; zμ, σ_x²(1 + z M zᵀ) I) of rows with features Z, given a candidate's arrays."""
         b = self.X[rows] @ (arrays.M[0] @ arrays.T[0]).T
         return self._density(Z, arrays, b, self.squares[rows], 0.0)
@@ -292,7 +295,7 @@ class Problem(SearchProblem[Kept]):
     def _density(
         self,
         Z: np.ndarray,
-        arrays: Particles,
+        arrays: Any,
         b: np.ndarray,
         squares: np.ndarray | float,
         new: np.ndarray | float,

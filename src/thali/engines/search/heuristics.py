@@ -86,7 +86,7 @@ def heuristic(
     if name == "trivial":
         return trivial(problem)
     if name == "admissible":
-        return RowSums(np.arange(problem.n, -1, -1) * problem.most_of_row, admissible=True)
+        return RowSums(problem.most_to_come(), admissible=True)
     if name == "inadmissible":
         return RowSums(after_each(problem.own_feature_each()))
     assert isinstance(problem, Problem), name  # others need A integrated out
