@@ -81,7 +81,8 @@ class BeamSearch(Settings, Search[State]):
     Parameters
     ----------
     width : int or None, default 20
-        The most candidates in the queue. None is any number.
+        The most candidates in the queue. None is any number, for few rows: a queue that would take
+        half of the memory, shared by the cores, is refused (``MemoryError``).
     heuristic : str, default "auto"
         What rows to come are taken to add: "inadmissible" (a feature of their own; what "auto" is
         where features are integrated out), "trivial" (nothing; what "auto" is where they are not),

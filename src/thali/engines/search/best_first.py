@@ -8,6 +8,7 @@ from typing import Any, Generic
 import numpy as np
 
 from thali.engines.search.candidates import Candidate, KeptT, SearchProblem
+from thali.engines.search.memory import Meter
 
 EVERY = 10  # features up to which every row is looked at, where that is left open
 LARGEST = 20  # features beyond which they cannot be
@@ -58,6 +59,10 @@ class Queue(Generic[KeptT]):
         item = heapq.heappop(self.items) if self.width is None else self.items.pop(0)
         return item[2]
 
+    def held(self) -> list[Candidate[KeptT]]:
+        """All candidates in it."""
+        return [item[2] for item in self.items]
+
     @property
     def best(self) -> float:
         """The highest score in the queue."""
@@ -81,6 +86,7 @@ class BestFirst(Generic[KeptT]):
         self.width, self.expansion, self.most_new, self.floor = width, expansion, most_new, floor
         self.queue: Queue[KeptT] = Queue(width)
         self.queue.put(problem.root())
+        self.meter = Meter()
         self.answer: Candidate[KeptT] | None = None
         self.last = self.queue.items[0][2]  # taken from the queue
 
@@ -114,6 +120,7 @@ class BestFirst(Generic[KeptT]):
             floor=-np.inf if future is None else self.floor,
             most_new=self.most_new,
         )
+        self.meter.add(candidate, len(children), self.queue.held)
         self.queue.lost = max(self.queue.lost, lost)
         if future is None:
             for child, own in zip(children, self.heuristic.futures(children), strict=True):

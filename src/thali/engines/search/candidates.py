@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from thali.engines.filtering.particles import zero_particles
+from thali.engines.search.memory import CANDIDATE, refuse_beyond_room
 from thali.engines.search.prior_bounds import PriorBound, SearchPrior, next_row, prior_bound
 
 if TYPE_CHECKING:
@@ -182,7 +183,9 @@ class SearchProblem(ABC, Generic[KeptT]):
                 count = scores.within(found, max(room, WITHIN))
             if count >= 0:
                 break
+            refuse_beyond_room(room, room * (CANDIDATE + k))  # so many were found
             room *= 4
+        refuse_beyond_room(count, count * (CANDIDATE + k))
         order = np.argsort(-found.score[:count], kind="stable")
         bits, new = found.bits[order], found.new[order]
         evidence = scores.evidence(bits, new)
