@@ -55,14 +55,20 @@ def fit_rows(
     told = given.likelihood_told()
     X = rows.X
     if name == AUTO:
-        units = {name: bool((settings or {}).get(name)) for name in ("center", "scale")}
+        given_settings = settings or {}
         types = (of_likelihood or {}).get("types", AUTO)
         with _better_words(rows):
             choice = choose_likelihood(
-                X, chosen.prior, engine, **units, types=types, time_budget=seconds
+                *(X, chosen.prior, engine),
+                center=bool(given_settings.get("center")),
+                scale=bool(given_settings.get("scale")),
+                types=types,
+                time_budget=seconds,
+                progress=False if asked.quiet else "auto",
             )
         told.append(choice.sentence())
         likelihood = choice.likelihood
+        seconds = None if seconds is None else seconds - choice.seconds
         chosen = Model(chosen.prior, likelihood)
         if isinstance(likelihood, TableLikelihood):
             X = in_whole_numbers(X)

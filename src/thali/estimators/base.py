@@ -128,9 +128,10 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
             )
         return model
 
-    def _model_of(self, X: Table, time_budget: float | None) -> tuple[Model, list[str]]:
-        """The model of these data, and in sentences what of it they chose."""
-        return self._model(), []
+    def _model_of(self, X: Table, time_budget: float | None) -> tuple[Model, list[str], float]:
+        """The model of these data, in sentences what of it they chose, and the seconds of trials
+        that this took."""
+        return self._model(), [], 0.0
 
     def _as_read(self, X: Table) -> Table:
         """X as it is to be looked at by what chooses the model."""
@@ -203,7 +204,9 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
             given, X = X, validation.off_device(X)
             names, X = row_names(X), opened(X)
             X = X if isinstance(X, Source) else self._as_read(X)
-            model, said = self._model_of(X, time_budget)
+            model, said, spent = self._model_of(X, time_budget)
+            if time_budget is not None:
+                time_budget -= spent
             units.check(self, model.likelihood)
             engine = self._engine_of(X, model, time_budget)
             if isinstance(X, Source):

@@ -54,8 +54,9 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
     likelihood : "linear_gaussian", "nonnegative_linear_gaussian", "sparse_factor", "noisy_or",
         "poisson" for counts, "probit" for tables of yes and no, "mixed" or "mixed_factors" for
         tables with columns of different kinds, or a likelihood such as
-        ``thali.LinearGaussian(sigma_x=0.5)``. "auto" looks at the columns: "mixed_factors", or
-        where rows fall in clumps "mixed" or "linear_gaussian"; ``choice_`` says which, and why
+        ``thali.LinearGaussian(sigma_x=0.5)``. "auto" looks at the columns: where rows fall in
+        clumps "mixed" or "linear_gaussian", else "mixed_factors", or "mixed" if that tells hidden
+        entries better in a short trial; ``choice_`` says which, and why
     engine : "auto", "collapsed_gibbs", "uncollapsed_gibbs", "metropolis", "particle_filter",
         "variational", "maximization_expectation", "beam_search", or an engine such as
         ``thali.CollapsedGibbs(sweeps=500)``. "auto" is the first that can run the model and takes
@@ -141,11 +142,11 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
         """Numbers written as text are numbers, where no likelihood says what columns are."""
         return numbers_of_text(X) if is_auto(self.likelihood) else X
 
-    def _model_of(self, X: Table, time_budget: float | None) -> tuple[Model, list[str]]:
+    def _model_of(self, X: Table, time_budget: float | None) -> tuple[Model, list[str], float]:
         """The model of these data, its likelihood chosen by them where that is "auto"."""
         model = self._model()
         if not is_auto(self.likelihood):
-            return model, []
+            return model, [], 0.0
         choice = choose_likelihood(
             X,
             model.prior,
@@ -154,8 +155,9 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
             scale=bool(self.scale),
             pieces=self._in_pieces,
             time_budget=time_budget,
+            progress=validation.checked_progress(self.progress),
         )
-        return Model(model.prior, choice.likelihood), [choice.sentence()]
+        return Model(model.prior, choice.likelihood), [choice.sentence()], choice.seconds
 
     def _show(self, fit: Fit) -> Self:
         """Everything the fit says, as attributes."""

@@ -4,7 +4,8 @@ Tables whose columns are of several kinds, or have gaps, or units of their own, 
 Gaussians behind the columns. Rows then have features, or features in amounts: features where the
 data fall in clumps. That is seen in the main directions of the latents, turned to where they are
 least Gaussian: of one that takes two values the share of its variance between two clumps is near 1;
-of a Gaussian it is 2/π = 0.64.
+of a Gaussian it is 2/π = 0.64. Where they seem not to, and the table is narrow, both are tried on
+entries that they are not shown (``trials``), and amounts are left where they clearly tell less.
 
 Few rows do not tell the noise of each column: features would take its place, of which noise of 40
 rows and 36 columns then has 80. Real columns in like units are then taken as they are, with one
@@ -24,6 +25,7 @@ from thali.data.elsewhere import Source
 from thali.data.sparse import is_sparse
 from thali.engines import base
 from thali.engines.base import AnyEngine
+from thali.engines.chain_settings import ChainSettings
 from thali.likelihoods.base import Likelihood
 from thali.likelihoods.linear_gaussian import LinearGaussian
 from thali.likelihoods.mixed_columns import MixedColumns
@@ -32,6 +34,7 @@ from thali.model import Model
 from thali.priors.base import Prior
 from thali.registry import ENGINES
 from thali.run.choices import AUTO, auto_engine, is_auto, refuse_other
+from thali.run.trials import can_be_tried, compared
 from thali.starts import ica
 from thali.starts.sources import both, cube, independent_sources, split_in_two, square
 
@@ -41,6 +44,7 @@ FEWEST_ROWS = 50  # fewer do not tell the noise of each column,
 ROWS_A_COLUMN = 2  # nor do fewer for each: features then take its place
 LARGE = 100_000_000  # bytes
 LOOKED_AT = 2000  # rows, at random
+TIME_FOR_TRIALS = 60.0  # seconds of a time budget, from which on there is some for trials
 NUMBERS = ("real", "positive", "count", "censored")
 AUTOMATIC = ("linear_gaussian", "mixed", "mixed_factors")  # what "auto" chooses among
 
@@ -50,6 +54,7 @@ class Choice(NamedTuple):
 
     likelihood: Likelihood
     why: str
+    seconds: float = 0.0  # that trials took
 
     def sentence(self) -> str:
         return f"{type(self.likelihood).__name__}, since {self.why}."
@@ -65,12 +70,13 @@ def choose_likelihood(
     types: object = AUTO,
     pieces: bool = False,
     time_budget: float | None = None,
+    progress: bool | str = False,
 ) -> Choice:
     """The likelihood that suits the data, among those that the engine can run.
 
     ``types`` are those of columns, as of ``MixedColumns``. Data that come in ``pieces``, or are
     centered or scaled, are taken as numbers of one kind. Of data that "auto" would not sample in
-    time only what an engine for large data can run is looked at.
+    time only what an engine for large data can run is looked at. ``progress`` is of trials.
 
     >>> import numpy as np, thali
     >>> X = np.random.default_rng(0).standard_normal((50, 1)) * [1.0, 20.0, 300.0]
@@ -103,21 +109,38 @@ def choose_likelihood(
             why = f"{said} in like units, and {len(codes)} rows do not tell the noise of each"
             return Choice(LinearGaussian(), why)
     numbers = np.isin(columns.kinds, NUMBERS)
-    if not numbers.any() or 2 * numbers.sum() < len(columns):
-        if factors:
-            return Choice(MixedFactors(types=types), said)
-        return Choice(MixedColumns(types=types), said)
-    clumped = in_clumps(columns, codes, numbers)
+    many = 2 * numbers.sum() >= max(1, len(columns))  # too few of them do not tell of clumps
+    clumped = many and in_clumps(columns, codes, numbers)
     if clumped:
         spread, gaps = np.nanstd(codes, axis=0), np.isnan(codes).any()
         alike = spread.min() > 0.0 and spread.max() < ALIKE * spread.min()
         if set(columns.kinds) == {"real"} and alike and not gaps and is_auto(types):
             return Choice(LinearGaussian(), f"{said} in like units, and its rows fall in clumps")
+    if clumped:
+        said += ", and its rows fall in clumps"
     if (clumped and features) or not factors:
-        return Choice(
-            MixedColumns(types=types), f"{said}, and its rows fall in clumps" if clumped else said
-        )
-    return Choice(MixedFactors(types=types), f"{said}, and its rows do not fall in clumps")
+        return Choice(MixedColumns(types=types), said)
+    spent = 0.0
+    if features and may_try(engine, time_budget) and can_be_tried(columns, codes):
+        pair = MixedColumns(types=types), MixedFactors(types=types)
+        trial = compared(columns, codes, prior, pair, engine, progress)
+        spent = trial.seconds
+        if trial.clear:
+            why = f"features without amounts told hidden entries better in {trial.said}"
+            return Choice(pair[0], f"{said}, and {why}", spent)
+    if many and not clumped:
+        said += ", and its rows do not fall in clumps"
+    return Choice(MixedFactors(types=types), said, spent)
+
+
+def may_try(engine: str | AnyEngine, time_budget: float | None) -> bool:
+    """Whether there is time for a trial: where nobody said how long chains are to be, or gave
+    little time."""
+    if not is_auto(engine):
+        made = ENGINES.make(engine, besides=(AUTO,))
+        if not isinstance(made, ChainSettings) or made.sweeps is not None:
+            return False
+    return time_budget is None or time_budget >= TIME_FOR_TRIALS
 
 
 def is_large(X: np.ndarray) -> bool:
