@@ -26,7 +26,7 @@ TESTS = {  # family -> how many tests judge p-values in it; each family asserts 
     "priors": 18,
     "forms": 12,
     "fine_noise": 1,
-    "ladder": 630,
+    "ladder": 777,
     "linear_gaussian": 2,
     "oracles": 2,
     "enumeration": 86,
@@ -56,6 +56,7 @@ TESTS = {  # family -> how many tests judge p-values in it; each family asserts 
     "topics": 34,
     "mixed_columns": 35,
     "column_noise": 15,
+    "row_blocks": 24,
     "tables_with_gaps": 14,
 }
 SHARE = BUDGET / SAFETY / sum(TESTS.values())

@@ -76,7 +76,9 @@ WAYS = {  # the settings under which an engine is another algorithm
         "moves": thali.CollapsedGibbs(moves=5),
     },
     "uncollapsed_gibbs": {
-        way: thali.UncollapsedGibbs(new_features=way) for way in ("integrated", "slice")
+        "integrated": thali.UncollapsedGibbs(),
+        "slice": thali.UncollapsedGibbs(new_features="slice"),
+        "blocks": thali.UncollapsedGibbs(row_blocks=2),
     },
     "metropolis": {way: thali.Metropolis(new_features=way) for way in ("integrated", "prior")},
     "particle_filter": {

@@ -232,6 +232,13 @@ class Data:
         """Some of the rows."""
         return Data(self.X[which], None if self.observed is None else self.observed[which])
 
+    def piece(self, which: slice) -> Data:
+        """Some of the rows, with what rows alone say of them (of D > N columns no factor)."""
+        found = self.rows(which)
+        if self.observed is None:
+            vars(found)["squares"] = np.asarray(np.einsum("nd,nd->n", found.X, found.X))
+        return found
+
     def alike(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """The rows that show the same columns, and these (D,), group by group.
 

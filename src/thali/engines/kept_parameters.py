@@ -54,6 +54,7 @@ class State(GibbsState):
     all_hyper: Values = field(default_factory=dict)  # those of the prior too
     fixed: tuple[Prior, dict[str, float], PredictsRow, FeatureTables] | None = None
     moves: int = 0  # of a step, where these are counted
+    parts: tuple[Data, list[Data]] | None = None  # the given data, and the pieces of them
 
     def fixed_prior(self, model: Model) -> tuple[PredictsRow, FeatureTables]:
         """The prior at the numbers of ``hyper`` and its tables, anew where these have changed."""

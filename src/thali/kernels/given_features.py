@@ -10,7 +10,7 @@ gaps has a G and an R of its own (``observed_rows``).
 
 import numpy as np
 
-from thali.kernels.bit_prior import accepts, prior_log_odds
+from thali.kernels.bit_prior import accepts, is_held, prior_log_odds
 from thali.kernels.compiling import helper, kernel
 from thali.kernels.gaussian_row import Scales, gaussian_row
 from thali.kernels.new_features import MOST_NEW, NewFeatures, draw
@@ -31,7 +31,7 @@ def odds_of_column(prior, i, on, off):
     if prior.m[i] > 0:
         value = prior_log_odds(prior, i, np.uint8(1))
         on[i] = np.inf if np.isnan(value) else value
-    if prior.pi.shape[0] or prior.m[i] < prior.log_odds.shape[0]:
+    if prior.pi.shape[0] or prior.order is not None or prior.m[i] < prior.log_odds.shape[0]:
         off[i] = prior_log_odds(prior, i, np.uint8(0))
 
 
@@ -68,16 +68,18 @@ def turn_bits(rng, R, G, gaps, Z, prior, sigma_x):
         if has_theta or not is_decided(R[n], g, Z[n], on, off, twice):
             if gaps is not None:
                 G_n = observed_gram(G, gaps, n)
-            turn_row(rng, R[n], G_n, g, Z[n], prior, on, off, twice)
+            turn_row(rng, R[n], G_n, g, Z[n], prior, n, on, off, twice)
 
 
 @helper
-def turn_row(rng, r, G, g, z, prior, on, off, twice):
-    """One pass over a row's bits, g = G_kk/2σ_x²; z, r, counts and odds change in place."""
+def turn_row(rng, r, G, g, z, prior, n, on, off, twice):
+    """One pass over the bits of row n, g = G_kk/2σ_x²; z, r, counts and odds change in place."""
     k = z.shape[0]
     has_theta = prior.theta is not None
     F = count_on(z, k) if has_theta else 0
     for i in range(k):
+        if is_held(prior.order, n, i):
+            continue
         sign = -1.0 if z[i] else 1.0
         odds = on[i] if z[i] else off[i]
         if has_theta:

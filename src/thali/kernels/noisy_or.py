@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from thali.kernels.bit_prior import accepts, prior_log_odds
+from thali.kernels.bit_prior import accepts, is_held, prior_log_odds
 from thali.kernels.compiling import helper, kernel
 from thali.kernels.copying import put, put_matrix
 from thali.kernels.new_features import NewFeatures, draw, factor_of
@@ -197,7 +197,7 @@ def turn_bits(rng, E, Z, Y, gain, prior):
         F = count_on(z, k) if has_theta else 0
         for f in range(k):
             odds = prior_log_odds(prior, f, z[f])
-            if np.isnan(odds):
+            if np.isnan(odds) or is_held(prior.order, i, f):
                 continue
             if has_theta:
                 odds += row_step(prior.theta, F - z[f])
@@ -298,16 +298,15 @@ factor_of(RowTally, row_with, most_with)
 
 
 @helper
-def count_own_features(rng, E, has, Z, new_log_weight, capacity, theta, rates):
+def count_own_features(rng, E, has, Z, used, new_log_weight, capacity, theta, rates):
     """Draw for each node the number of features of its own, their y summed out: (N,).
 
     E has the codes of the shared features alone, and Z their bits; ``has`` is how many of its own
-    each node has now. None of them touches another node, so the draws are independent but for a
-    finite prior's room.
+    each node has now, ``used`` how many features there are. None of a node's own touches another
+    one, so the draws are independent but for a finite prior's room.
     """
     shared = Z.shape[1]
     own = np.zeros(E.shape[0], np.int64)
-    used = shared + has.sum()
     counts = np.empty((4, 4 * (shared + 1)), np.int64)
     on = np.empty(shared + 1, np.int64)
     for i in range(E.shape[0]):
@@ -377,7 +376,7 @@ def renew_own_features(rng, X, seen, Z, Y, m, new_log_weight, capacity, theta, r
             if m[f] == 1:
                 has[i] += Z[i, f]
     E = codes(X, seen, Zs, Ys)
-    own = count_own_features(rng, E, has, Zs, new_log_weight, capacity, theta, rates)
+    own = count_own_features(rng, E, has, Zs, m.shape[0], new_log_weight, capacity, theta, rates)
     new = draw_own_states(rng, E, own, shared, rates)
     Z = np.zeros((n, shared + new.shape[0]), np.uint8)
     put_matrix(Z, Zs)

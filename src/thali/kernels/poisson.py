@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from thali.kernels.added_counts import draw_part, log_sum
-from thali.kernels.bit_prior import accepts, prior_log_odds
+from thali.kernels.bit_prior import accepts, is_held, prior_log_odds
 from thali.kernels.compiling import helper, kernel
 from thali.kernels.copying import put, put_matrix
 from thali.kernels.logarithms import quick_log
@@ -118,7 +118,7 @@ def sweep_bits(rng, counts, base, A, mass, Z, prior):
         F = count_on(z, k_all) if has_theta else 0
         for k in range(k_all):
             odds = prior_log_odds(prior, k, z[k])
-            if np.isnan(odds):
+            if np.isnan(odds) or is_held(prior.order, n, k):
                 continue
             if has_theta:
                 odds += row_step(prior.theta, F - z[k])
@@ -241,7 +241,7 @@ def renew_own_features(
             if m[k] == 1:
                 has[n] += Z[n, k]
     own = np.zeros(n_rows, np.int64)
-    used = shared + has.sum()
+    used = m.shape[0]
     rates, logs = np.empty(d), np.empty(MOST_NEW + 3)
     for n in range(n_rows):
         add_rates(counts, n, base, As, Zs[n], rates)

@@ -19,7 +19,7 @@ import math
 
 import numpy as np
 
-from thali.kernels.bit_prior import accepts, prior_log_odds
+from thali.kernels.bit_prior import accepts, is_held, prior_log_odds
 from thali.kernels.compiling import helper, kernel
 from thali.kernels.copying import put
 from thali.kernels.gaussian_row import Scales
@@ -105,17 +105,17 @@ def turn_entries(rng, R, G, gaps, Z, S, prior, sigma_x, laplace):
     for n in range(Z.shape[0]):
         if gaps is not None:
             G_n = observed_gram(G, gaps, n)
-        turn_row(rng, R[n], G_n, Z[n], S[n], prior, precision, laplace)
+        turn_row(rng, R[n], G_n, Z[n], S[n], prior, n, precision, laplace)
 
 
 @helper
-def turn_row(rng, r, G, z, weights, prior, precision, laplace):
-    """One pass over a row's entries."""
+def turn_row(rng, r, G, z, weights, prior, n, precision, laplace):
+    """One pass over the entries of row n."""
     has_theta = prior.theta is not None
     F = count_on(z, z.shape[0]) if has_theta else 0
     for i in range(z.shape[0]):
         odds = prior_log_odds(prior, i, z[i])
-        if np.isnan(odds):
+        if np.isnan(odds) or is_held(prior.order, n, i):
             continue
         if has_theta:
             odds += row_step(prior.theta, F - z[i])

@@ -7,7 +7,7 @@ Those of tables draw latent Gaussians besides. What a likelihood can do without 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -16,10 +16,13 @@ import numpy as np
 from thali.data import Data
 from thali.hyperparameters import Values
 from thali.likelihoods.base import Conditional, FeatureLikelihood, Masked, Parameters
+from thali.machine import Found, Item, side_by_side
 from thali.structures.features import FeatureTables
 
 if TYPE_CHECKING:
     from thali.kernels.bit_prior import BitPrior
+
+WORTH_THREADS = 50_000  # entries of X: handing out less takes longer than doing it
 
 
 @dataclass
@@ -36,6 +39,7 @@ class GibbsState:
     parameters: Parameters
     hyper: Values
     fresh: bool = False
+    pieces: tuple[slice, ...] = (slice(None),)  # of the rows, for work that is done side by side
 
     @property
     def observed(self) -> np.ndarray | None:
@@ -47,6 +51,12 @@ class GibbsState:
     def latent(self) -> np.ndarray:
         """The bits as they are recorded."""
         return self.bits.astype(bool)
+
+    def side_by_side(self, work: Callable[[Item], Found], items: Sequence[Item]) -> list[Found]:
+        """``work`` of each item, one for each piece: in threads where the data are worth it."""
+        if self.data.X.size < WORTH_THREADS:
+            return [work(item) for item in items]
+        return side_by_side(work, items)
 
     @property
     def n_components(self) -> int:
@@ -94,6 +104,10 @@ class GibbsUpdates(Conditional):
         self, rng: np.random.Generator, state: GibbsState, tables: FeatureTables, turned: Turned
     ) -> None:
         """Draw anew the features that only one row has, and their parameters.
+
+        Shared features first and in their order, then those of the state's rows. These may be some
+        of all: then ``turned.m`` counts all rows, features that a row elsewhere has alone go, and
+        count as used.
 
         Given the same entries as ``update_bits``. Missing entries are drawn after it, given these
         parameters too.

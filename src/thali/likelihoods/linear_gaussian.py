@@ -14,6 +14,7 @@ same holds column by column (``kernels/masked_columns.py``).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, cast
 
 import numpy as np
@@ -341,8 +342,14 @@ def scales_then_features(
 
     The prior of σ_x is cut off at a share of what was observed: drawn entries say nothing of it.
     """
-    data, real = state.data, W.astype(float)
-    C, T = real.T @ real, real.T @ data.X
+    data = state.data
+
+    def sums(rows: slice) -> tuple[np.ndarray, np.ndarray]:
+        real = W[rows].astype(float)
+        return real.T @ real, real.T @ data.X[rows]
+
+    found = state.side_by_side(sums, state.pieces)
+    C, T = (reduce(np.add, parts) for parts in zip(*found, strict=True))
     squares, scale = float(data.squares.sum()), None
     if state.observed is not None:
         scale = float(np.sqrt(data.given.mean_square))

@@ -124,6 +124,8 @@ class NonnegativeLinearGaussian(
             )
         new = np.zeros((len(Z), len(rows)), np.uint8)
         new[rows, np.arange(len(rows))] = 1
+        own = np.flatnonzero(stays & (m == 1))
+        stays = np.concatenate([np.flatnonzero(m > 1), own[Z[:, own].any(axis=0)]])
         state.bits = np.ascontiguousarray(np.concatenate([Z[:, stays], new], axis=1))
         state.parameters = {"A": np.concatenate([A[stays], born])}
 
