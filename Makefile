@@ -66,6 +66,7 @@ bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/mixing.py
 	$(BIN)/python benchmarks/noisy_or.py
 	$(BIN)/python benchmarks/uncollapsed_gibbs.py
+	$(BIN)/python benchmarks/row_blocks.py
 	$(BIN)/python benchmarks/variational.py
 	$(BIN)/python benchmarks/maximization_expectation.py
 	$(BIN)/python benchmarks/beam_search.py

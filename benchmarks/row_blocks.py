@@ -3,7 +3,7 @@
 10⁵×100 with 20 planted features. One chain makes its sweeps in turn with one worker and with two,
 in pairs, A B then B A, on one BLAS thread, as chains run: each pair gives a ratio, and the median
 and the quartiles of these are shown, with how far sweeps of rows one after the other are behind or
-ahead. Where other programs have cores, all ratios are too small; the idle share says so.
+ahead. Where other programs have the cores, all ratios are too small.
 
     python benchmarks/row_blocks.py [--quick] [--blocks 8] [--pairs 40]
 """
