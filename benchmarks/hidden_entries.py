@@ -241,10 +241,11 @@ def own(task: Hidden, full: Table, seconds: float | None, standardized: bool) ->
 
 
 def run(
-    name: str, methods: list[str], masks: int, seconds: float | None
+    name: str, methods: list[str], masks: int, seconds: float | None, full: Table | None = None
 ) -> dict[str, list[Result]]:
     """Every method on every mask of a table."""
-    full, found = make(name), {method: [] for method in methods}
+    full = make(name) if full is None else full
+    found = {method: [] for method in methods}
     for seed in range(masks):
         task = hide(full, seed)
         for method in methods:

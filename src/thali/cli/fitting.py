@@ -21,6 +21,7 @@ from thali.model import Model
 from thali.registry import estimator_of
 from thali.run.choices import AUTO
 from thali.run.likelihoods import choose_likelihood
+from thali.run.trials import left_of
 
 Say = Callable[[str], None]
 Read = Callable[[Asked, tuple[int, int] | None], Rows]
@@ -52,7 +53,7 @@ def fit_rows(
     shape = parts.read_image_shape(asked.image_shape)
     rows = read(asked, shape)
     say(rows.said)
-    told = given.likelihood_told()
+    told, spent = given.likelihood_told(), 0.0
     X = rows.X
     if name == AUTO:
         given_settings = settings or {}
@@ -65,10 +66,11 @@ def fit_rows(
                 types=types,
                 time_budget=seconds,
                 progress=False if asked.quiet else "auto",
+                resumed=asked.out / CHECKPOINT if asked.resume else None,
             )
         told.append(choice.sentence())
         likelihood = choice.likelihood
-        seconds = None if seconds is None else seconds - choice.seconds
+        spent = choice.seconds
         chosen = Model(chosen.prior, likelihood)
         if isinstance(likelihood, TableLikelihood):
             X = in_whole_numbers(X)
@@ -93,7 +95,7 @@ def fit_rows(
         code = fit_and_write(
             *(model, X, out, shape, say),
             resume=resume,
-            time_budget=seconds,
+            time_budget=left_of(seconds, spent),
             of_fit={**(of_fit or {}), **rows.of_fit},
             names=rows.names,
         )

@@ -35,6 +35,7 @@ from thali.results.findings import Finding, of_run, warn_of
 from thali.results.fit import Fit
 from thali.run.choices import AUTO, auto_engine, check_engine, choose_engine, is_auto
 from thali.run.loop import run
+from thali.run.trials import left_of
 from thali.settings import Settings, positive_number, refuse_class
 from thali.storage import Json
 from thali.structures.base import Structure
@@ -128,9 +129,11 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
             )
         return model
 
-    def _model_of(self, X: Table, time_budget: float | None) -> tuple[Model, list[str], float]:
+    def _model_of(
+        self, X: Table, time_budget: float | None, resumed: str | os.PathLike[str] | None = None
+    ) -> tuple[Model, list[str], float]:
         """The model of these data, in sentences what of it they chose, and the seconds of trials
-        that this took."""
+        that this took; of a run that is ``resumed`` from a checkpoint, its model."""
         return self._model(), [], 0.0
 
     def _as_read(self, X: Table) -> Table:
@@ -204,9 +207,7 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
             given, X = X, validation.off_device(X)
             names, X = row_names(X), opened(X)
             X = X if isinstance(X, Source) else self._as_read(X)
-            model, said, spent = self._model_of(X, time_budget)
-            if time_budget is not None:
-                time_budget -= spent
+            model, said, spent = self._model_of(X, time_budget, checkpoint if resume else None)
             units.check(self, model.likelihood)
             engine = self._engine_of(X, model, time_budget)
             if isinstance(X, Source):
@@ -241,7 +242,7 @@ class LatentModel(BaseEstimator):  # type: ignore[misc]
                 progress=progress,
                 checkpoint=checkpoint,
                 resume=resume,
-                time_budget=time_budget,
+                time_budget=left_of(time_budget, spent),
             )
             warn_of_drift(fit)
             self._forget()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
@@ -142,7 +143,9 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
         """Numbers written as text are numbers, where no likelihood says what columns are."""
         return numbers_of_text(X) if is_auto(self.likelihood) else X
 
-    def _model_of(self, X: Table, time_budget: float | None) -> tuple[Model, list[str], float]:
+    def _model_of(
+        self, X: Table, time_budget: float | None, resumed: str | os.PathLike[str] | None = None
+    ) -> tuple[Model, list[str], float]:
         """The model of these data, its likelihood chosen by them where that is "auto"."""
         model = self._model()
         if not is_auto(self.likelihood):
@@ -156,6 +159,7 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
             pieces=self._in_pieces,
             time_budget=time_budget,
             progress=validation.checked_progress(self.progress),
+            resumed=resumed,
         )
         return Model(model.prior, choice.likelihood), [choice.sentence()], choice.seconds
 

@@ -126,6 +126,15 @@ def seed_of(checkpoint: str | os.PathLike[str]) -> int:
     return int(meta["fingerprint"]["the seed"])
 
 
+def likelihood_of(checkpoint: str | os.PathLike[str] | None, among: Sequence[str]) -> str | None:
+    """Which likelihood ``among`` these the run had that left a checkpoint, if there is one."""
+    if checkpoint is None or not Path(checkpoint).is_file():
+        return None
+    _, meta = storage.read(checkpoint, "checkpoint")
+    model = f" {meta['fingerprint']['the model']}"
+    return next((name for name in among if f" {name}(" in model), None)
+
+
 def tell_of_fresh_start(checkpoint: Path, resume: bool) -> None:
     """Warn that there is nothing to resume, or that a checkpoint was moved out of the way."""
     if resume:

@@ -14,6 +14,7 @@ noise for all; so is a table of one value a column.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from typing import NamedTuple
 
@@ -33,8 +34,9 @@ from thali.likelihoods.mixed_factors import MixedFactors
 from thali.model import Model
 from thali.priors.base import Prior
 from thali.registry import ENGINES
+from thali.run.checkpoints import likelihood_of
 from thali.run.choices import AUTO, auto_engine, is_auto, refuse_other
-from thali.run.trials import can_be_tried, compared
+from thali.run.trials import compared
 from thali.starts import ica
 from thali.starts.sources import both, cube, independent_sources, split_in_two, square
 
@@ -71,12 +73,14 @@ def choose_likelihood(
     pieces: bool = False,
     time_budget: float | None = None,
     progress: bool | str = False,
+    resumed: str | os.PathLike[str] | None = None,
 ) -> Choice:
     """The likelihood that suits the data, among those that the engine can run.
 
     ``types`` are those of columns, as of ``MixedColumns``. Data that come in ``pieces``, or are
     centered or scaled, are taken as numbers of one kind. Of data that "auto" would not sample in
-    time only what an engine for large data can run is looked at. ``progress`` is of trials.
+    time only what an engine for large data can run is looked at. ``progress`` is of trials; how
+    they ended is said by the checkpoint of a run that is ``resumed``.
 
     >>> import numpy as np, thali
     >>> X = np.random.default_rng(0).standard_normal((50, 1)) * [1.0, 20.0, 300.0]
@@ -98,7 +102,8 @@ def choose_likelihood(
         engine = large
     factors, features = (can_run(engine, prior, kind()) for kind in (MixedFactors, MixedColumns))
     if not factors and not features:
-        return Choice(LinearGaussian(), f"{type(engine).__name__} runs no likelihood of columns")
+        made = ENGINES.make(engine, besides=(AUTO,))
+        return Choice(LinearGaussian(), f"{type(made).__name__} runs no likelihood of columns")
     columns = Columns.of(X, types, warn=False)  # the likelihood warns, if it looks at columns
     codes, said = columns.encode(X), f"X has {kinds_in_words(columns)}"
     if is_auto(types) and all(map(holds_numbers, columns)):
@@ -120,17 +125,20 @@ def choose_likelihood(
         said += ", and its rows fall in clumps"
     if (clumped and features) or not factors:
         return Choice(MixedColumns(types=types), said)
+    pair = MixedColumns(types=types), MixedFactors(types=types)
+    earlier = likelihood_of(resumed, [type(one).__name__ for one in pair])
     spent = 0.0
-    if features and may_try(engine, time_budget) and can_be_tried(columns, codes):
-        pair = MixedColumns(types=types), MixedFactors(types=types)
-        trial = compared(columns, codes, prior, pair, engine, progress)
+    if features and earlier == "MixedColumns":
+        return Choice(pair[0], f"{said}, and the run that is resumed has it")
+    if features and earlier is None and may_try(engine, time_budget):
+        trial = compared(columns, codes, prior, pair, engine, progress, time_budget)
         spent = trial.seconds
         if trial.clear:
             why = f"features without amounts told hidden entries better in {trial.said}"
             return Choice(pair[0], f"{said}, and {why}", spent)
     if many and not clumped:
         said += ", and its rows do not fall in clumps"
-    return Choice(MixedFactors(types=types), said, spent)
+    return Choice(pair[1], said, spent)
 
 
 def may_try(engine: str | AnyEngine, time_budget: float | None) -> bool:
@@ -178,7 +186,8 @@ def holds_numbers(column: Column) -> bool:
 
 def varies(codes: np.ndarray) -> np.ndarray:
     """Which columns have more than one value."""
-    high, low = np.nanmax(codes, axis=0), np.nanmin(codes, axis=0)
+    high = np.max(codes, axis=0, where=~np.isnan(codes), initial=-np.inf)
+    low = np.min(codes, axis=0, where=~np.isnan(codes), initial=np.inf)
     return np.asarray(high > low)
 
 
@@ -208,7 +217,8 @@ def in_clumps(columns: Columns, codes: np.ndarray, which: np.ndarray) -> bool:
     own = Columns(tuple(c for c, mine in zip(columns, which, strict=True) if mine))
     rng, some = np.random.default_rng(0), codes[:, which]
     if len(some) > LOOKED_AT:
-        some = some[np.sort(rng.permutation(len(some))[:LOOKED_AT])]
+        part = some[np.sort(rng.permutation(len(some))[:LOOKED_AT])]
+        some = part if varies(part).all() else some
     likelihood = MixedColumns().with_layout(own, some)
     data = likelihood.guess(Data.checked(likelihood.known.expand(some)))
     rank = min(ica.signal_rank(data), ica.LARGEST_RANK, data.n // 4)

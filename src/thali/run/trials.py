@@ -31,11 +31,13 @@ FEWEST_ROWS = 50  # fewer tell too little,
 MOST_ROWS = 500  # and more are not looked at,
 ENTRIES = 8000  # nor more entries of their latents,
 ENOUGH_ROWS = 200  # and no trial is made where these then are fewer rows
+FEWEST_SEEN = 10  # entries of each column, without which no trial is made either
 SHARE = 0.1  # of the entries, hidden at a time
 ENOUGH = 300  # hidden entries, after which no more are hidden,
 TIMES = 4  # nor after so many times
-SWEEPS = 150
+SWEEPS, CHAINS = 150, 2
 DRAWS = 50  # that are averaged
+PART, SHORTEST = 0.2, 0.1  # of a time budget, and seconds, that trials may take
 MOST = 10.0  # nats, for which any one entry may count
 CLEARLY = 2.0  # standard errors
 
@@ -61,14 +63,7 @@ class Trial(NamedTuple):
         return f"short runs ({self.hidden} entries of {self.rows} rows, {gain})"
 
 
-def can_be_tried(columns: Columns, codes: np.ndarray) -> bool:
-    """Whether a short run on a part of the rows would tell."""
-    return FEWEST_ROWS <= len(codes) and looked_at(columns, codes) >= min(len(codes), ENOUGH_ROWS)
-
-
-def looked_at(columns: Columns, codes: np.ndarray) -> int:
-    """How many rows a trial looks at."""
-    return min(len(codes), MOST_ROWS, ENTRIES // sum(map(latents_of, columns)))
+NONE = Trial(0.0, np.inf, 0, 0, 0.0)  # of a table that would not tell
 
 
 def compared(
@@ -78,12 +73,22 @@ def compared(
     pair: tuple[TableLikelihood, TableLikelihood],
     engine: str | AnyEngine = "auto",
     progress: bool | str = False,
+    time_budget: float | None = None,
 ) -> Trial:
-    """The trial of these two on a table of ``codes``, (N, D)."""
-    rng, rows = np.random.default_rng(0), looked_at(columns, codes)
-    if len(codes) > rows:
+    """The trial of these two on a table of ``codes``, (N, D); ``NONE`` where that would not tell,
+    as where there are few rows, or many columns. It takes at most a part of the ``time_budget`` of
+    all that is to be done, and tells nothing where that does not suffice."""
+    rng, width = np.random.default_rng(0), sum(map(latents_of, columns))
+    rows = min(len(codes), MOST_ROWS, ENTRIES // width)
+    if len(codes) < FEWEST_ROWS or rows < min(len(codes), ENOUGH_ROWS):
+        return NONE
+    if rows < len(codes):
         codes = codes[np.sort(rng.permutation(len(codes))[:rows])]
-    times = list(parts(rng, ~np.isnan(codes)))
+    seen = ~np.isnan(codes)
+    if seen.sum(axis=0).min() < FEWEST_SEEN:
+        return NONE
+    times = list(parts(rng, seen))
+    most = np.inf if time_budget is None else PART * time_budget
     gains: list[np.ndarray] = []
     seconds = 0.0
     with Progress(progress) as bar, watching(bar.compiling):
@@ -91,13 +96,24 @@ def compared(
             logs: list[np.ndarray] = []
             for one in pair:
                 bar.count("trying two likelihoods", 2 * len(gains) + len(logs), 2 * len(times))
-                told, took = log_densities(columns, codes, hidden, Model(prior, one), engine)
-                logs.append(told)
-                seconds += took
+                found = short_run(columns, codes, hidden, Model(prior, one), engine, most - seconds)
+                seconds += found.fit.seconds
+                if found.fit.stopped == "time budget":
+                    return NONE._replace(seconds=seconds)
+                logs.append(found.log_densities())
             gains.append(difference(*logs))
-    found = np.concatenate(gains)
-    error = found.std(ddof=1) / np.sqrt(len(found)) if len(found) > 1 else np.inf
-    return Trial(float(found.mean()), float(error), len(found), len(codes), seconds)
+    all_gains = np.concatenate(gains)
+    error = float(all_gains.std(ddof=1) / np.sqrt(len(all_gains)))
+    return Trial(float(all_gains.mean()), error, len(all_gains), len(codes), seconds)
+
+
+def left_of(time_budget: float | None, spent: float) -> float | None:
+    """What trials left of a time budget: at least half, whatever they had to wait for.
+
+    >>> left_of(60.0, 2.5), left_of(60.0, 100.0), left_of(None, 2.5)
+    (57.5, 30.0, None)
+    """
+    return None if time_budget is None else max(time_budget - spent, 0.5 * time_budget)
 
 
 def difference(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -116,31 +132,44 @@ def parts(rng: np.random.Generator, seen: np.ndarray) -> Iterator[np.ndarray]:
         yield hidden
 
 
-def log_densities(
-    columns: Columns, codes: np.ndarray, hidden: np.ndarray, model: Model, engine: str | AnyEngine
-) -> tuple[np.ndarray, float]:
-    """Of each hidden entry, the logarithm of its mean density over the draws of a short run, and
-    the seconds that this took."""
+class ShortRun(NamedTuple):
+    """A fit to what is left of a table, and what was hidden, levels as ones in own columns."""
+
+    fit: Fit
+    where: tuple[np.ndarray, np.ndarray]
+    values: np.ndarray
+
+    def log_densities(self) -> np.ndarray:
+        """Of each hidden entry, the logarithm of its mean density over the draws."""
+        logs = [self.of_draw(draw) for draw in feature_draws(self.fit, DRAWS)]
+        return np.asarray(np.logaddexp.reduce(logs, axis=0) - np.log(len(logs)))
+
+    def of_draw(self, draw: Draw) -> np.ndarray:
+        likelihood = cast(Masked, self.fit.model.likelihood_at(draw.hyper))
+        entries = likelihood.entries(draw.Z, {"A": draw.A, **draw.parameters}, self.where)
+        return np.asarray(entries.log_density(self.values))
+
+
+def short_run(
+    columns: Columns,
+    codes: np.ndarray,
+    hidden: np.ndarray,
+    model: Model,
+    engine: str | AnyEngine,
+    seconds: float = np.inf,
+) -> ShortRun:
+    """A fit to the entries that are not ``hidden``, in at most so many seconds."""
     left = np.where(hidden, np.nan, codes)
     likelihood = cast(TableLikelihood, model.likelihood).with_layout(columns, left)
     layout, model = likelihood.known, Model(model.prior, likelihood)
     engine = choose_engine(engine, model, missing=True)
-    short = engine.replace(sweeps=SWEEPS, chains=1, init=likelihood.starts[0])
+    short = engine.replace(sweeps=SWEEPS, burn_in=None, thin=1, chains=CHAINS)
     data = Data.checked(layout.expand(left))
-    fit = run(0, model.resolve(data), short, data, progress=False)
+    budget = max(seconds, SHORTEST) if np.isfinite(seconds) else None
+    fit = run(0, model.resolve(data), short, data, progress=False, time_budget=budget)
     if fit.stopped == "interrupted":
         raise KeyboardInterrupt
     rows, at = np.nonzero(hidden)
     leveled, values = np.isin(at, layout.leveled), codes[hidden]
     latent = layout.first[at] + np.where(leveled, values, 0.0).astype(np.int64)
-    values = np.where(leveled, 1.0, values)
-    logs = [of_draw(fit, draw, (rows, latent), values) for draw in feature_draws(fit, DRAWS)]
-    return np.logaddexp.reduce(logs, axis=0) - np.log(len(logs)), fit.seconds
-
-
-def of_draw(
-    fit: Fit, draw: Draw, where: tuple[np.ndarray, np.ndarray], values: np.ndarray
-) -> np.ndarray:
-    likelihood = cast(Masked, fit.model.likelihood_at(draw.hyper))
-    entries = likelihood.entries(draw.Z, {"A": draw.A, **draw.parameters}, where)
-    return np.asarray(entries.log_density(values))
+    return ShortRun(fit, (rows, latent), np.where(leveled, 1.0, values))

@@ -72,9 +72,13 @@ def refuse_fine_noise(model: Model, hyper: Values) -> None:
     """
     if not isinstance(model.likelihood, LinearGaussian):
         return
-    values = model.likelihood_values(hyper)
-    sigma_x, sigma_a = values["sigma_x"], values["sigma_a"]
-    if not isinstance(model.likelihood.sigma_x, Hyperprior) and sigma_x < FINEST * sigma_a:
+    given, sigma_a = model.likelihood.sigma_x, model.likelihood.sigma_a
+    if isinstance(given, Hyperprior):
+        return
+    if isinstance(sigma_a, Hyperprior):
+        sigma_a = model.likelihood_values(hyper)["sigma_a"]
+    sigma_x, sigma_a = float(given), float(sigma_a)
+    if sigma_x < FINEST * sigma_a:
         raise ValueError(
             f"CollapsedGibbs: sigma_x={sigma_x:.3g} is less than {FINEST:g} of "
             f"sigma_a={sigma_a:.3g}: with features integrated out, double precision then cannot "
