@@ -78,8 +78,8 @@ MUTANTS = {  # what is wrong -> where, old, new, and which check must notice
     ),
     "new dishes without their variance": (
         KERNELS + "search_rows",
-        "        at = V + j / r\n        score =",
-        "        at = V\n        score =",
+        "score = prior + later(row, j) + log_density(groups, j / r, precision, False)",
+        "score = prior + later(row, j) + log_density(groups, 0.0, precision, False)",
         "rows",
     ),
     "evidence without new dishes": (
@@ -90,7 +90,7 @@ MUTANTS = {  # what is wrong -> where, old, new, and which check must notice
     ),
     "the Gray code without the bit below": (
         KERNELS + "search_rows",
-        "below_s = M[i, i - 1] if i > 0 else 0.0",
+        "below_s = M[g, i, i - 1] if i > 0 else 0.0",
         "below_s = 0.0",
         "rows",
     ),

@@ -21,7 +21,7 @@ from thali.engines.search.memory import CANDIDATE, refuse_beyond_room
 from thali.engines.search.prior_bounds import PriorBound, SearchPrior, next_row, prior_bound
 
 if TYPE_CHECKING:
-    from thali.kernels.search_rows import Found
+    from thali.kernels.search_rows import Found, Seen
 
 PLENTY = 1000  # features that one row may open
 WITHIN = 8  # rows at least in the beam within a row
@@ -264,29 +264,43 @@ class Problem(SearchProblem[Kept]):
     def scores(
         self, candidate: Candidate[Kept], future: float, floor: float, most_new: int
     ) -> RowScores:
-        from thali.kernels import search_rows as kernel
+        from thali.kernels.search_rows import Seen
 
-        (arrays, same), k = self.kept(candidate), candidate.k
-        prior = next_row(self.prior_bound, self.n, candidate.rows, arrays.m[0].astype(int))
-        half_d = 0.5 * self.dimensions
-        unit = half_d * np.log(2.0 * np.pi * self.sigma_x**2)
-        row = kernel.RowScore(
-            **prior._replace(rest=float(prior.rest + candidate.evidence + future - unit))._asdict(),
-            same=same,
-            noise=kernel.Noise(self.r, half_d, 0.5 / self.sigma_x**2),
-            most_new=PLENTY if most_new < 0 else most_new,
-            floor=floor,
-        )
-        x, x2 = self.X[candidate.rows], float(self.squares[candidate.rows])
-        M, G = arrays.M[0], arrays.G[0]
+        (arrays, _), at = self.kept(candidate), candidate.rows
+        x, x2, M, G = self.X[at], self.squares[at], arrays.M[0], arrays.G[0]
         b = M @ (arrays.T[0] @ x)
 
         def evidence(bits: np.ndarray, new: np.ndarray) -> np.ndarray:
-            return candidate.evidence + self._density(bits.astype(float), arrays, b, x2, new)
+            return candidate.evidence + self._density(bits.astype(float), arrays, b, float(x2), new)
 
+        seen = Seen(M[None], G[None], b[None], np.array([x2]), np.array([float(self.dimensions)]))
+        unit = -self.most_of_row
+        return self.row_scores(candidate, seen, future - unit, floor, most_new, evidence)
+
+    def row_scores(
+        self,
+        candidate: Candidate[Kept],
+        seen: Seen,
+        future: float,
+        floor: float,
+        most_new: int,
+        evidence: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    ) -> RowScores:
+        """The rows that may follow, by what is ``seen`` of the next one."""
+        from thali.kernels.search_rows import Noise, RowScore, every_row, within_row
+
+        (arrays, same), k = self.kept(candidate), candidate.k
+        prior = next_row(self.prior_bound, self.n, candidate.rows, arrays.m[0].astype(int))
+        row = RowScore(
+            **prior._replace(rest=float(prior.rest + candidate.evidence + future))._asdict(),
+            same=same,
+            noise=Noise(self.r, 0.5 / self.sigma_x**2),
+            most_new=PLENTY if most_new < 0 else most_new,
+            floor=floor,
+        )
         return RowScores(
-            lambda found, growing: kernel.every_row(M, G, b, x2, k, row, found, growing),
-            lambda found, wide: kernel.within_row(M, G, b, x2, k, row, found, wide),
+            lambda found, growing: every_row(seen, k, row, found, growing),
+            lambda found, wide: within_row(seen, k, row, found, wide),
             evidence,
         )
 

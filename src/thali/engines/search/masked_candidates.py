@@ -16,8 +16,7 @@ import numpy as np
 from thali.engines.filtering.gaps import Gaps
 from thali.engines.filtering.particles import masked_zeros
 from thali.engines.search.best_first import EVERY
-from thali.engines.search.candidates import PLENTY, Candidate, Kept, Problem, RowScores
-from thali.engines.search.prior_bounds import next_row
+from thali.engines.search.candidates import Candidate, Kept, Problem, RowScores
 
 if TYPE_CHECKING:
     from thali.kernels.masked_particle_rows import MaskedParticles
@@ -75,31 +74,23 @@ class MaskedProblem(Problem):
     def scores(
         self, candidate: Candidate[Kept], future: float, floor: float, most_new: int
     ) -> RowScores:
-        from thali.kernels import search_masked as kernel
-        from thali.kernels.search_rows import Noise, RowScore
+        from thali.kernels.search_rows import Seen
 
-        (arrays, same), k, at = self.kept(candidate), candidate.k, candidate.rows
-        prior = next_row(self.prior_bound, self.n, at, arrays.m[0].astype(int))
-        rest = prior.rest + candidate.evidence + future - self.unit(at)
-        row = RowScore(
-            **prior._replace(rest=float(rest))._asdict(),
-            same=same,
-            noise=Noise(self.r, 0.5 * self.dimensions, 0.5 / self.sigma_x**2),
-            most_new=PLENTY if most_new < 0 else most_new,
-            floor=floor,
-        )
-        view, given = self.gaps.row(at), (arrays.T[0], arrays.M[0], arrays.G[0])
+        (arrays, _), at = self.kept(candidate), candidate.rows
+        view = self.gaps.row(at)
+        shown, T = view.shown, arrays.T[0]
+        along = np.add.reduceat(T * view.x, view.start[:-1], axis=1).T[shown]  # T_g x_g
+        M, G = arrays.M[0][shown], arrays.G[0][shown]
+        b = (M @ along[:, :, None])[:, :, 0]
 
         def evidence(bits: np.ndarray, new: np.ndarray) -> np.ndarray:
             X = np.broadcast_to(view.x, (len(bits), len(view.x)))
-            shown = np.broadcast_to(self.gaps.shown[at], (len(bits), self.gaps.groups))
-            return candidate.evidence + self._observed(X, shown, bits.astype(float), arrays, new)
+            there = np.broadcast_to(self.gaps.shown[at], (len(bits), self.gaps.groups))
+            return candidate.evidence + self._observed(X, there, bits.astype(float), arrays, new)
 
-        return RowScores(
-            lambda found, growing: kernel.every_row(*given, view, k, row, found, growing),
-            lambda found, wide: kernel.within_row(*given, view, k, row, found, wide),
-            evidence,
-        )
+        seen = Seen(M, G, b, view.x2[shown], np.diff(view.start)[shown].astype(float))
+        unit = float(self.unit(at))
+        return self.row_scores(candidate, seen, future - unit, floor, most_new, evidence)
 
     def log_densities(self, rows: slice, Z: np.ndarray, arrays: MaskedParticles) -> np.ndarray:
         """log p(x_o | z) of rows with features Z, given a candidate's arrays."""
