@@ -36,3 +36,36 @@ def check_resuming(make, X, path, monkeypatch, at):
         np.array_equal(whole.variational_params_[name], rest.variational_params_[name])
         for name in whole.variational_params_
     )
+
+
+def check_resuming_of_chains(make, X, path, monkeypatch):
+    """``make()`` is a model of a sampler; it is stopped at its first checkpoint. What it comes to
+    without a stop."""
+    whole = make().fit(X)
+    write = run_module.storage.write
+
+    def stop(*arguments):
+        write(*arguments)
+        monkeypatch.setattr(run_module.storage, "write", write)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run_module, "CHECKPOINT_EVERY", 0.02)
+    monkeypatch.setattr(run_module.storage, "write", stop)
+    part = make().fit(X, checkpoint=path)
+    assert part.stopped_ == "interrupted"
+    assert part.history_["log_joint"].shape[1] < whole.history_["log_joint"].shape[1]
+    rest = make().fit(X, checkpoint=path, resume=True)
+    assert rest.stopped_ == "finished"
+    assert_same_draws(whole, rest)
+
+
+def assert_same_draws(one, other):
+    """To the last bit."""
+    for name, values in one.history_.items():
+        assert np.array_equal(values, other.history_[name]), name
+    for a, b in zip(one.draws(), other.draws(), strict=True):
+        assert np.array_equal(a.Z, b.Z)
+        assert np.array_equal(a.A, b.A)
+        assert a.parameters.keys() == b.parameters.keys()
+        for name, values in a.parameters.items():
+            assert np.array_equal(values, b.parameters[name]), name

@@ -9,7 +9,7 @@ from scipy.special import gammaln
 
 import thali
 from thali.data import Data
-from thali.engines.base import missing_capabilities
+from thali.engines.capabilities import missing_capabilities
 from thali.engines.topics.state import state_of
 from thali.likelihoods.base import Collapsed, FeatureLikelihood
 from thali.likelihoods.gaussian_clusters import GaussianClusters

@@ -13,6 +13,8 @@ from thali.data import Data
 from thali.engines.search.candidates import Problem
 from thali.model import Model
 
+CLOSE = 1e-8
+EXACT = {"width": None, "heuristic": "admissible", "expansion": "all"}
 KINDS = ("ibp", "beta_bernoulli", "two_parameter_ibp")
 
 
@@ -91,3 +93,22 @@ def larger(rng, kind, n=40, d=6, k=5, sigma_x=0.5, n_components=12):
     own = {"beta_bernoulli": {"n_components": n_components}, "two_parameter_ibp": {"beta": 1.7}}
     X = (rng.random((n, k)) < 0.4) @ rng.normal(size=(k, d)) + sigma_x * rng.normal(size=(n, d))
     return Case(X, oracle.Prior(kind, 1.5, **own.get(kind, {})), sigma_x, 1.0)
+
+
+def off(found, best):
+    """How far a log joint is from another, relative."""
+    return (found - best) / (1.0 + abs(best))
+
+
+def misses(rng, count, make=tiny, **settings):
+    """Problems whose mode was not found and said to be it: what was wrong of each."""
+    found = []
+    for i in range(count):
+        case = make(rng, i)
+        model = case.fit(seed=i, **{**EXACT, "polish": i % 2 == 0, **settings})
+        right = abs(off(model.log_joint_, case.best)) < CLOSE
+        mine = abs(off(case.log_joint(model.Z_), model.log_joint_)) < CLOSE
+        closed = abs(off(model.log_joint_upper_bound_, case.best)) < CLOSE
+        if not (right and mine and closed and model.proven_optimal_):
+            found.append((case, model))
+    return found

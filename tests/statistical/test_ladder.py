@@ -47,14 +47,8 @@ from statistical.stories import (
 
 import thali
 from thali.data import Data
-from thali.engines.base import (
-    BoundOptimizer,
-    Sampler,
-    Search,
-    WeightedSampler,
-    missing_capabilities,
-    takes_missing,
-)
+from thali.engines.base import BoundOptimizer, Sampler, Search, WeightedSampler
+from thali.engines.capabilities import missing_capabilities, takes_missing
 from thali.engines.topics.settings import TopicChains
 from thali.model import Model
 from thali.priors.column_potentials import ColumnPotentials

@@ -17,7 +17,7 @@ from thali.data import Data
 from thali.data.checks import refuse_beyond_memory
 from thali.data.sparse import singular_values
 from thali.data.tables import read_table
-from thali.engines.base import missing_capabilities
+from thali.engines.capabilities import missing_capabilities
 from thali.model import Model
 from thali.registry import ENGINES, LIKELIHOODS, PRIORS, speaking_of
 from thali.run.choices import choose_engine

@@ -396,7 +396,8 @@ def test_centering_uses_observed_entries(rng):
 
 
 def test_engines_and_likelihoods_that_cannot_are_named():
-    from thali.engines.base import Engine, check_missing
+    from thali.engines.base import Engine
+    from thali.engines.capabilities import check_missing
     from thali.likelihoods.base import FeatureLikelihood
 
     class Deaf(Engine):

@@ -6,6 +6,7 @@ import threading
 
 import numpy as np
 import pytest
+from resuming import assert_same_draws, check_resuming_of_chains
 
 import thali
 from thali import machine
@@ -53,14 +54,6 @@ def model(**settings):
     )
 
 
-def assert_same(one, other):
-    for name, values in one.history_.items():
-        assert np.array_equal(values, other.history_[name]), name
-    for a, b in zip(one.draws(), other.draws(), strict=True):
-        assert np.array_equal(a.Z, b.Z)
-        assert np.array_equal(a.A, b.A)
-
-
 @pytest.mark.parametrize("gaps", [False, True])
 @pytest.mark.parametrize("prior", [thali.IBP(), thali.BetaBernoulli(n_components=5)], ids=str)
 @pytest.mark.parametrize("name", LIKELIHOODS)
@@ -94,7 +87,7 @@ def test_fits_do_not_depend_on_workers(X, threads, monkeypatch):
     several = model().fit(X)
     threads(1)
     monkeypatch.setattr(run_module, "cores", lambda: 1)
-    assert_same(several, model().fit(X))
+    assert_same_draws(several, model().fit(X))
 
 
 def test_another_number_of_blocks_is_another_chain(X):
@@ -126,24 +119,8 @@ def test_chains_share_as_many_threads_as_cores(X, threads, monkeypatch):
 @pytest.mark.parametrize("missing", [False, True])
 def test_a_stopped_run_goes_on_to_the_same_end(X, missing, tmp_path, monkeypatch, threads):
     X = np.where(np.random.default_rng(1).random(X.shape) < 0.2, np.nan, X) if missing else X
-    path, settings = tmp_path / "run.thali", {"sweeps": 150}
     threads(2)
-    whole = model(**settings).fit(X)
-    write = run_module.storage.write
-
-    def stop(*arguments):  # the first checkpoint stops the run
-        write(*arguments)
-        monkeypatch.setattr(run_module.storage, "write", write)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(run_module, "CHECKPOINT_EVERY", 0.02)
-    monkeypatch.setattr(run_module.storage, "write", stop)
-    part = model(**settings).fit(X, checkpoint=path)
-    assert part.stopped_ == "interrupted"
-    assert part.history_["log_joint"].shape[1] < 150
-    rest = model(**settings).fit(X, checkpoint=path, resume=True)
-    assert rest.stopped_ == "finished"
-    assert_same(whole, rest)
+    check_resuming_of_chains(lambda: model(sweeps=150), X, tmp_path / "run.thali", monkeypatch)
 
 
 def test_a_time_budget_stops_early_and_keeps_what_there_is(X):

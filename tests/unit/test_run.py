@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pytest
+from resuming import check_resuming_of_chains
 
 import thali
 from thali.data import Data
@@ -156,28 +157,9 @@ def test_a_stopped_run_goes_on_from_its_checkpoint_to_the_same_end(
     X, missing, tmp_path, monkeypatch
 ):
     X = np.where(np.random.default_rng(1).random(X.shape) < 0.2, np.nan, X) if missing else X
-    path = tmp_path / "run.thali"
-    settings = {"sweeps": 2000, "init": "prior"}
-    whole = model(**settings).fit(X)
-    write = run_module.storage.write
-
-    def stop(*arguments):  # the first checkpoint stops the run
-        write(*arguments)
-        monkeypatch.setattr(run_module.storage, "write", write)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(run_module, "CHECKPOINT_EVERY", 0.02)
-    monkeypatch.setattr(run_module.storage, "write", stop)
-    part = model(**settings).fit(X, checkpoint=path)
-    assert part.stopped_ == "interrupted"
-    assert part.history_["log_joint"].shape[1] < 2000
-    rest = model(**settings).fit(X, checkpoint=path, resume=True)
-    assert rest.stopped_ == "finished"
-    for name, values in whole.history_.items():
-        assert np.array_equal(values, rest.history_[name])
-    for a, b in zip(whole.draws(), rest.draws(), strict=True):
-        assert np.array_equal(a.Z, b.Z)
-        assert np.array_equal(a.A, b.A)
+    check_resuming_of_chains(
+        lambda: model(sweeps=2000, init="prior"), X, tmp_path / "run.thali", monkeypatch
+    )
 
 
 @pytest.mark.parametrize(

@@ -16,21 +16,13 @@ from oracles.features import (
     log_prior_ibp,
     log_prior_two_parameter,
 )
-from oracles.search_problems import KINDS, Case, larger, tiny
+from oracles.search_problems import CLOSE, EXACT, KINDS, Case, larger, misses, off, tiny
 
 import thali
 from thali.cli import console
 from thali.data import Data
 from thali.engines.search.best_first import BestFirst
 from thali.engines.search.heuristics import heuristic
-
-CLOSE = 1e-8
-EXACT = {"width": None, "heuristic": "admissible", "expansion": "all"}
-
-
-def off(found, best):
-    """How far a log joint is from another, relative."""
-    return (found - best) / (1.0 + abs(best))
 
 
 # ---- the oracle ---------------------------------------------------------------------------------
@@ -58,20 +50,6 @@ def test_the_oracle_finds_the_mode_of_all_classes(kind, rng):
 
 
 # ---- an unlimited queue -------------------------------------------------------------------------
-def misses(rng, count, **settings):
-    """Problems whose mode was not found and said to be it: what was wrong of each."""
-    found = []
-    for i in range(count):
-        case = tiny(rng, i)
-        model = case.fit(seed=i, **{**EXACT, "polish": i % 2 == 0, **settings})
-        right = abs(off(model.log_joint_, case.best)) < CLOSE
-        mine = abs(off(case.log_joint(model.Z_), model.log_joint_)) < CLOSE
-        closed = abs(off(model.log_joint_upper_bound_, case.best)) < CLOSE
-        if not (right and mine and closed and model.proven_optimal_):
-            found.append((case, model))
-    return found
-
-
 @pytest.mark.parametrize("count", [40, pytest.param(200, marks=pytest.mark.slow)])
 def test_an_unlimited_queue_finds_the_mode_and_says_so(count, rng):
     assert not misses(rng, count)

@@ -11,7 +11,7 @@ from resuming import check_resuming
 import thali
 from thali.cli.commands import run
 from thali.data import Data, sparse
-from thali.engines.base import missing_capabilities, takes_sparse
+from thali.engines.capabilities import missing_capabilities, takes_sparse
 from thali.model import Model
 from thali.plots.reading import explained_by
 from thali.registry import ENGINES, LIKELIHOODS, PRIORS, speaking_of

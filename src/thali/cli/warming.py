@@ -14,7 +14,8 @@ from scipy.sparse import csr_array
 from thali import datasets
 from thali.cli.parts import CLUSTER
 from thali.engines import chain_settings
-from thali.engines.base import AnyEngine, missing_capabilities, takes_missing
+from thali.engines.base import AnyEngine
+from thali.engines.capabilities import missing_capabilities, takes_missing
 from thali.model import Model
 from thali.registry import ENGINES, LIKELIHOODS, PRIORS, estimator_of
 from thali.run.choices import choose_engine

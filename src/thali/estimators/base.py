@@ -23,7 +23,8 @@ from thali.data.checks import is_on_device
 from thali.data.elsewhere import FarData, Source, opened
 from thali.data.matrix import Data, Table, row_names
 from thali.data.sparse import is_sparse
-from thali.engines.base import AnyEngine, takes_missing, takes_sparse
+from thali.engines.base import AnyEngine
+from thali.engines.capabilities import takes_missing, takes_sparse
 from thali.estimators import saving, tables, units, validation
 from thali.likelihoods.base import Likelihood
 from thali.likelihoods.table import TableLikelihood

@@ -16,7 +16,8 @@ from sklearn.utils.validation import validate_data
 from thali.data import Data, Table
 from thali.data.column_values import numbers_of_text
 from thali.data.sparse import is_sparse
-from thali.engines.base import AnyEngine, check_sparse
+from thali.engines.base import AnyEngine
+from thali.engines.capabilities import check_sparse
 from thali.likelihoods.base import Likelihood
 from thali.likelihoods.latent_columns import Layout
 from thali.likelihoods.table import TableLikelihood

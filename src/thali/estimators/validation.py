@@ -24,7 +24,8 @@ from thali.data.checks import (
 from thali.data.elsewhere import Source, opened
 from thali.data.elsewhere.opening import here
 from thali.data.sparse import is_sparse
-from thali.engines.base import AnyEngine, check_sparse
+from thali.engines.base import AnyEngine
+from thali.engines.capabilities import check_sparse
 from thali.estimators import tables, units
 from thali.likelihoods.base import Scaled
 from thali.likelihoods.table import TableLikelihood

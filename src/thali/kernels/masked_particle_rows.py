@@ -24,17 +24,18 @@ from thali.kernels.collapsed_rows import RISKY
 from thali.kernels.compiling import helper, kernel
 from thali.kernels.maintained_rows import Rows, dot, dot_bits, rank_one, refresh, times_bits
 from thali.kernels.masked_row_posterior import GroupedRow, log_density
-from thali.kernels.new_features import MOST_NEW, NewFeatures, invert, log_step, sum_up
+from thali.kernels.new_features import MOST_NEW, invert, log_step, sum_up
 from thali.kernels.particle_rows import (
     LOST_DIGITS,
-    NEGLIGIBLE,
-    WIDEST,
-    RowScales,
     count,
     find_mode,
     log_no_new_feature,
+    log_of_both,
     open_features,
     prior_new_features,
+    propose_bit,
+    scales_of,
+    without_bits,
 )
 
 
@@ -130,14 +131,7 @@ def propose(particles, numbers, row, uniforms, informed, proposals, first, last)
         k = particles.k[p]
         M, G = particles.M[p], particles.G[p]
         project(particles.T[p], M, row, k, work)
-        sigma_x = numbers.sigma_x[p]
-        free = -1 if numbers.capacity < 0 else numbers.capacity - k
-        scales = RowScales(
-            (sigma_x / numbers.sigma_a[p]) ** 2,
-            0.5 * entries,
-            0.5 / (sigma_x * sigma_x),
-            NewFeatures(numbers.new_log_weight[p], free, 0, MOST_NEW),
-        )
+        scales = scales_of(numbers, p, k, entries)
         m, z, u = particles.m[p], proposals.z[p], uniforms[p]
         z[k:] = 0
         offset, rest = numbers.offset[p], numbers.rest[p]
@@ -146,7 +140,7 @@ def propose(particles, numbers, row, uniforms, informed, proposals, first, last)
         else:
             new, weight = from_prior(m, M, G, row, k, offset, rest, scales, u, z, work)
         proposals.new[p] = new
-        weight -= scales.half_d * np.log(2.0 * np.pi * sigma_x * sigma_x)
+        weight += scales.half_d * np.log(scales.precision / np.pi)
         proposals.log_weight[p] = -np.inf if new > MOST_NEW else weight
 
 
@@ -165,11 +159,7 @@ def from_conditional(m, M, G, row, k, offset, rest, scales, u, z, work):
     """Bits by a scan from a mode, new features exactly; their number and the log weight."""
     odds, groups, other = work.spare[0], work.groups, work.other
     shown, s, h, b = row.shown, work.s, work.h, work.b
-    log_prior_ratio = 0.0  # log P(z) − log q(z)
-    for i in range(k):
-        z[i] = 0
-        odds[i] = np.log((m[i] + offset) / (rest - m[i]))
-        log_prior_ratio += np.log((rest - m[i]) / (rest + offset))
+    log_prior_ratio = without_bits(m, k, offset, rest, odds, z)  # log P(z) − log q(z)
     start_from_mode(G, row, k, scales, z, work)
     look(M, G, row, k, z, work)
     here = log_with_or_without_new(groups, scales)
@@ -182,13 +172,8 @@ def from_conditional(m, M, G, row, k, offset, rest, scales, u, z, work):
             other[1, a] = groups[1, a] + 2.0 * sign * s[a, i] + M[g, i, i]
         there = log_with_or_without_new(other, scales)
         log_ratio = sign * (there - here) + odds[i]
-        if not abs(log_ratio) < WIDEST:
-            log_ratio = -WIDEST if log_ratio < 0.0 else WIDEST
-        taken = u[i] * (1.0 + np.exp(-log_ratio)) < 1.0
-        if taken:
-            log_prior_ratio += odds[i] + np.log1p(np.exp(-log_ratio))
-        else:
-            log_prior_ratio += np.log1p(np.exp(log_ratio))
+        taken, gained = propose_bit(u[i], log_ratio, odds[i])
+        log_prior_ratio += gained
         if taken != (z[i] == 1):
             z[i] = taken
             here = there
@@ -227,11 +212,7 @@ def log_with_or_without_new(groups, scales):
         return none
     one = log_step(scales.new, None, 0)
     one += log_density(groups, 1.0 / scales.r, scales.precision, False)
-    if one < none + NEGLIGIBLE:
-        return none
-    if none < one + NEGLIGIBLE:
-        return one
-    return max(none, one) + np.log1p(np.exp(-abs(none - one)))
+    return log_of_both(none, one)
 
 
 @helper

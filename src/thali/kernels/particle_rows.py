@@ -99,15 +99,7 @@ def propose(particles, numbers, x, x2, uniforms, informed, proposals, first, las
         dot_rows(particles.T[p], x, k, work[0])
         for i in range(k):
             b[i] = dot(M[i], work[0], k)
-        sigma_x = numbers.sigma_x[p]
-        log_w = numbers.new_log_weight[p]
-        free = -1 if numbers.capacity < 0 else numbers.capacity - k
-        row = RowScales(
-            (sigma_x / numbers.sigma_a[p]) ** 2,
-            0.5 * numbers.dimensions,
-            0.5 / (sigma_x * sigma_x),
-            NewFeatures(log_w, free, 0, MOST_NEW),
-        )
+        row = scales_of(numbers, p, k, numbers.dimensions)
         m, z, u = particles.m[p], proposals.z[p], uniforms[p]
         z[k:] = 0
         offset, rest = numbers.offset[p], numbers.rest[p]
@@ -116,9 +108,43 @@ def propose(particles, numbers, x, x2, uniforms, informed, proposals, first, las
         else:
             new, weight = from_prior(m, M, G, b, x2, k, offset, rest, row, u, z, work)
         proposals.new[p] = new
-        weight -= row.half_d * np.log(2.0 * np.pi * sigma_x * sigma_x)
+        weight += row.half_d * np.log(row.precision / np.pi)
         # beyond MOST_NEW the scales cannot be meant, and arrays would not fit
         proposals.log_weight[p] = -np.inf if new > MOST_NEW else weight
+
+
+@helper
+def scales_of(numbers, p, k, entries):
+    """Those of particle p, which has k features, for a row that shows so many entries."""
+    sigma_x = numbers.sigma_x[p]
+    free = -1 if numbers.capacity < 0 else numbers.capacity - k
+    return RowScales(
+        (sigma_x / numbers.sigma_a[p]) ** 2,
+        0.5 * entries,
+        0.5 / (sigma_x * sigma_x),
+        NewFeatures(numbers.new_log_weight[p], free, 0, MOST_NEW),
+    )
+
+
+@helper
+def without_bits(m, k, offset, rest, odds, z):
+    """Set all bits to 0 and fill the log odds of each; returns the log of the prior of that."""
+    log_prior = 0.0
+    for i in range(k):
+        z[i] = 0
+        odds[i] = np.log((m[i] + offset) / (rest - m[i]))
+        log_prior += np.log((rest - m[i]) / (rest + offset))
+    return log_prior
+
+
+@helper
+def propose_bit(u, log_ratio, odds):
+    """A bit by its log odds given the row, and log P(z) − log q(z) less its log P(0)."""
+    if not abs(log_ratio) < WIDEST:
+        log_ratio = -WIDEST if log_ratio < 0.0 else WIDEST
+    if u * (1.0 + np.exp(-log_ratio)) < 1.0:
+        return True, odds + np.log1p(np.exp(-log_ratio))
+    return False, np.log1p(np.exp(log_ratio))
 
 
 @helper
@@ -139,12 +165,8 @@ def from_prior(m, M, G, b, x2, k, offset, rest, row, u, z, work):
 def from_conditional(m, M, G, b, x2, k, offset, rest, row, u, z, work):
     """Bits by a scan from a mode, new features exactly; their number and the log weight."""
     s, h, odds = work[0], work[1], work[2]
-    log_prior_ratio = 0.0  # log P(z) − log q(z)
-    for i in range(k):
-        z[i] = 0
-        s[i] = h[i] = 0.0
-        odds[i] = np.log((m[i] + offset) / (rest - m[i]))
-        log_prior_ratio += np.log((rest - m[i]) / (rest + offset))
+    log_prior_ratio = without_bits(m, k, offset, rest, odds, z)  # log P(z) − log q(z)
+    s[:k] = h[:k] = 0.0
     find_mode(M, G, b, k, odds, row.precision, z, s, h)
     q = dot_bits(z, s, k)
     c = dot_bits(z, b, k)
@@ -157,13 +179,8 @@ def from_conditional(m, M, G, b, x2, k, offset, rest, row, u, z, work):
         g_other = g + 2.0 * sign * h[i] + G[i, i]
         other = log_with_or_without_new(x2 - 2.0 * c_other + g_other, 1.0 + q_other, row)
         log_ratio = sign * (other - here) + odds[i]
-        if not abs(log_ratio) < WIDEST:
-            log_ratio = -WIDEST if log_ratio < 0.0 else WIDEST
-        taken = u[i] * (1.0 + np.exp(-log_ratio)) < 1.0
-        if taken:
-            log_prior_ratio += odds[i] + np.log1p(np.exp(-log_ratio))
-        else:
-            log_prior_ratio += np.log1p(np.exp(log_ratio))
+        taken, gained = propose_bit(u[i], log_ratio, odds[i])
+        log_prior_ratio += gained
         if taken != (z[i] == 1):
             z[i] = taken
             for j in range(k):
@@ -205,6 +222,12 @@ def log_with_or_without_new(rho, V, row):
         return none
     one = log_step(row.new, None, 0)
     one += log_row_density(rho, V + 1.0 / row.r, row.half_d, row.precision)
+    return log_of_both(none, one)
+
+
+@helper
+def log_of_both(none, one):
+    """log (e^none + e^one)."""
     if one < none + NEGLIGIBLE:
         return none
     if none < one + NEGLIGIBLE:

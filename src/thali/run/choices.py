@@ -8,8 +8,16 @@ from math import inf
 from typing import NamedTuple
 
 from thali.data import Data
-from thali.engines import base
 from thali.engines.base import AnyEngine
+from thali.engines.capabilities import (
+    check_capabilities,
+    check_missing,
+    check_sparse,
+    is_of_structure,
+    missing_capabilities,
+    takes_missing,
+    takes_sparse,
+)
 from thali.model import Model
 from thali.registry import ENGINES
 from thali.settings import refuse_class
@@ -65,13 +73,13 @@ def auto_engine(
     ones. Where sampling would take too long, one for large data. Where no engine can, the first
     refuses in words.
     """
-    able = [e for e in engines() if model is None or not base.missing_capabilities(e, model)]
+    able = [e for e in engines() if model is None or not missing_capabilities(e, model)]
     ranked, why = [e for e in able if rank(e) < inf], "it samples the model exactly"
     if model is not None and ranked[:1] != [first := first_of_structure(model)]:
         parts = f"{type(model.prior).__name__} × {type(model.likelihood).__name__}"
         why = f"{first.__name__} cannot run {parts}"
     if model is not None and (sparse or missing):
-        takes = base.takes_sparse if sparse else base.takes_missing
+        takes = takes_sparse if sparse else takes_missing
         taking = [e for e in able if takes(e, model)]
         if taking and taking[0] not in ranked[:1]:
             why = f"it takes {'sparse matrices' if sparse else 'missing entries'} as they are"
@@ -96,7 +104,7 @@ def engines() -> tuple[type[AnyEngine], ...]:
 
 def first_of_structure(model: Model) -> type[AnyEngine]:
     """The engine that "auto" would look at first among those of the model's structure."""
-    return next((e for e in engines() if base.is_of_structure(e, model)), engines()[0])
+    return next((e for e in engines() if is_of_structure(e, model)), engines()[0])
 
 
 def rank(engine: type) -> float:
@@ -118,8 +126,8 @@ def refuse_other(engine: object) -> None:
 def check_engine(engine: AnyEngine, model: Model, data: Data | None = None) -> None:
     """Refuse an object that is no engine, and a combination that is not valid (for the data)."""
     refuse_other(engine)
-    base.check_capabilities(engine, model, engines())
+    check_capabilities(engine, model, engines())
     if data is not None and data.sparse:
-        base.check_sparse(engine, model, data.X, engines())
+        check_sparse(engine, model, data.X, engines())
     elif data is not None:
-        base.check_missing(engine, model, data, engines())
+        check_missing(engine, model, data, engines())

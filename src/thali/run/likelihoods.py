@@ -24,8 +24,8 @@ from thali.data import Data, Table
 from thali.data.columns import Column, Columns
 from thali.data.elsewhere import Source
 from thali.data.sparse import is_sparse
-from thali.engines import base
 from thali.engines.base import AnyEngine
+from thali.engines.capabilities import missing_capabilities
 from thali.engines.chain_settings import ChainSettings
 from thali.likelihoods.base import Likelihood
 from thali.likelihoods.linear_gaussian import LinearGaussian
@@ -174,7 +174,7 @@ def can_run(engine: str | AnyEngine, prior: Prior, likelihood: Likelihood) -> bo
         return True
     made = ENGINES.make(engine, besides=(AUTO,))
     refuse_other(made)
-    return not base.missing_capabilities(type(made), Model(prior, likelihood))
+    return not missing_capabilities(type(made), Model(prior, likelihood))
 
 
 def holds_numbers(column: Column) -> bool:

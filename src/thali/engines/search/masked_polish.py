@@ -14,7 +14,6 @@ from thali.engines.filtering.gaps import Gaps
 from thali.engines.search.candidates import Candidate, Kept, SearchProblem
 from thali.engines.search.masked_candidates import MaskedProblem
 from thali.engines.search.polish import Integrated
-from thali.engines.search.prior_bounds import SearchPrior
 from thali.hyperparameters import Values
 from thali.likelihoods.base import Parameters
 from thali.likelihoods.gaussian_scales import LEAST
@@ -29,19 +28,8 @@ class MaskedIntegrated(Integrated):
         return self.data.once("search_gaps", lambda: Gaps.of(self.data))
 
     def problem(self, order: np.ndarray, hyper: Values, bound: str) -> MaskedProblem:
-        guess = self.data.filled
-        X, squares = np.ascontiguousarray(guess.reduced[order]), guess.squares[order]
-        prior, scales = self.model.prior_at(hyper), self.model.likelihood_values(hyper)
-        return MaskedProblem(
-            X,
-            squares,
-            self.data.d,
-            cast(SearchPrior, prior),
-            scales["sigma_x"],
-            scales["sigma_a"],
-            bound=bound,
-            gaps=self.gaps.in_order(order),
-        )
+        plain = super().problem(order, hyper, bound)
+        return MaskedProblem(**vars(plain), gaps=self.gaps.in_order(order))
 
     def coded(
         self,

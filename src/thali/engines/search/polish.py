@@ -37,7 +37,8 @@ class Integrated(Form[Kept]):
     heuristics = NAMES
 
     def problem(self, order: np.ndarray, hyper: Values, bound: str) -> Problem:
-        X, squares = np.ascontiguousarray(self.data.reduced[order]), self.data.squares[order]
+        data = self.data.filled
+        X, squares = np.ascontiguousarray(data.reduced[order]), data.squares[order]
         prior, scales = self.model.prior_at(hyper), self.model.likelihood_values(hyper)
         sigmas = scales["sigma_x"], scales["sigma_a"]
         return Problem(X, squares, self.data.d, cast(SearchPrior, prior), *sigmas, bound=bound)
