@@ -42,8 +42,8 @@ def missing_capabilities(engine: AnyEngine | EngineType, model: Model) -> list[s
     kind = engine if isinstance(engine, type) else type(engine)
     if getattr(model.prior, "only_drawn", False) and issubclass(kind, BoundOptimizer):
         lacks.append(
-            f"a prior whose numbers have a best value, as those that {type(model.prior).__name__} "
-            "learns have not (they are drawn)"
+            "a prior whose numbers can be maximized; those that "
+            f"{type(model.prior).__name__} learns can only be drawn"
         )
     if isinstance(model.prior, PredictsRow) and not (model.prior.linear or engine.weighs_all):
         lacks.append(
