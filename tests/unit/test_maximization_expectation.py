@@ -222,9 +222,11 @@ def test_any_prior_will_do(name, likelihood, n_init, tmp_path):
     assert thali.load(tmp_path / "model.thali").elbo_ == model.elbo_
 
 
-def test_a_prior_whose_numbers_have_no_best_value_is_refused(X):
+def test_a_prior_whose_numbers_cannot_be_maximized_is_refused(X):
     for prior in (thali.LearnedIBP(), thali.LearnedIBP(expected=np.ones(8))):
-        with pytest.raises(ValueError, match=r"LearnedIBP learns have not .* Engines that can"):
+        with pytest.raises(
+            ValueError, match=r"LearnedIBP learns can only be drawn\. Engines that can"
+        ):
             fit(X[:8], prior)
 
 
