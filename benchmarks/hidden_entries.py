@@ -84,6 +84,7 @@ class Result(NamedTuple):
     log_loss: float
     seconds: float
     coverage: float = np.nan
+    found: str = ""  # the likelihood, features, and what is told of a degenerate fit
 
 
 # tables as numbers
@@ -234,7 +235,15 @@ def own(task: Hidden, full: Table, seconds: float | None, standardized: bool) ->
         said, ends, clip = read_thali(model, task.table, numbered)
     taken = time.perf_counter() - began
     found = losses(said, full, task.where, clip)
-    return Result(found.rmse(), found.log_loss(), taken, covered(ends, full, task.where))
+    coverage = covered(ends, full, task.where)
+    return Result(found.rmse(), found.log_loss(), taken, coverage, in_short(model))
+
+
+def in_short(model: Any) -> str:
+    """Which model it is, how many features it has, and which findings."""
+    told = [finding.kind.__name__ for finding in model.findings_]
+    name = type(model.likelihood_).__name__
+    return " ".join([name, f"K={model.n_components_}", *told])
 
 
 # what is told
@@ -257,7 +266,8 @@ def run(
             found[method].append(result)
             print(
                 f"{name} mask {seed} {method}: RMSE {result.rmse:.4f}, log loss "
-                f"{result.log_loss:.4f}, coverage {result.coverage:.3f}, {result.seconds:.1f} s",
+                f"{result.log_loss:.4f}, coverage {result.coverage:.3f}, {result.seconds:.1f} s "
+                f"{result.found}",
                 file=sys.stderr,
                 flush=True,
             )

@@ -58,6 +58,7 @@ TESTS = {  # family -> how many tests judge p-values in it; each family asserts 
     "column_noise": 15,
     "row_blocks": 24,
     "tables_with_gaps": 14,
+    "row_densities": 8,
 }
 SHARE = BUDGET / SAFETY / sum(TESTS.values())
 

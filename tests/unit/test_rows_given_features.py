@@ -139,18 +139,24 @@ def test_the_score_is_the_mean_over_draws(name):
     assert model.score(new) == pytest.approx(wanted, abs=1e-8)
 
 
+@pytest.mark.parametrize("name", ["nonnegative", "noisy-or"])
+def test_beyond_the_sum_densities_are_estimates_near_it(name, monkeypatch, seed):
+    """And a row has the same in any company; one that shows nothing has density one."""
+    A, X, pi = drawn(name, seed, k=4)
+    given = (model_of(name), HYPER[name], {"A": A}, np.log(pi) - np.log(1 - pi))
+    exact = rows_given_features.log_densities(*given, Data.checked(X))
+    monkeypatch.setattr(rows_given_features, "SUMMED", 3)
+    together = rows_given_features.log_densities(*given, Data.checked(X))
+    alone = [rows_given_features.log_densities(*given, Data.checked(x[None]))[0] for x in X]
+    assert np.array_equal(together, alone)
+    assert together[-1] == 0.0
+    assert 0.0 < np.abs(together - exact).max() < 1.5
+
+
 def test_what_cannot_be_scored_is_refused():
     rng = np.random.default_rng(0)
     engine = thali.UncollapsedGibbs(sweeps=4, chains=1, init="prior")
     X = rng.normal(size=(8, 4))
-    model = thali.LatentFeatures("ibp", "sparse_factor", engine, random_state=0).fit(X)
-    with pytest.raises(ValueError, match=r"laplace.*cannot be integrated out.*score\(holdout\)"):
-        model.score(X)
-    A, new, pi = drawn("noisy-or", 0, k=15)
-    with pytest.raises(ValueError, match=r"up to 14 features, and a draw has 15.*score\(holdout\)"):
-        rows_given_features.log_densities(
-            model_of("noisy-or"), HYPER["noisy-or"], {"A": A}, np.log(pi), Data.checked(new)
-        )
     model = thali.LatentFeatures("ibp", "noisy_or", engine, random_state=0).fit(X > 0)
     with pytest.raises(ValueError, match="0 or 1"):
         model.score(X)

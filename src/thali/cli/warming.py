@@ -72,7 +72,7 @@ def _compiled(engine: AnyEngine, model: Model, missing: bool) -> str:
         fitted = estimator(
             prior=model.prior, likelihood=model.likelihood, engine=engine, random_state=0
         ).fit(X)
-        if hasattr(fitted, "score") and getattr(fitted.likelihood_, "sums_amounts", True):
+        if hasattr(fitted, "score"):
             fitted.score(X[1:3])
         elif hasattr(fitted, "predict_proba"):
             fitted.predict_proba(X[1:3])

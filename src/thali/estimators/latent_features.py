@@ -344,8 +344,9 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
         with the density of those it has. Under ``LinearGaussian`` each row's sum over its bits is
         exact up to 10 features, beyond, the bits least in doubt count as independent; features that
         only the new row has are summed out. Under the other likelihoods the density is given the
-        draw's features, without new ones, and exact up to 14; beyond, and for a ``SparseFactor``
-        with a Laplace slab, it is refused. After ``partial_fit`` it is a lower bound under q. Given
+        draw's features, without new ones, and exact up to 14; beyond, and where rows have amounts
+        without a closed form, it is an estimate by particles, without bias, and its logarithm on
+        average a lower bound. After ``partial_fit`` it is a lower bound under q. Given
         a ``thali.evaluation.Holdout`` in place of X: its ``log_predictive`` of this model.
         """
         check_is_fitted(self)

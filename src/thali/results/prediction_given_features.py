@@ -3,10 +3,11 @@ r"""New rows given features that are kept: the probabilities of their bits, and 
     log p(x) = log Σ_z p(x | z, parameters) Π_k π_k^{z_k} (1−π_k)^{1−z_k}
 
 with π_k = m_k/(N+1) or the like from the prior's tables, summed over all 2^K rows of bits up to
-``SUMMED`` features. Beyond, the density is refused; there, and where a row's amounts cannot be
-integrated out, the probabilities are shares of Gibbs sweeps that begin under more noise. Each copy
-of a row may stay in the mode where the noise fell: for nonnegative features much alike the shares
-are off by more than 0.1 on average in one small problem of twenty (and by 0.13 at most).
+``SUMMED`` features. Beyond, and where a row's amounts cannot be integrated out, the density is an
+estimate (``row_densities``), and the probabilities are shares of Gibbs sweeps that begin under more
+noise. Each copy of a row may stay in the mode where the noise fell: for nonnegative features much
+alike the shares are off by more than 0.1 on average in one small problem of twenty (and by 0.13 at
+most).
 
 A row has features among those that are kept; new ones of its own are left out. Its answer is the
 same in whatever company it comes: each row is sampled by itself, from the same random numbers.
@@ -24,7 +25,7 @@ from thali.likelihoods.base import Masked, Parameters
 from thali.likelihoods.gibbs_updates import GibbsState, GibbsUpdates
 from thali.likelihoods.table import TableLikelihood
 from thali.model import Model
-from thali.results import prediction_of_tables
+from thali.results import prediction_of_tables, row_densities
 
 SUMMED = 14  # features up to which bits are summed over
 COPIES = 8  # of a row, sampled side by side
@@ -39,7 +40,7 @@ def probabilities(
     """P(z_k = 1 | x) of new rows, (n, K); their prior log odds are ``odds``."""
     new, parameters = in_span(new, parameters)
     fixed = cast(Masked, model.likelihood_at(hyper))
-    if len(odds) <= SUMMED and fixed.sums_amounts:
+    if sums(fixed, len(odds)):
         return summed(fixed, parameters, odds, new)[0]
     if isinstance(fixed, TableLikelihood):
         return prediction_of_tables.probabilities(model, hyper, parameters, odds, new)
@@ -51,20 +52,11 @@ def log_densities(
 ) -> np.ndarray:
     """log p(x) of new rows, (n,)."""
     fixed = cast(Masked, model.likelihood_at(hyper))
-    if not fixed.sums_amounts:
-        raise ValueError(
-            f"score(X) is not known for {told(fixed)}, as the amounts of a new row cannot be "
-            "integrated out; hold out entries with thali.evaluation.holdout, fit to the rest, "
-            "and use score(holdout)."
-        )
-    if len(odds) > SUMMED:
-        raise ValueError(
-            f"score(X) sums over all rows of bits, which is done up to {SUMMED} features, and a "
-            f"draw has {len(odds)}; hold out entries with thali.evaluation.holdout, fit to the "
-            "rest, and use score(holdout)."
-        )
     within, parameters = in_span(new, parameters)
-    logs = summed(fixed, parameters, odds, within)[1]
+    if sums(fixed, len(odds)):
+        logs = summed(fixed, parameters, odds, within)[1]
+    else:
+        logs = row_densities.log_densities(model, hyper, parameters, odds, within)
     if not new.sparse:
         return logs
     # what a row has outside the span of the features is noise, whatever its bits
@@ -74,11 +66,9 @@ def log_densities(
     return logs
 
 
-def told(likelihood: Masked) -> str:
-    """A likelihood in a message: that of a table without all of its columns."""
-    return (
-        type(likelihood).__name__ if isinstance(likelihood, TableLikelihood) else f"{likelihood!r}"
-    )
+def sums(fixed: Masked, k: int) -> bool:
+    """Whether all that a row may have is summed over, exactly."""
+    return k <= SUMMED and fixed.sums_amounts
 
 
 def in_span(new: Data, parameters: Parameters) -> tuple[Data, Parameters]:

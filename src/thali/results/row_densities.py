@@ -1,0 +1,169 @@
+r"""Densities of new rows that no sum gives: an estimate of each, without bias.
+
+Where a row has amounts of its own, or more features than bits can be summed over,
+
+    p(x) = Σ_z P(z) ∫ p(s) p(x | z, s, parameters) ds
+
+is estimated by particles (z, s), to which the row's entries come a few at a time (``row_filter``):
+weights by what these entries have of probability, and Gibbs steps given those that have come. The
+expectation of the estimate is p(x), so that of its logarithm is at most log p(x), and nearer to it
+the more particles there are. A row's answer is the same in whatever company it comes: each is
+estimated by itself, from the same random numbers.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, cast
+
+import numpy as np
+from scipy.special import logsumexp
+
+from thali.data import Data
+from thali.hyperparameters import Values
+from thali.likelihoods.base import Expected, Masked, Parameters, Scaled
+from thali.likelihoods.gibbs_updates import GibbsState, GibbsUpdates
+from thali.likelihoods.latent_draws import Shown, edges_of
+from thali.likelihoods.table import TableLikelihood
+from thali.machine import cores
+from thali.model import Model
+
+PARTICLES = 32  # of a row, for each draw
+EARLY = 6  # entries come one by one at first, and a sixth of those that have come at a time later
+FEW = 0.5  # share of the particles: drawn anew where the weight is that of fewer
+
+
+def log_densities(
+    model: Model,
+    hyper: Values,
+    parameters: Parameters,
+    odds: np.ndarray,
+    new: Data,
+    seed: int = 0,
+) -> np.ndarray:
+    """log p(x) of new rows, (n,), estimated."""
+    fixed = cast(Masked, model.likelihood_at(hyper))
+    if isinstance(fixed, TableLikelihood):
+        return by_kernel(of_table(fixed, new.X), parameters["A"], odds, fixed.amounts, seed)
+    if isinstance(fixed, Expected) and isinstance(fixed, Scaled):
+        sigma_x = float(model.likelihood_values(hyper)["sigma_x"])
+        rows, A = of_numbers(new.X, sigma_x), parameters["A"] / sigma_x
+        return by_kernel(rows, A, odds, fixed.amounts, seed)
+    return np.array([by_copies(model, hyper, parameters, odds, x, seed) for x in new.X])
+
+
+class Rows(NamedTuple):
+    """What rows show of the latents behind their columns, (n, L), and how these are measured."""
+
+    low: np.ndarray  # bounds, equal where a latent is known; NaN for latents of levels
+    high: np.ndarray
+    seen: np.ndarray  # (n, L)
+    first: np.ndarray  # of each column with levels, its first latent and where they end
+    end: np.ndarray
+    level: np.ndarray  # (n, columns with levels), −1 where it was not observed
+    noise: np.ndarray  # (L,)
+    biases: np.ndarray  # (L,)
+    log_units: np.ndarray  # (n,), Σ log dx/dy
+
+    def items(self, n: int) -> np.ndarray:
+        """The entries that row n has: latents, and −1 − c for column c of those with levels."""
+        alone = np.ones(self.low.shape[1], bool)
+        for first, end in zip(self.first, self.end, strict=True):
+            alone[first:end] = False
+        leveled = np.flatnonzero(self.level[n] >= 0)
+        place = np.concatenate([np.flatnonzero(alone & self.seen[n]), self.first[leveled]])
+        which = np.concatenate([np.flatnonzero(alone & self.seen[n]), -1 - leveled])
+        return np.asarray(which[np.argsort(place, kind="stable")], np.int64)
+
+
+def of_numbers(X: np.ndarray, sigma_x: float) -> Rows:
+    """Numbers that are their own latents, in units of their noise."""
+    X, none = np.ascontiguousarray(X, dtype=float), np.zeros(0, np.int64)
+    d, n = X.shape[1], len(X)
+    X = X / sigma_x
+    units = (~np.isnan(X)).sum(axis=1) * np.log(sigma_x)
+    return Rows(
+        X, X, ~np.isnan(X), none, none, np.zeros((n, 0), np.int64), np.ones(d), np.zeros(d), units
+    )
+
+
+def of_table(fixed: TableLikelihood, X: np.ndarray) -> Rows:
+    """Columns of a table, whose ordered levels are bounds too."""
+    layout = fixed.known
+    shown = Shown.made(layout, X)
+    low, high = shown.low.copy(), shown.high.copy()
+    for one in shown.ordered:
+        edges, level = edges_of(fixed.fixed_cutpoints[one.own]), np.maximum(one.level, 0)
+        here = one.level >= 0
+        low[:, one.latent] = np.where(here, edges[level], np.nan)
+        high[:, one.latent] = np.where(here, edges[level + 1], np.nan)
+    first = np.array([column.first for column in shown.unordered], np.int64)
+    end = np.array([column.end for column in shown.unordered], np.int64)
+    level = np.array([column.level for column in shown.unordered], np.int64)
+    level = np.ascontiguousarray(level.reshape(len(first), len(X)).T)
+    noise = np.broadcast_to(np.asarray(fixed.noise, float), X.shape[1]).copy()
+    biases = np.broadcast_to(np.asarray(fixed.biases, float), X.shape[1]).copy()
+    known = shown.low == shown.high
+    units = [layout.log_units(X[n : n + 1], known[n : n + 1]) for n in range(len(X))]
+    return Rows(low, high, ~np.isnan(X), first, end, level, noise, biases, np.array(units))
+
+
+def by_kernel(
+    rows: Rows, A: np.ndarray, odds: np.ndarray, amounts: str | None, seed: int
+) -> np.ndarray:
+    """Of each row, A in units of the noise."""
+    from thali.kernels.row_filter import GAUSSIAN, LAPLACE, NO_AMOUNTS, log_density_of_row
+
+    slab = {None: NO_AMOUNTS, "gaussian": GAUSSIAN, "laplace": LAPLACE}[amounts]
+    A, odds = np.ascontiguousarray(A), np.ascontiguousarray(odds, dtype=float)
+
+    def one(n: int) -> float:
+        own = rows.low[n], rows.high[n], rows.first, rows.end, rows.level[n]
+        found = log_density_of_row(
+            *(np.random.default_rng(seed), rows.items(n), *own),
+            *(A, rows.noise, rows.biases, odds, slab, PARTICLES),
+        )
+        return float(found) - float(rows.log_units[n])
+
+    with ThreadPoolExecutor(cores()) as pool:
+        return np.array(list(pool.map(one, range(len(rows.low)))))
+
+
+def by_copies(
+    model: Model, hyper: Values, parameters: Parameters, odds: np.ndarray, x: np.ndarray, seed: int
+) -> float:
+    """Of a row whose bits alone are its own, by steps on copies of it that differ in their bits."""
+    from thali.kernels.bit_prior import BitPrior
+
+    likelihood, own = cast(GibbsUpdates, model.likelihood), model.own_values("likelihood", hyper)
+    rng, order = np.random.default_rng(seed), np.flatnonzero(~np.isnan(x))
+    pi = 1.0 / (1.0 + np.exp(-odds))
+    bits = (rng.random((PARTICLES, len(pi))) < pi).astype(np.uint8)
+    in_use = np.full(len(pi), 2 * PARTICLES + 2, np.int64)  # whatever the copies do
+    logs, total, at = np.zeros(PARTICLES), 0.0, 0
+
+    def of_columns(columns: np.ndarray) -> tuple[GibbsUpdates, Values, Parameters]:
+        which = np.isin(np.arange(len(x)), columns)
+        shown = {name: np.ascontiguousarray(each[:, which]) for name, each in parameters.items()}
+        return *likelihood.of_columns(which, own), shown
+
+    while at < len(order):
+        come = order[at : at + max(1, at // EARLY)]
+        part, values, shown = of_columns(come)
+        fixed = cast(Masked, part.at(**values))
+        logs += fixed.log_rows(Data(x[None, come]), bits, shown)[0]
+        at += len(come)
+        average = float(logsumexp(logs) - np.log(PARTICLES))
+        if at == len(order) or average == -np.inf:
+            return total + average
+        weights = np.exp(logs - average) / PARTICLES
+        if 1.0 / np.square(weights).sum() < FEW * PARTICLES:
+            places = (rng.random() + np.arange(PARTICLES)) / PARTICLES
+            bits = bits[np.minimum(np.searchsorted(weights.cumsum(), places), PARTICLES - 1)]
+            total, logs = total + average, np.zeros(PARTICLES)
+        part, values, shown = of_columns(order[:at])
+        copies = Data(np.tile(x[order[:at]], (PARTICLES, 1)))
+        state = GibbsState(copies, bits, shown, dict(values))
+        part.update_bits(rng, state, BitPrior(np.zeros(0), in_use.copy(), pi))
+        bits = state.bits
+    return total

@@ -1,0 +1,200 @@
+"""Densities of new rows by particles: without bias, under every likelihood that keeps its features.
+
+Means of estimates over many seeds are held to sums over bits and, where rows have amounts, to
+quadrature over these; of few particles, so that they are drawn anew and moved more than once.
+"""
+
+from __future__ import annotations
+
+import sys
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from scipy.special import logsumexp
+from statistical.budget import TESTS, alarms, judge
+from statistical.mutants import mutate
+
+import thali
+import thali.kernels
+from thali.data import Data
+from thali.data.columns import Columns
+from thali.kernels import row_filter
+from thali.model import Model
+from thali.results import prediction_given_features, row_densities
+
+PARTICLES, SEEDS = 8, 400
+K, D = 3, 6
+PLAIN = {
+    "nonnegative": thali.NonnegativeLinearGaussian(sigma_x=0.5, sigma_a=1.0),
+    "gaussian slab": thali.SparseFactor("gaussian", sigma_x=0.5, sigma_a=1.0),
+    "laplace slab": thali.SparseFactor("laplace", sigma_x=0.5, sigma_a=1.0),
+    "noisy-or": thali.NoisyOr(epsilon=0.05, lam=0.8, p=0.3),
+    "counts": thali.Poisson(),
+}
+TABLES = {"mixed": thali.MixedColumns(), "mixed factors": thali.MixedFactors()}
+NAMES = [*PLAIN, *TABLES]
+
+
+def table(n=40):
+    """A column of each kind."""
+    rng = np.random.default_rng(5)
+    levels = rng.integers(3, size=n)
+    return pd.DataFrame(
+        {
+            "level": np.array(["x", "y", "z"])[rng.integers(3, size=n)],
+            "real": rng.standard_normal(n),
+            "positive": np.exp(2.0 * rng.standard_normal(n)),
+            "count": rng.poisson(6.0, n),
+            "binary": rng.random(n) < 0.5,
+            "ordinal": pd.Categorical(np.array(["a", "b", "c"])[levels], ordered=True),
+        }
+    )
+
+
+def problem(name, seed=3):
+    """Model, hyperparameters, parameters, prior odds, and two new rows, one with gaps."""
+    rng = np.random.default_rng(seed)
+    k = 1 if name == "mixed factors" else 2 if name == "laplace slab" else K
+    pi = rng.uniform(0.3, 0.7, k)
+    odds = np.log(pi) - np.log1p(-pi)
+    if name in TABLES:
+        columns = Columns.of(table())
+        codes = columns.encode(table())
+        known = TABLES[name].with_layout(columns, codes)
+        new = Data.checked(known.known.expand(codes[:2]))
+        noise = np.where(known.known.unit, 1.0, 0.6)
+        hyper = {"alpha": 1.0, "sigma_a": 1.0, "noise": noise}
+        hyper |= {"biases": 0.2 * rng.standard_normal(new.d), "cutpoints": np.array([0.8])}
+        A = 1.5 * rng.standard_normal((k, new.d))
+        X = new.X.copy()
+        X[1, 3:5] = np.nan
+        return Model(thali.IBP(alpha=1.0), known), hyper, {"A": A}, odds, Data.checked(X)
+    likelihood = PLAIN[name]
+    hyper = {"alpha": 1.0, "sigma_x": 0.5, "sigma_a": 1.0}
+    if name == "noisy-or":
+        hyper = {"alpha": 1.0, "epsilon": 0.05, "lam": 0.8, "p": 0.3}
+    A = np.abs(rng.standard_normal((k, D)))
+    if name == "counts":
+        likelihood = thali.Poisson().resolve(Data.of(rng.poisson(3.0, (9, D))))
+        hyper = {**likelihood.start(Data.of(rng.poisson(3.0, (9, D)))), "alpha": 1.0}
+        X = rng.poisson(2.0, (2, D)).astype(float)
+    elif name == "noisy-or":
+        A = (A > 0.6).astype(np.uint8)
+        X = (rng.random((2, D)) < 0.5).astype(float)
+    else:
+        X = 0.7 * likelihood.sample(rng, rng.random((2, k)) < pi, A)
+    X[1, 2] = np.nan
+    return Model(thali.IBP(alpha=1.0), likelihood), hyper, {"A": A}, odds, Data.checked(X)
+
+
+def exact(name, model, hyper, parameters, odds, new):
+    """log p of each row: a sum over bits, and over amounts an integral."""
+    fixed = model.likelihood_at(hyper)
+    if fixed.sums_amounts:
+        return prediction_given_features.summed(fixed, parameters, odds, new)[1]
+    nodes, weights = np.polynomial.legendre.leggauss(120)
+    half, weights = 7.0 * (nodes + 1.0), 7.0 * weights
+    s = np.concatenate([-half[::-1], half])  # in two halves, since a Laplace slab has a corner
+    laplace = name == "laplace slab"
+    slab = 0.5 * np.exp(-np.abs(s)) if laplace else stats.norm.pdf(s)
+    logs = []
+    log_slab = np.log(np.concatenate([weights[::-1], weights]) * slab)
+    for z in product((0, 1), repeat=len(odds)):
+        axes = [s if on else np.zeros(1) for on in z]
+        W = np.array([each.ravel() for each in np.meshgrid(*axes)]).T
+        log_w = np.array([e.ravel() for e in np.meshgrid(*[log_slab if on else [0.0] for on in z])])
+        told = log_entries(fixed, W, parameters["A"], new) + log_w.sum(axis=0)
+        logs.append(logsumexp(told, axis=1) + np.asarray(z) @ odds)
+    return logsumexp(logs, axis=0) - np.logaddexp(0.0, odds).sum()
+
+
+def log_entries(fixed, W, A, new):
+    """log p(x | w) of rows under many rows of amounts, (n, amounts)."""
+    if isinstance(fixed, thali.SparseFactor):
+        logs = stats.norm.logpdf(new.zeroed[:, None], W @ A, fixed.sigma_x)
+    else:
+        logs = fixed.entries_at(fixed.latent_mean(W, A)).log_density(new.zeroed[:, None])
+    return np.where(new.seen[:, None], logs, 0.0).sum(axis=2)
+
+
+def check(name, seed, seeds=SEEDS):
+    """P-values that estimates over seeds are on average what they should be, row by row."""
+    given = problem(name)
+    wanted = exact(name, *given)
+    logs = [row_densities.log_densities(*given, seed=seed % 2**30 + i) for i in range(seeds)]
+    ratios = np.exp(np.array(logs) - wanted)
+    errors = (ratios.mean(axis=0) - 1.0) / (ratios.std(axis=0, ddof=1) / np.sqrt(seeds))
+    p_values = 2.0 * stats.t.sf(np.abs(errors), seeds - 1)
+    return {f"{name} row {i}": float(p) for i, p in enumerate(p_values)}
+
+
+@pytest.fixture(autouse=True)
+def few_particles(monkeypatch):
+    monkeypatch.setattr(row_densities, "PARTICLES", PARTICLES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_densities_are_without_bias(name, seed):
+    judge("row_densities", check(name, seed))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_many_particles_are_near(name, monkeypatch):
+    monkeypatch.setattr(row_densities, "PARTICLES", 4000)
+    given = problem(name)
+    near = row_densities.log_densities(*given)
+    assert near == pytest.approx(exact(name, *given), abs=0.15)
+
+
+def largest_latents(kernels, seed):
+    """Of the largest of three latents by draws, against the integral of its density."""
+    v, r = np.array([0.3, 1.9, -0.4]), 2
+    rng, y = np.random.default_rng(seed), np.empty(3)
+    found = np.empty((2000, 3))
+    for i in range(len(found)):
+        kernels.draw_levels(rng, v, r, y)
+        found[i] = y
+    at = np.linspace(-8.0, 10.0, 4001)
+    density = stats.norm.pdf(at, v[r]) * stats.norm.cdf(at, v[0]) * stats.norm.cdf(at, v[1])
+    mass = np.cumsum(density) / density.sum()
+    below = stats.norm.cdf(found[:, 0], v[0]) / stats.norm.cdf(found[:, r], v[0])
+    return {
+        "largest": float(stats.kstest(found[:, r], lambda t: np.interp(t, at, mass)).pvalue),
+        "another": float(stats.kstest(below, "uniform").pvalue),
+    }
+
+
+def test_the_largest_of_several_latents(seed):
+    judge("row_densities", largest_latents(row_filter, seed))
+
+
+def test_a_largest_latent_at_any_place_is_caught(seed):
+    old = "< log_others_below(v, r, e) - top - steep * (e - t)"
+    assert alarms(largest_latents(mutate("thali.kernels.row_filter", [(old, "< 1.0")]), seed))
+
+
+MUTANTS = {
+    "weights kept twice": ("            logs[:] = 0.0\n", ""),
+    "moves that forget the others": ("            r[i] -= G[i, h] * s[h]\n", "            pass\n"),
+    "a level forgotten": ("    return math.log(max(chance, LEAST))", "    return 0.0"),
+    "prior forgotten": ("accepts(rng, odds[i] + q - 0.5 * p)", "accepts(rng, q - 0.5 * p)"),
+    "drawn anew without weights": ("        parents[i] = p\n", "        parents[i] = i\n"),
+}
+QUICK = "moves that forget the others"
+
+
+@pytest.mark.parametrize(
+    "mutant", [m if m == QUICK else pytest.param(m, marks=pytest.mark.slow) for m in MUTANTS]
+)
+def test_broken_filters_are_caught(mutant, monkeypatch, seed):
+    broken = mutate("thali.kernels.row_filter", [MUTANTS[mutant]])
+    monkeypatch.setitem(sys.modules, "thali.kernels.row_filter", broken)
+    monkeypatch.setattr(thali.kernels, "row_filter", broken)
+    assert alarms(check("mixed", seed, 3000))
+
+
+def test_the_number_of_tests():
+    assert TESTS["row_densities"] == len(NAMES) + 1
