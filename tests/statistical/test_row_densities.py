@@ -85,7 +85,7 @@ def problem(name, seed=3):
         A = (A > 0.6).astype(np.uint8)
         X = (rng.random((2, D)) < 0.5).astype(float)
     else:
-        X = 0.7 * likelihood.sample(rng, rng.random((2, k)) < pi, A)
+        X = likelihood.sample(rng, rng.random((2, k)) < pi, A)
     X[1, 2] = np.nan
     return Model(thali.IBP(alpha=1.0), likelihood), hyper, {"A": A}, odds, Data.checked(X)
 
@@ -177,23 +177,30 @@ def test_a_largest_latent_at_any_place_is_caught(seed):
 
 
 MUTANTS = {
-    "weights kept twice": ("            logs[:] = 0.0\n", ""),
-    "moves that forget the others": ("            r[i] -= G[i, h] * s[h]\n", "            pass\n"),
-    "a level forgotten": ("    return math.log(max(chance, LEAST))", "    return 0.0"),
-    "prior forgotten": ("accepts(rng, odds[i] + q - 0.5 * p)", "accepts(rng, q - 0.5 * p)"),
-    "drawn anew without weights": ("        parents[i] = p\n", "        parents[i] = i\n"),
+    "weights kept twice": ("mixed", "            logs[:] = 0.0\n", ""),
+    "a level forgotten": ("mixed", "    return math.log(max(chance, LEAST))", "    return 0.0"),
+    "prior forgotten": ("mixed", "accepts(rng, odds[i] + e)", "accepts(rng, e)"),
+    "drawn anew without weights": ("mixed", "parents[i] = p\n", "parents[i] = i\n"),
+    "amounts known": ("gaussian slab", "sd = math.sqrt(variance)", "sd = 1.0"),
+    "a bit's variance forgotten": ("gaussian slab", "0.5 * e * e / d", "0.5 * e * e"),
+    "variances not drawn": (
+        "laplace slab",
+        "2.0 * rng.standard_exponential() if slab == LAPLACE else 1.0",
+        "1.0",
+    ),
 }
-QUICK = "moves that forget the others"
+QUICK = "amounts known"
 
 
 @pytest.mark.parametrize(
     "mutant", [m if m == QUICK else pytest.param(m, marks=pytest.mark.slow) for m in MUTANTS]
 )
 def test_broken_filters_are_caught(mutant, monkeypatch, seed):
-    broken = mutate("thali.kernels.row_filter", [MUTANTS[mutant]])
+    name, old, new = MUTANTS[mutant]
+    broken = mutate("thali.kernels.row_filter", [(old, new)])
     monkeypatch.setitem(sys.modules, "thali.kernels.row_filter", broken)
     monkeypatch.setattr(thali.kernels, "row_filter", broken)
-    assert alarms(check("mixed", seed, 3000))
+    assert alarms(check(name, seed, 3000))
 
 
 def test_the_number_of_tests():

@@ -1,17 +1,23 @@
 r"""The density of a row given features A, by particles: its entries come one after the other.
 
-    p(x) = ∏_t p(x_t | x_1 … x_{t−1}),   x_t given bits z and amounts s independent of the others
+    p(x) = ∏_t p(x_t | x_1 … x_{t−1}),   y = s A + e,  e ~ N(0, 1),  s_k = 0 where z_k = 0
 
-A particle is (z, s), drawn from the prior to begin with. A few entries come at a time: particles
-are weighted by the probability of these, the latents behind them integrated out, and where few of
-them carry the weight they are drawn anew by it (systematically, Carpenter and others 1999). Then
-each makes a step of Gibbs sampling given the entries that have come, as in ``table_rows``. The mean
-of the weights, or the product of these means where particles were drawn anew, has expectation p(x)
-(Del Moral 2004), whatever the number of particles; so the mean of its logarithm is at most log p.
+in units of the noise. A particle has bits z, the latents y of the entries that have come, and a
+variance τ_k for each feature: amounts are s_k ~ N(0, τ_k), with τ = 1 of a Gaussian slab and τ of
+an exponential distribution of mean 2 of a Laplace one (Andrews and Mallows 1974). With r = A y,
+G = A Aᵀ over these entries and the features that are on, amounts are integrated out,
 
-mean = b + σ w A, latents within bounds, equal where one is known. All draws are exact: of the
-largest of several latents, y = v_r + e has the density φ(e) e^{g(e)}, g(e) = Σ_j log Φ(v_r − v_j +
-e). As g is concave, its tangent at t puts the normal N(g'(t), 1) above it, close where g'(t) = t.
+    s | z, τ, y ~ N(μ, S),   S = (G + diag(1/τ))⁻¹,   μ = S r,
+
+so that the next entry is N(aμ, 1 + aSa): its density, or mass between its bounds, is the weight,
+and μ and S follow in O(K²). Of a column with levels s is drawn, and the weight is the probability
+of the level given s. Without amounts s = z and S = 0.
+
+Where few particles carry the weight they are drawn anew by it (systematically, Carpenter and others
+1999). Now and then each makes a step of Gibbs sampling given the entries that have come: s, and
+latents and τ given s; then each bit, amounts integrated out. The product of the mean weights has
+expectation p(x) (Del Moral 2004), whatever the number of particles; so the mean of its logarithm is
+at most log p.
 """
 
 import math
@@ -28,44 +34,177 @@ from thali.kernels.latent_columns import (
     log_below,
     log_mass,
 )
-from thali.kernels.sparse_factor import draw_slab, log_slab_ratio, move
 from thali.kernels.truncated_normal import hazard
 
-EARLY = 6  # entries come one by one at first, and a sixth of those that have come at a time later
+EARLY = 6  # a step after every entry at first, and after a sixth of those that have come later on
 FEW = 0.5  # share of the particles: drawn anew where the weight is that of fewer
 NO_AMOUNTS, GAUSSIAN, LAPLACE = 0, 1, 2
 LEAST = 1e-300  # probability of a level
-HALVINGS = 12  # of where the tangent may be: whichever it is, draws are exact
+HALVINGS = 12  # of where a tangent may be: whichever it is, draws are exact
+TINY = 1e-12  # variance of an amount; 0 divides
+
+
+@kernel
+def log_density_of_row(rng, items, low, high, first, end, level, A, biases, odds, slab, particles):
+    """An estimate of log p(x), bounds in units of the noise and less the bias.
+
+    ``items`` are the entries in the order in which they come: the number of a latent, or −1 − c for
+    column c of those with levels, whose latents lie from ``first`` to ``end`` and of which
+    ``level`` is the largest, ``biases`` counted. ``odds`` are the prior log odds of bits, ``slab``
+    what amounts are.
+    """
+    k, n_latents = A.shape
+    Z, T = np.zeros((particles, k), np.uint8), np.ones((particles, k))
+    R, Mu, S = np.zeros((particles, k)), np.zeros((particles, k)), np.zeros((particles, k, k))
+    Y, logs = np.zeros((particles, n_latents)), np.zeros(particles)
+    parents, G = np.empty(particles, np.int64), np.zeros((k, k))
+    amounts = slab != NO_AMOUNTS
+    for p in range(particles):
+        for i in range(k):
+            T[p, i] = 2.0 * rng.standard_exponential() if slab == LAPLACE else 1.0
+            Z[p, i] = 1 if accepts(rng, odds[i]) else 0
+            if Z[p, i]:
+                Mu[p, i] = 0.0 if amounts else 1.0
+                S[p, i, i] = T[p, i] if amounts else 0.0
+    work, s, mean, inside = np.empty((k, k)), np.empty(k), np.empty(n_latents), np.empty(NODES)
+    total, wait = 0.0, 0
+    for t in range(items.shape[0]):
+        item = items[t]
+        begin = item if item >= 0 else first[-1 - item]
+        stop = item + 1 if item >= 0 else end[-1 - item]
+        for p in range(particles):
+            if item >= 0:
+                logs[p] += take_number(rng, low[item], high[item], A, item, Mu[p], S[p], Y[p])
+            else:
+                c = -1 - item
+                draw_amounts(rng, Z[p], Mu[p], S[p], work, s)
+                logs[p] += take_level(rng, begin, stop, level[c], A, biases, s, mean, inside, Y[p])
+                for j in range(begin, stop):
+                    learn(A, j, Y[p, j], Mu[p], S[p])
+            for j in range(begin, stop):
+                for i in range(k):
+                    R[p, i] += A[i, j] * Y[p, j]
+        add_products(A, begin, stop, G)
+        average = log_mean(logs)
+        if t == items.shape[0] - 1 or average == -np.inf:
+            return total + average
+        if effective(logs, average) < FEW * particles:
+            drawn_anew(rng, logs, average, parents)
+            Z, T, R, Mu, S, Y = (
+                Z[parents],
+                T[parents],
+                R[parents],
+                Mu[parents],
+                S[parents],
+                Y[parents],
+            )
+            total += average
+            logs[:] = 0.0
+        wait -= 1
+        if wait <= 0:
+            wait = max(1, (t + 1) // EARLY)
+            for p in range(particles):
+                draw_amounts(rng, Z[p], Mu[p], S[p], work, s)
+                redraw_latents(
+                    rng,
+                    items[: t + 1],
+                    low,
+                    high,
+                    first,
+                    end,
+                    level,
+                    A,
+                    biases,
+                    s,
+                    mean,
+                    Y[p],
+                    R[p],
+                )
+                if amounts:
+                    redraw_variances(rng, Z[p], s, slab, T[p])
+                    given_amounts(Z[p], T[p], R[p], G, s, Mu[p], S[p])
+                    turn_bits(rng, odds, T[p], R[p], G, Z[p], s, Mu[p], S[p])
+                else:
+                    turn_alone(rng, odds, R[p], G, Z[p], Mu[p])
+    return total
+
+
+# entries that come
 
 
 @helper
-def mean_at(s, A, noise, biases, j):
-    effect = 0.0
-    for i in range(s.shape[0]):
-        effect += s[i] * A[i, j]
-    return biases[j] + noise[j] * effect
+def predicted(A, j, mu, S):
+    """Mean and variance of latent j: aμ and 1 + aSa."""
+    mean, variance = 0.0, 1.0
+    for i in range(mu.shape[0]):
+        mean += A[i, j] * mu[i]
+        v = 0.0
+        for h in range(mu.shape[0]):
+            v += S[i, h] * A[h, j]
+        variance += A[i, j] * v
+    return mean, variance
 
 
 @helper
-def log_entry(item, low, high, first, end, level, A, noise, biases, s, mean, inside):
-    """log P of one entry given the row's amounts: of latent ``item``, or of column −1 − ``item`` of
-    those with levels."""
-    if item >= 0:
-        v, sd, a, b = mean_at(s, A, noise, biases, item), noise[item], low[item], high[item]
-        if a == b:
-            e = (a - v) / sd
-            return -0.5 * e * e - math.log(sd) - HALF_LOG_2PI
-        return log_mass((a - v) / sd, (b - v) / sd)
-    c = -1 - item
-    for j in range(first[c], end[c]):
-        mean[j] = mean_at(s, A, noise, biases, j)
-    chance = chance_of_level(mean[first[c] : end[c]], level[c], inside)
+def learn(A, j, y, mu, S):
+    """μ and S given that latent j is y."""
+    k = mu.shape[0]
+    v = np.zeros(k)
+    mean, variance = 0.0, 1.0
+    for i in range(k):
+        for h in range(k):
+            v[i] += S[i, h] * A[h, j]
+        mean += A[i, j] * mu[i]
+        variance += A[i, j] * v[i]
+    for i in range(k):
+        mu[i] += v[i] * (y - mean) / variance
+        for h in range(k):
+            S[i, h] -= v[i] * v[h] / variance
+
+
+@helper
+def take_number(rng, a, b, A, j, mu, S, y):
+    """log P of what is known of latent j, a draw of it into y; μ and S follow."""
+    mean, variance = predicted(A, j, mu, S)
+    sd = math.sqrt(variance)
+    if a == b:
+        y[j] = a
+        e = (a - mean) / sd
+        found = -0.5 * e * e - math.log(sd) - HALF_LOG_2PI
+    else:
+        low, high = (a - mean) / sd, (b - mean) / sd
+        found = log_mass(low, high)
+        if found == -np.inf:
+            return found
+        y[j] = mean + sd * between(rng, low, high)
+    learn(A, j, y[j], mu, S)
+    return found
+
+
+@helper
+def take_level(rng, begin, stop, r, A, biases, s, mean, inside, y):
+    """log P of the level given s, and a draw of its column's latents into y."""
+    means_of_levels(begin, stop, A, biases, s, mean)
+    chance = chance_of_level(mean[begin:stop], r, inside)
+    draw_levels(rng, mean[begin:stop], r, y[begin:stop])
+    for j in range(begin, stop):
+        y[j] -= biases[j]
     return math.log(max(chance, LEAST))
 
 
 @helper
+def means_of_levels(begin, stop, A, biases, s, mean):
+    for j in range(begin, stop):
+        mean[j] = biases[j]
+        for i in range(s.shape[0]):
+            mean[j] += s[i] * A[i, j]
+
+
+@helper
 def draw_levels(rng, v, r, y):
-    """Latents y ~ N(v, 1) of which r is the largest."""
+    """Latents y ~ N(v, 1) of which r is the largest: y_r = v_r + e has the density φ(e) e^{g(e)},
+    g(e) = Σ_j log Φ(v_r − v_j + e). As g is concave, its tangent at t puts the normal N(g'(t), 1)
+    above it, close where g'(t) = t."""
     low, high = 0.0, 1.0
     while slope(v, r, high) > high:
         low, high = high, 2.0 * high
@@ -108,48 +247,15 @@ def slope(v, r, e):
 
 
 @helper
-def draw_latents(rng, items, low, high, first, end, level, A, noise, biases, s, mean, y):
-    """The latents of these entries given the row's amounts."""
-    for item in items:
-        if item >= 0:
-            a, b = low[item], high[item]
-            if a == b:
-                y[item] = a
-            else:
-                v, sd = mean_at(s, A, noise, biases, item), noise[item]
-                y[item] = v + sd * between(rng, (a - v) / sd, (b - v) / sd)
-        else:
-            c = -1 - item
-            for j in range(first[c], end[c]):
-                mean[j] = mean_at(s, A, noise, biases, j)
-            own = slice(first[c], end[c])
-            draw_levels(rng, mean[own], level[c], y[own])
+def add_products(A, begin, stop, G):
+    """G = Σ a aᵀ over the latents of entries, more of which come."""
+    for j in range(begin, stop):
+        for i in range(G.shape[0]):
+            for h in range(G.shape[0]):
+                G[i, h] += A[i, j] * A[h, j]
 
 
-@helper
-def turn(rng, r, G, odds, z, s, slab):
-    """Each bit with its amount, given the others: r = A x − G s."""
-    for i in range(z.shape[0]):
-        p, q = G[i, i], r[i] + s[i] * G[i, i]
-        amount = 0.0
-        if slab == NO_AMOUNTS:
-            on = accepts(rng, odds[i] + q - 0.5 * p)
-            amount = 1.0 if on else 0.0
-        else:
-            on = accepts(rng, odds[i] + log_slab_ratio(p, q, slab == LAPLACE))
-            if on:
-                amount = draw_slab(rng, p, q, slab == LAPLACE)
-        z[i] = 1 if on else 0
-        move(r, G, s, i, amount)
-
-
-@helper
-def draw_prior(rng, odds, slab, z, s):
-    for i in range(z.shape[0]):
-        z[i] = 1 if accepts(rng, odds[i]) else 0
-        s[i] = 0.0
-        if z[i]:
-            s[i] = 1.0 if slab == NO_AMOUNTS else draw_slab(rng, 0.0, 0.0, slab == LAPLACE)
+# weights
 
 
 @helper
@@ -164,97 +270,183 @@ def log_mean(logs):
 
 
 @helper
-def effective(logs, log_average):
+def effective(logs, average):
     """How many particles carry the weight: (Σw)²/Σw²."""
     squares = 0.0
     for p in range(logs.shape[0]):
-        squares += math.exp(2.0 * (logs[p] - log_average))
+        squares += math.exp(2.0 * (logs[p] - average))
     return logs.shape[0] ** 2 / squares
 
 
 @helper
-def drawn_anew(rng, logs, log_average, parents):
+def drawn_anew(rng, logs, average, parents):
     """How often each particle is taken is its weight, rounded down or up."""
     above, p = 0.0, -1
     at = rng.random()
     for i in range(parents.shape[0]):
         while above <= at + i and p < logs.shape[0] - 1:
             p += 1
-            above += math.exp(logs[p] - log_average)
+            above += math.exp(logs[p] - average)
         parents[i] = p
 
 
-@kernel
-def log_density_of_row(
-    rng, items, low, high, first, end, level, A, noise, biases, odds, slab, particles
-):
-    """An estimate of log p(x): see above.
-
-    ``items`` are the entries in the order in which they come: the number of a latent, or −1 − c for
-    column c of those with levels, whose latents lie from ``first`` to ``end`` and of which
-    ``level`` is the largest. ``odds`` are the prior log odds of bits, ``slab`` what amounts are.
-    """
-    k, n_latents = A.shape
-    Z, S = np.zeros((particles, k), np.uint8), np.zeros((particles, k))
-    Z_next, S_next = Z.copy(), S.copy()
-    logs, parents = np.zeros(particles), np.empty(particles, np.int64)
-    G, r = np.zeros((k, k)), np.empty(k)
-    mean, y, inside = np.empty(n_latents), np.empty(n_latents), np.empty(NODES)
-    for p in range(particles):
-        draw_prior(rng, odds, slab, Z[p], S[p])
-    total, at = 0.0, 0
-    while at < items.shape[0]:
-        until = min(items.shape[0], at + max(1, at // EARLY))
-        for p in range(particles):
-            for item in items[at:until]:
-                logs[p] += log_entry(
-                    item, low, high, first, end, level, A, noise, biases, S[p], mean, inside
-                )
-        add_products(items[at:until], first, end, A, G)
-        at = until
-        average = log_mean(logs)
-        if at == items.shape[0] or average == -np.inf:
-            return total + average
-        if effective(logs, average) < FEW * particles:
-            drawn_anew(rng, logs, average, parents)
-            for p in range(particles):
-                Z_next[p], S_next[p] = Z[parents[p]], S[parents[p]]
-            Z, Z_next = Z_next, Z
-            S, S_next = S_next, S
-            total += average
-            logs[:] = 0.0
-        for p in range(particles):
-            draw_latents(
-                rng, items[:at], low, high, first, end, level, A, noise, biases, S[p], mean, y
-            )
-            residual_products(items[:at], first, end, A, G, noise, biases, S[p], y, r)
-            turn(rng, r, G, odds, Z[p], S[p], slab)
-    return total
+# steps of Gibbs sampling
 
 
 @helper
-def add_products(items, first, end, A, G):
-    """G = Σ a aᵀ over the latents of entries, more of which come."""
+def draw_amounts(rng, z, mu, S, L, s):
+    """s ~ N(μ, S) of the features that are on, by S = LLᵀ; μ itself where S is 0."""
+    k = z.shape[0]
+    for i in range(k):
+        s[i] = mu[i]
+    for i in range(k):
+        if not z[i] or S[i, i] <= 0.0:
+            continue
+        noise = rng.standard_normal()
+        for h in range(i, k):  # column i of L
+            if not z[h]:
+                continue
+            left = S[h, i]
+            for g in range(i):
+                if z[g]:
+                    left -= L[h, g] * L[i, g]
+            if h == i:
+                L[i, i] = math.sqrt(max(left, TINY * S[i, i]))
+            else:
+                L[h, i] = left / L[i, i]
+            s[h] += L[h, i] * noise
+
+
+@helper
+def redraw_latents(rng, items, low, high, first, end, level, A, biases, s, mean, y, r):
+    """Latents that are not known given s, and r = A y."""
+    changed = False
+    for item in items:
+        if item >= 0:
+            if low[item] < high[item]:
+                v = 0.0
+                for i in range(s.shape[0]):
+                    v += s[i] * A[i, item]
+                y[item] = v + between(rng, low[item] - v, high[item] - v)
+                changed = True
+        else:
+            c = -1 - item
+            begin, stop = first[c], end[c]
+            means_of_levels(begin, stop, A, biases, s, mean)
+            draw_levels(rng, mean[begin:stop], level[c], y[begin:stop])
+            for j in range(begin, stop):
+                y[j] -= biases[j]
+            changed = True
+    if not changed:
+        return
+    r[:] = 0.0
     for item in items:
         begin = item if item >= 0 else first[-1 - item]
         stop = item + 1 if item >= 0 else end[-1 - item]
         for j in range(begin, stop):
-            for i in range(G.shape[0]):
-                for h in range(G.shape[0]):
-                    G[i, h] += A[i, j] * A[h, j]
-
-
-@helper
-def residual_products(items, first, end, A, G, noise, biases, s, y, r):
-    """r = A (y − b)/σ − G s."""
-    for i in range(r.shape[0]):
-        r[i] = 0.0
-        for h in range(r.shape[0]):
-            r[i] -= G[i, h] * s[h]
-    for item in items:
-        begin = item if item >= 0 else first[-1 - item]
-        stop = item + 1 if item >= 0 else end[-1 - item]
-        for j in range(begin, stop):
-            x = (y[j] - biases[j]) / noise[j]
             for i in range(r.shape[0]):
-                r[i] += A[i, j] * x
+                r[i] += A[i, j] * y[j]
+
+
+@helper
+def redraw_variances(rng, z, s, slab, tau):
+    """τ given s: 1/τ is inverse Gaussian with mean 1/|s| and shape 1; of features that are off from
+    the prior."""
+    if slab != LAPLACE:
+        return
+    for i in range(z.shape[0]):
+        if not z[i]:
+            tau[i] = 2.0 * rng.standard_exponential()
+            continue
+        size = max(abs(s[i]), TINY)
+        # Michael, Schucany and Haas (1976), of the mean 1/size, by the smaller root or the other
+        square = rng.standard_normal() ** 2
+        m = 1.0 / size
+        root = m + 0.5 * m * m * square - 0.5 * m * math.sqrt(4.0 * m * square + m * m * square**2)
+        root = max(root, TINY * m)
+        tau[i] = max(1.0 / root if rng.random() <= m / (m + root) else root / (m * m), TINY)
+
+
+@helper
+def switch_on(i, tau, r, G, z, v, mu, S, d):
+    """Feature i joins those that are on, with v = S g_i and d = 1/τ + g_ii − g_i S g_i."""
+    k = z.shape[0]
+    e = r[i]
+    for h in range(k):
+        e -= G[i, h] * mu[h]
+    for h in range(k):
+        for g in range(k):
+            S[h, g] += v[h] * v[g] / d
+    for h in range(k):
+        mu[h] -= v[h] * e / d
+        S[h, i] = S[i, h] = -v[h] / d
+    mu[i], S[i, i] = e / d, 1.0 / d
+    z[i] = 1
+
+
+@helper
+def solve_feature(i, tau, G, S, v):
+    """v = S g_i, and d = 1/τ + g_ii − g_i v."""
+    d = 1.0 / tau[i] + G[i, i]
+    for h in range(v.shape[0]):
+        v[h] = 0.0
+        for g in range(v.shape[0]):
+            v[h] += S[h, g] * G[g, i]
+        d -= G[i, h] * v[h]
+    return d
+
+
+@helper
+def switch_off(i, z, mu, S):
+    k = z.shape[0]
+    own, m = S[i, i], mu[i]
+    for h in range(k):
+        if h != i:
+            share = S[h, i] / own
+            mu[h] -= share * m
+            for g in range(k):
+                if g != i:
+                    S[h, g] -= share * S[i, g]
+    for h in range(k):
+        S[h, i] = S[i, h] = 0.0
+    mu[i], z[i] = 0.0, 0
+
+
+@helper
+def given_amounts(z, tau, r, G, v, mu, S):
+    """μ and S from scratch."""
+    mu[:] = 0.0
+    S[:] = 0.0
+    for i in range(z.shape[0]):
+        if z[i]:
+            d = solve_feature(i, tau, G, S, v)
+            switch_on(i, tau, r, G, z, v, mu, S, d)
+
+
+@helper
+def turn_bits(rng, odds, tau, r, G, z, v, mu, S):
+    """Each bit given the others, all amounts integrated out; ``v`` is room to work in."""
+    for i in range(z.shape[0]):
+        if z[i]:
+            ratio = 0.5 * mu[i] * mu[i] / S[i, i] - 0.5 * math.log(tau[i] / S[i, i])
+            if not accepts(rng, odds[i] + ratio):
+                switch_off(i, z, mu, S)
+        else:
+            d = solve_feature(i, tau, G, S, v)
+            e = r[i]
+            for h in range(z.shape[0]):
+                e -= G[i, h] * mu[h]
+            ratio = 0.5 * e * e / d - 0.5 * math.log(tau[i] * d)
+            if accepts(rng, odds[i] + ratio):
+                switch_on(i, tau, r, G, z, v, mu, S, d)
+
+
+@helper
+def turn_alone(rng, odds, r, G, z, mu):
+    """Each bit given the others where there are no amounts: μ = z."""
+    for i in range(z.shape[0]):
+        e = r[i] + 0.5 * G[i, i] * (2.0 * mu[i] - 1.0)
+        for h in range(z.shape[0]):
+            e -= G[i, h] * mu[h]
+        z[i] = 1 if accepts(rng, odds[i] + e) else 0
+        mu[i] = z[i]

@@ -4,8 +4,8 @@ Where a row has amounts of its own, or more features than bits can be summed ove
 
     p(x) = Σ_z P(z) ∫ p(s) p(x | z, s, parameters) ds
 
-is estimated by particles (z, s), to which the row's entries come a few at a time (``row_filter``):
-weights by what these entries have of probability, and Gibbs steps given those that have come. The
+is estimated by particles, to which the row's entries come one after the other (``row_filter``):
+weights by what each has of probability given those before it, and Gibbs steps given these. The
 expectation of the estimate is p(x), so that of its logarithm is at most log p(x), and nearer to it
 the more particles there are. A row's answer is the same in whatever company it comes: each is
 estimated by itself, from the same random numbers.
@@ -53,7 +53,8 @@ def log_densities(
 
 
 class Rows(NamedTuple):
-    """What rows show of the latents behind their columns, (n, L), and how these are measured."""
+    """What rows show of the latents behind their columns, (n, L), in units of the noise and less
+    the bias."""
 
     low: np.ndarray  # bounds, equal where a latent is known; NaN for latents of levels
     high: np.ndarray
@@ -61,30 +62,26 @@ class Rows(NamedTuple):
     first: np.ndarray  # of each column with levels, its first latent and where they end
     end: np.ndarray
     level: np.ndarray  # (n, columns with levels), −1 where it was not observed
-    noise: np.ndarray  # (L,)
     biases: np.ndarray  # (L,)
     log_units: np.ndarray  # (n,), Σ log dx/dy
 
     def items(self, n: int) -> np.ndarray:
         """The entries that row n has: latents, and −1 − c for column c of those with levels."""
-        alone = np.ones(self.low.shape[1], bool)
+        alone = self.seen[n].copy()
         for first, end in zip(self.first, self.end, strict=True):
             alone[first:end] = False
         leveled = np.flatnonzero(self.level[n] >= 0)
-        place = np.concatenate([np.flatnonzero(alone & self.seen[n]), self.first[leveled]])
-        which = np.concatenate([np.flatnonzero(alone & self.seen[n]), -1 - leveled])
+        place = np.concatenate([np.flatnonzero(alone), self.first[leveled]])
+        which = np.concatenate([np.flatnonzero(alone), -1 - leveled])
         return np.asarray(which[np.argsort(place, kind="stable")], np.int64)
 
 
 def of_numbers(X: np.ndarray, sigma_x: float) -> Rows:
-    """Numbers that are their own latents, in units of their noise."""
-    X, none = np.ascontiguousarray(X, dtype=float), np.zeros(0, np.int64)
-    d, n = X.shape[1], len(X)
-    X = X / sigma_x
-    units = (~np.isnan(X)).sum(axis=1) * np.log(sigma_x)
-    return Rows(
-        X, X, ~np.isnan(X), none, none, np.zeros((n, 0), np.int64), np.ones(d), np.zeros(d), units
-    )
+    """Numbers that are their own latents."""
+    Y, none = np.ascontiguousarray(X, dtype=float) / sigma_x, np.zeros(0, np.int64)
+    seen, level = ~np.isnan(Y), np.zeros((len(Y), 0), np.int64)
+    log_units = seen.sum(axis=1) * np.log(sigma_x)
+    return Rows(Y, Y, seen, none, none, level, np.zeros(Y.shape[1]), log_units)
 
 
 def of_table(fixed: TableLikelihood, X: np.ndarray) -> Rows:
@@ -101,11 +98,13 @@ def of_table(fixed: TableLikelihood, X: np.ndarray) -> Rows:
     end = np.array([column.end for column in shown.unordered], np.int64)
     level = np.array([column.level for column in shown.unordered], np.int64)
     level = np.ascontiguousarray(level.reshape(len(first), len(X)).T)
-    noise = np.broadcast_to(np.asarray(fixed.noise, float), X.shape[1]).copy()
+    noise = np.broadcast_to(np.asarray(fixed.noise, float), X.shape[1])
     biases = np.broadcast_to(np.asarray(fixed.biases, float), X.shape[1]).copy()
     known = shown.low == shown.high
-    units = [layout.log_units(X[n : n + 1], known[n : n + 1]) for n in range(len(X))]
-    return Rows(low, high, ~np.isnan(X), first, end, level, noise, biases, np.array(units))
+    log_units = known @ np.log(noise)
+    log_units += [layout.log_units(X[n : n + 1], known[n : n + 1]) for n in range(len(X))]
+    low, high = (low - biases) / noise, (high - biases) / noise
+    return Rows(low, high, ~np.isnan(X), first, end, level, biases, log_units)
 
 
 def by_kernel(
@@ -118,10 +117,9 @@ def by_kernel(
     A, odds = np.ascontiguousarray(A), np.ascontiguousarray(odds, dtype=float)
 
     def one(n: int) -> float:
-        own = rows.low[n], rows.high[n], rows.first, rows.end, rows.level[n]
         found = log_density_of_row(
-            *(np.random.default_rng(seed), rows.items(n), *own),
-            *(A, rows.noise, rows.biases, odds, slab, PARTICLES),
+            *(np.random.default_rng(seed), rows.items(n), rows.low[n], rows.high[n]),
+            *(rows.first, rows.end, rows.level[n], A, rows.biases, odds, slab, PARTICLES),
         )
         return float(found) - float(rows.log_units[n])
 
