@@ -259,9 +259,22 @@ def test_more_features_in_amounts_than_columns_are_too_many() -> None:
     model = fitted(X, **AMOUNTS)
     assert model.fit_.after_burn_in("n_components").mean() > 6
     assert kinds(model.findings_) == ["TooManyFeatures"]
-    assert "in 6 columns, in amounts" in model.findings_[0].seen
+    assert "in 6 columns, in amounts, 2.7 of them in a row" in model.findings_[0].seen
     assert "types=" in model.findings_[0].advice
     assert "sigma_x" not in model.findings_[0].advice
+
+
+@pytest.mark.parametrize(("share", "found"), [(0.2, []), (0.8, ["TooManyFeatures"])])
+def test_a_few_more_than_columns_are_too_many_where_a_row_has_most(share, found) -> None:
+    """Nine sources in eight columns, where chains begin; a row has two of them, or seven."""
+    rng = np.random.default_rng(3)
+    Z = rng.random((300, 9)) < share
+    X = 4.0 * (Z * rng.normal(size=(300, 9))) @ rng.normal(size=(9, 8))
+    engine = thali.UncollapsedGibbs(sweeps=40, chains=1, init=Z)
+    settings = {**AMOUNTS, "engine": engine, "prior": thali.BetaBernoulli(n_components=10)}
+    model = fitted(X + 0.2 * rng.normal(size=(300, 8)), **settings)
+    assert 8 < model.fit_.after_burn_in("n_components").mean() <= 10
+    assert kinds(model.findings_) == found
 
 
 @pytest.mark.parametrize(("k", "d"), [(5, 6), (2, 10)])
