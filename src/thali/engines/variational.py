@@ -44,7 +44,7 @@ from thali.hyperparameters import Values
 from thali.likelihoods.base import Expected
 from thali.likelihoods.clusters import ExpectedClusters
 from thali.likelihoods.feature_posteriors import FeaturePosterior, GaussianFeatures
-from thali.likelihoods.gaussian_scales import LEAST
+from thali.likelihoods.gaussian_scales import LEAST, melting_scale
 from thali.likelihoods.table import TableLikelihood
 from thali.machine import refuse_beyond_memory
 from thali.model import Model
@@ -52,7 +52,7 @@ from thali.priors.base import Truncates
 from thali.priors.partition import BreaksSticks
 from thali.registry import ENGINES
 from thali.settings import setting
-from thali.starts import Start, melting_scale
+from thali.starts import Start
 from thali.starts.base import RACE
 from thali.structures.partitions import PARTITIONS
 from thali.structures.statistics import Statistics
