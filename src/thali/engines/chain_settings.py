@@ -20,6 +20,16 @@ def annealing() -> Any:
     return setting(0, help="Steps under falling noise before the first", minimum=0, maximum=10**7)
 
 
+def refuse_to_melt(engine: Any) -> None:
+    """Say so where an engine is to anneal a start that knows something of the data."""
+    named = isinstance(engine.init, str) and engine.init in blind_names()
+    if getattr(engine, "anneal", 0) and not named:
+        raise ValueError(
+            f"{type(engine).__name__}: anneal melts whatever it begins from, so init must be "
+            f"{', '.join(map(repr, blind_names()))}; leave anneal at 0 for another start."
+        )
+
+
 @dataclass(frozen=True)
 class ChainSettings(Settings):
     """``sweeps`` a chain, the first ``burn_in`` not kept, then every ``thin``-th; and ``init``."""
@@ -46,12 +56,7 @@ class ChainSettings(Settings):
                 "sweeps; use fewer, or more sweeps."
             )
         object.__setattr__(self, "init", check_init(type(self), self.init))
-        named = isinstance(self.init, str) and self.init in blind_names()
-        if getattr(self, "anneal", 0) and not named:
-            raise ValueError(
-                f"{owner}: anneal melts whatever it begins from, so init must be "
-                f"{', '.join(map(repr, blind_names()))}; leave anneal at 0 for another start."
-            )
+        refuse_to_melt(self)
 
     def planned(self, model: Model, data: Data, n_components: int, disagreed: bool = False) -> Self:
         """This engine with a number of sweeps: as given, or as many as suit the data.

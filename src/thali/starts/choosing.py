@@ -72,9 +72,9 @@ class Starting:
         if steps and init != RACE and not STARTS[init].blind:
             blind = [name for name in self.model.likelihood.starts if STARTS[name].blind]
             raise ValueError(
-                f"{type(self.engine).__name__}: anneal={steps} melts whatever it begins from, and "
-                f"a start of {type(self.model.likelihood).__name__} is {init!r} unless you say "
-                f"otherwise; give init={' or '.join(map(repr, blind))}, or leave anneal at 0."
+                f"{type(self.engine).__name__}: anneal={steps} is for starts that know nothing of "
+                f"the data, and with {type(self.model.likelihood).__name__} it begins from "
+                f"{init!r}; give init={' or '.join(map(repr, blind))}, or leave anneal at 0."
             )
 
     def _from_sample(self, sequence: np.random.SeedSequence) -> list[Start]:
