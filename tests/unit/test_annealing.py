@@ -139,16 +139,19 @@ def test_time_runs_out_in_the_annealing():
     assert model.history_["log_joint"].shape[1] >= 1
 
 
-def test_gaps_are_no_data_while_the_noise_falls(monkeypatch):
+@pytest.mark.parametrize(
+    "engine", [kept(), thali.CollapsedGibbs(12, chains=2, init="prior", anneal=25)]
+)
+def test_gaps_are_no_data_while_the_noise_falls(engine, monkeypatch):
     """A guess in their place is what other starts look at."""
-    seen, begin = [], thali.UncollapsedGibbs.begin
+    seen, begin = [], type(engine).begin
 
     def look(self, rng, model, data, start):
         seen.append(data.observed is not None)
         return begin(self, rng, model, data, start)
 
-    monkeypatch.setattr(thali.UncollapsedGibbs, "begin", look)
-    unfitted(kept()).fit(GAPS)
+    monkeypatch.setattr(type(engine), "begin", look)
+    unfitted(engine).fit(GAPS)
     assert seen == [True] * 4
 
 
