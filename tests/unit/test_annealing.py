@@ -157,10 +157,10 @@ def test_gaps_are_no_data_while_the_noise_falls(engine, monkeypatch):
 
 def test_annealed_chains_end_where_plain_ones_do_not(seed):
     """From draws of the prior, on data with little noise."""
-    planted = thali.datasets.planted(n=150, d=20, k=5, sigma_x=0.1, random_state=0)
+    planted = thali.datasets.planted(n=80, d=12, k=4, sigma_x=0.1, random_state=0)
     fixed, ends = thali.LinearGaussian(0.1, 1.0), {}
-    for name, settings in {"annealed": {"anneal": 150}, "plain": {"anneal": 0}}.items():
-        engine = kept(30 if settings["anneal"] else 180, chains=3, **settings)
+    for name, settings in {"annealed": {"anneal": 100}, "plain": {"anneal": 0}}.items():
+        engine = kept(20 if settings["anneal"] else 120, chains=3, **settings)
         model = thali.LatentFeatures(
             thali.IBP(1.0), fixed, engine, random_state=seed, progress=False
         ).fit(planted.X)
