@@ -54,7 +54,7 @@ TESTS = {  # family -> how many tests judge p-values in it; each family asserts 
     "evidence": 14,
     "partition_ladder": 103,
     "topics": 34,
-    "mixed_columns": 35,
+    "mixed_columns": 46,
     "column_noise": 20,
     "row_blocks": 24,
     "tables_with_gaps": 14,

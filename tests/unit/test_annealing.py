@@ -281,3 +281,12 @@ def test_a_stop_after_the_annealing_changes_no_answer(tmp_path, monkeypatch):
         thali.MaximizationExpectation(n_init=2, init="prior", anneal=6, max_iter=30)
     )
     check_resuming(make, X, tmp_path / "run.checkpoint", monkeypatch, at=3)
+
+
+@pytest.mark.parametrize("likelihood", ["linear_gaussian", "sparse_factor"])
+def test_variational_inference_is_annealed_where_entries_are_missing(likelihood):
+    engine = thali.Variational(truncation=6, n_init=1, init="prior", anneal=8, max_iter=30)
+    model = unfitted(engine, likelihood).fit(GAPS)
+    bounds = model.history_["elbo"][0]
+    assert (np.diff(bounds) >= -1e-9 * np.abs(bounds[1:])).all()
+    assert model.n_components_ > 0

@@ -13,6 +13,7 @@ was observed, x_o:
                 old draws are not looked at
     augment     x_m given Z, the parameters and x_o: after it the whole state has its joint
                 distribution
+    move        Z given the completed data, the parameters integrated out, where an engine does
     parameters  given Z and the completed data: leaves that distribution invariant
 
 which is blocked sampling of (Z, x_m), then of the parameters. The order matters: had bits been

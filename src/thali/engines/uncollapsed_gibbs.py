@@ -11,6 +11,8 @@ or, with ``new_features="slice"``, bits and own features in one: every feature g
 a level s is drawn below the smallest in use, and all unused features with π > s take part with
 parameters from their prior (after Teh, Görür and Ghahramani 2007; exact for any likelihood).
 With ``row_blocks`` both parts are made in blocks of rows side by side (``row_blocks.py``).
+With ``moves`` whole columns are then changed with A integrated out (``kernels/column_moves``): Z
+comes from P(Z | X), which that leaves invariant, and A is drawn next without a look at the old one.
 
 Columns are put in a random order before every step: bits are visited in that order, which must not
 depend on the columns' age. Given the parameters the rows cost O(NK(K + D)) through two products.

@@ -264,7 +264,7 @@ class Variational(Optimizer[Any], AbsorbsRows):
         rows = Rows(nu, state.rows.slab, state.rows.amounts)
         state.data, state.rows = state.backend.hold(data, rows, self.dtype)
         cold = model.likelihood_values(start.hyper)["sigma_x"]
-        hot = max(melting_scale(data), cold)
+        hot = max(melting_scale(model.likelihood.guess(data)), cold)
         iterate(state, passes=0)
         for share in np.linspace(0.0, 1.0, self.anneal):
             if stopped():
