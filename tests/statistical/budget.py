@@ -26,7 +26,7 @@ TESTS = {  # family -> how many tests judge p-values in it; each family asserts 
     "priors": 18,
     "forms": 12,
     "fine_noise": 1,
-    "ladder": 789,
+    "ladder": 816,
     "linear_gaussian": 2,
     "oracles": 2,
     "enumeration": 86,
@@ -54,11 +54,12 @@ TESTS = {  # family -> how many tests judge p-values in it; each family asserts 
     "evidence": 14,
     "partition_ladder": 103,
     "topics": 34,
-    "mixed_columns": 35,
-    "column_noise": 15,
+    "mixed_columns": 46,
+    "column_noise": 20,
     "row_blocks": 24,
     "tables_with_gaps": 14,
     "row_densities": 8,
+    "annealing": 23,
 }
 SHARE = BUDGET / SAFETY / sum(TESTS.values())
 

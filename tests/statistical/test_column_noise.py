@@ -31,6 +31,7 @@ ENGINES = {
     "collapsed": thali.CollapsedGibbs(moves=2),
     "kept": thali.UncollapsedGibbs(),
     "slices": thali.UncollapsedGibbs(new_features="slice"),
+    "moves": thali.UncollapsedGibbs(moves=2),
 }
 SIGMA_A, ALPHA, NAN = 1.5, 1.0, np.nan
 LAW = thali.InverseGamma(2.0, 0.6)

@@ -73,6 +73,7 @@ WAYS = {  # the settings under which an engine is another algorithm
         "integrated": thali.UncollapsedGibbs(),
         "slice": thali.UncollapsedGibbs(new_features="slice"),
         "blocks": thali.UncollapsedGibbs(row_blocks=2),
+        "moves": thali.UncollapsedGibbs(moves=5),
     },
     "metropolis": {way: thali.Metropolis(new_features=way) for way in ("integrated", "prior")},
     "particle_filter": {
@@ -93,8 +94,9 @@ JOINT = {
 GAPS = ((0, 0), (1, 1), (2, 0))
 
 
-def allowed(engine, likelihood, prior):
-    return not missing_capabilities(ENGINES[engine], Model(PRIORS[prior](), likelihood))
+def allowed(engine, likelihood, prior, way=None):
+    engine = WAYS[engine][way] if way else ENGINES[engine]
+    return not missing_capabilities(engine, Model(PRIORS[prior](), likelihood))
 
 
 SAMPLERS = [
@@ -107,6 +109,7 @@ CELLS = [
     for engine, likelihood, prior in itertools.product(SAMPLERS, LIKELIHOODS, PRIORS)
     if allowed(engine, LIKELIHOODS[likelihood](), prior)
     for way in WAYS[engine]
+    if allowed(engine, LIKELIHOODS[likelihood](), prior, way)
     for variant in STORIES[likelihood]
 ]
 SHARED = [

@@ -35,6 +35,7 @@ ENGINES = {
     "collapsed": thali.CollapsedGibbs(moves=2),
     "kept": thali.UncollapsedGibbs(),
     "slices": thali.UncollapsedGibbs(new_features="slice"),
+    "moves": thali.UncollapsedGibbs(moves=2),
 }
 SIGMA_A, ALPHA, CAP, TAU = 1.5, 1.0, 9, 2.0
 INF = np.inf

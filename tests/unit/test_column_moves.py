@@ -223,7 +223,7 @@ def test_annealing_leaves_no_trace(init, seed):
 
 
 def test_the_melting_scale_is_that_of_the_main_direction(rng):
-    from thali.starts.anneal import melting_scale
+    from thali.likelihoods.gaussian_scales import melting_scale
 
     for shape in ((9, 4), (4, 9)):
         X = rng.normal(size=shape)

@@ -107,8 +107,8 @@ class Engine(Protocol[StateT]):
         return self.weighs_rows
 
     @property
-    def settings_need(self) -> dict[str, tuple[type, ...]]:
-        """What some settings need of the prior besides, by setting."""
+    def settings_need(self) -> dict[str, Needs]:
+        """What some settings need of the model besides, by setting."""
         return {}
 
     def refuse_what_features_need(self) -> None:

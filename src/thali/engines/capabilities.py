@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from thali.data import Data
 from thali.engines.base import AnyEngine, BoundOptimizer
-from thali.likelihoods.base import TakesMissing, TakesSparse
+from thali.likelihoods.base import Likelihood, TakesMissing, TakesSparse
 from thali.likelihoods.clusters import DrawsGaps
 from thali.model import Model
-from thali.priors.base import PredictsRow, weighs_rows
+from thali.priors.base import PredictsRow, Prior, weighs_rows
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -52,12 +52,18 @@ def missing_capabilities(engine: AnyEngine | EngineType, model: Model) -> list[s
         )
     if not isinstance(engine, type):
         lacks += [
-            f"{need.__name__} for {setting}, which {type(model.prior).__name__} does not have"
+            f"{named(need, model)} for {setting}, which {type(part).__name__} does not have"
             for setting, needs in engine.settings_need.items()
             for need in needs
-            if not isinstance(model.prior, need)
+            if not isinstance(part := asked_of(need, model), need)
         ]
     return lacks
+
+
+def asked_of(need: type | tuple[type, ...], model: Model) -> Prior | Likelihood:
+    """The part of a model whose capability it is."""
+    first = need[0] if isinstance(need, tuple) else need
+    return model.likelihood if issubclass(first, Likelihood) else model.prior
 
 
 def is_of_structure(engine: EngineType, model: Model) -> bool:

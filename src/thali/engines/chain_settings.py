@@ -1,18 +1,33 @@
 """What every engine of chains can be told: how long, how many, what is kept, where to begin."""
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from thali.data import Data
 from thali.model import Model
 from thali.settings import Settings, check_settings, setting
-from thali.starts import check_init
+from thali.starts import blind_names, check_init
 
 WORK = 1e11  # multiply-adds a chain may cost when the number of sweeps is left open: minutes
 FEWEST, MOST = 100, 1000  # sweeps of such a chain
 LITTLE_WORK, MOST_OF_ALL = 2e9, 3000  # the same where starts disagreed: seconds more
 LONGEST = 10**14  # burn-in, so that sweeps may follow it
 MOST_CHAINS = 10**4  # each of them is kept in memory
+
+
+def annealing() -> Any:
+    """The setting ``anneal``: how many steps under falling noise lead a blind start along."""
+    return setting(0, help="Steps under falling noise before the first", minimum=0, maximum=10**7)
+
+
+def refuse_to_melt(engine: Any) -> None:
+    """Say so where an engine is to anneal a start that knows something of the data."""
+    named = isinstance(engine.init, str) and engine.init in blind_names()
+    if getattr(engine, "anneal", 0) and not named:
+        raise ValueError(
+            f"{type(engine).__name__}: anneal melts whatever it begins from, so init must be "
+            f"{', '.join(map(repr, blind_names()))}; leave anneal at 0 for another start."
+        )
 
 
 @dataclass(frozen=True)
@@ -41,6 +56,7 @@ class ChainSettings(Settings):
                 "sweeps; use fewer, or more sweeps."
             )
         object.__setattr__(self, "init", check_init(type(self), self.init))
+        refuse_to_melt(self)
 
     def planned(self, model: Model, data: Data, n_components: int, disagreed: bool = False) -> Self:
         """This engine with a number of sweeps: as given, or as many as suit the data.

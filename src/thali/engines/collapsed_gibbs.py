@@ -14,7 +14,7 @@ import numpy as np
 
 from thali.data import Data
 from thali.engines.base import Drawn, Info, Needs, Sampler
-from thali.engines.chain_settings import ChainSettings
+from thali.engines.chain_settings import ChainSettings, annealing
 from thali.engines.clusters import gibbs as clusters
 from thali.engines.clusters.gibbs import ClusterState
 from thali.engines.features import gibbs as features
@@ -28,7 +28,7 @@ from thali.priors.base import PredictsRow
 from thali.priors.partition import PredictsLabel
 from thali.registry import ENGINES
 from thali.settings import setting
-from thali.starts import Start, blind_names
+from thali.starts import Start
 from thali.structures.partitions import PARTITIONS
 
 State = FeatureState | ClusterState
@@ -80,9 +80,7 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
     moves: int = setting(
         2, help="Tries to change whole columns or clusters, a sweep", minimum=0, maximum=10**6
     )
-    anneal: int = setting(
-        0, help="Steps under falling noise before the first", minimum=0, maximum=10**7
-    )
+    anneal: int = annealing()
 
     needs_prior: ClassVar[Needs] = ((PredictsRow, PredictsLabel),)
     weighs_rows: ClassVar[bool] = True
@@ -93,14 +91,6 @@ class CollapsedGibbs(ChainSettings, Sampler[State]):
     )
     masked: ClassVar[bool] = True
     auto_rank: ClassVar[int | None] = 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.anneal and not (isinstance(self.init, str) and self.init in blind_names()):
-            raise ValueError(
-                "CollapsedGibbs: anneal melts whatever it begins from, so init must be "
-                f"{', '.join(map(repr, blind_names()))}; leave anneal at 0 for another start."
-            )
 
     def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:
         """The state at ``start``, arrays made afresh from its value."""

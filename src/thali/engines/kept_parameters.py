@@ -13,6 +13,7 @@ was observed, x_o:
                 old draws are not looked at
     augment     x_m given Z, the parameters and x_o: after it the whole state has its joint
                 distribution
+    move        Z given the completed data, the parameters integrated out, where an engine does
     parameters  given Z and the completed data: leaves that distribution invariant
 
 which is blocked sampling of (Z, x_m), then of the parameters. The order matters: had bits been
@@ -29,7 +30,7 @@ from typing import Any, cast
 import numpy as np
 
 from thali.data import Augmented, Data
-from thali.engines.base import Info, Sampler
+from thali.engines.base import Info, Needs, Sampler
 from thali.engines.chain_settings import ChainSettings
 from thali.hyperparameters import Values, as_scalars
 from thali.likelihoods.base import Collapsed
@@ -39,6 +40,7 @@ from thali.likelihoods.gibbs_updates import (
     GibbsUpdates,
     LatentGaussians,
 )
+from thali.likelihoods.tempered import Tempered
 from thali.model import Model
 from thali.priors.base import PredictsRow, Prior
 from thali.starts import Start
@@ -89,6 +91,11 @@ class KeepsParameters(ChainSettings, Sampler[State]):
             self._augment(rng, model, data, state)
         return state
 
+    @property
+    def settings_need(self) -> dict[str, Needs]:
+        steps = getattr(self, "anneal", 0)
+        return {f"anneal={steps}": (Tempered,)} if steps else {}
+
     def step(self, rng: np.random.Generator, model: Model, data: Data, state: State) -> Info:
         """The matrix, missing entries, parameters, hyperparameters."""
         likelihood = cast(GibbsUpdates, model.likelihood)
@@ -96,6 +103,7 @@ class KeepsParameters(ChainSettings, Sampler[State]):
         tables = state.fixed_prior(model)[1]
         self.update_matrix(rng, model, state)
         self._augment(rng, model, data, state)
+        self.move(rng, model, state)
         hold = state.sweep < state.hold_sigma
         log_density = likelihood.update_parameters(rng, state, hold)
         if likelihood.augments(data) and not isinstance(likelihood, LatentGaussians):
@@ -109,6 +117,9 @@ class KeepsParameters(ChainSettings, Sampler[State]):
     @abstractmethod
     def update_matrix(self, rng: np.random.Generator, model: Model, state: State) -> None:
         """Change Z, and parameters of features that come and go, in place."""
+
+    def move(self, rng: np.random.Generator, model: Model, state: State) -> None:
+        """Change Z with the parameters integrated out, given complete data; they are drawn next."""
 
     def level(
         self, rng: np.random.Generator, model: Model, data: Data, state: State, info: Info

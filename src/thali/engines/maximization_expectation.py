@@ -12,6 +12,7 @@ What is maximized has the probability of Z with its columns in one order. What i
 (``thali/engines/ascent/counts.py``).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, cast
 
@@ -31,11 +32,14 @@ from thali.engines.ascent.optimizer import (
     saved_features,
 )
 from thali.engines.ascent.point_state import SOLVERS, PointState, guarantee
+from thali.engines.ascent.state import iterate
 from thali.engines.base import Info
+from thali.engines.chain_settings import annealing, refuse_to_melt
 from thali.hyperparameters import Values
 from thali.likelihoods.base import ExpectedBits
 from thali.likelihoods.feature_posteriors import FeaturePosterior
 from thali.likelihoods.gaussian_scales import LEAST
+from thali.likelihoods.tempered import Tempered
 from thali.machine import refuse_beyond_memory
 from thali.model import Model
 from thali.priors.base import PredictsRow
@@ -44,6 +48,7 @@ from thali.settings import setting
 from thali.starts import Start
 
 ONE_AFTER_THE_OTHER = ("randomized_double_greedy", "exact")  # a GPU has no use for such solvers
+HELD = 2**62  # iterations for which scales stay put: more than there are
 EXACT = 16  # features for which looking at every set of them is a matter of milliseconds
 
 
@@ -70,6 +75,9 @@ class MaximizationExpectation(Optimizer[PointState]):
         1/2 on average) where features have no negative entries. "exact" looks at all sets of at
         most 16 features. "best" also exchanges one feature for another, from where the row is and,
         if that moves it, from where local search ends.
+    anneal : int, default 0
+        How many iterations under falling noise come before the first of a run that begins at
+        "prior" or "empty" (in a race, of those contenders). They belong to the start.
 
     Examples
     --------
@@ -83,12 +91,14 @@ class MaximizationExpectation(Optimizer[PointState]):
     """
 
     solver: str = setting("best", help="How the features of a row are chosen", choices=SOLVERS)
+    anneal: int = annealing()
 
     needs_prior: ClassVar[tuple[type, ...]] = (PredictsRow,)
     needs_likelihood: ClassVar[tuple[type, ...]] = (ExpectedBits,)
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        refuse_to_melt(self)
         if self.solver == "exact" and self.truncation != "auto" and int(self.truncation) > EXACT:
             raise ValueError(
                 "MaximizationExpectation: solver='exact' looks at every set of features, at most "
@@ -142,6 +152,32 @@ class MaximizationExpectation(Optimizer[PointState]):
         """As every optimizer's, with this generator for solvers that need one."""
         state.rng = rng
         return super().step(rng, model, data, state)
+
+    def annealed(
+        self,
+        rng: np.random.Generator,
+        model: Model,
+        data: Data,
+        start: Start,
+        stopped: Callable[[], bool],
+    ) -> Start:
+        """Where ``anneal`` iterations under falling noise lead, changes of whole features among
+        them: at first none is worth having, and they come in the order of their size."""
+        cold = model.own_values("likelihood", start.hyper)
+        numbers = cast(Tempered, model.likelihood).cooling(data, cold)
+        hyper = dict(start.hyper)
+        model.likelihood_values(hyper).update(numbers(0.0))
+        state = self.begin(rng, model, data, replace(start, hyper=hyper, hold_sigma=HELD))
+        for share in np.linspace(0.0, 1.0, self.anneal):
+            if stopped():
+                break
+            state.scales.update(numbers(float(share)))
+            iterate(state, passes=0)  # the bound at this noise, to be raised
+            state.advance()
+            self._move(rng, state)
+        hyper = dict(state.hyper)
+        model.likelihood_values(hyper).update(cold)
+        return replace(start, latent=state.latent, hyper=hyper)
 
     # ending
 

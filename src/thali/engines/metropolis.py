@@ -19,6 +19,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from thali.data import Data
+from thali.engines.chain_settings import annealing
 from thali.engines.kept_parameters import KeepsParameters, State
 from thali.likelihoods.gibbs_updates import MovesSingly
 from thali.likelihoods.moving_rows import with_room
@@ -56,6 +57,11 @@ class Metropolis(KeepsParameters):
     new_features : {"integrated", "prior"}, default "integrated"
         Where parameters of new features come from: their posterior given the row, or their prior,
         as in the paper; the second is accepted less often.
+    anneal : int, default 0
+        How many sweeps under falling noise come before the first sweep of a chain that begins at
+        "prior" or "empty" (in a race, of those contenders). They belong to the start and are not
+        recorded. For likelihoods that can be let in by degrees: ``LinearGaussian``,
+        ``NonnegativeLinearGaussian``, ``SparseFactor`` and ``NoisyOr``.
 
     Examples
     --------
@@ -68,6 +74,8 @@ class Metropolis(KeepsParameters):
     new_features: str = setting(
         "integrated", help="How new features come", choices=("integrated", "prior")
     )
+
+    anneal: int = annealing()
 
     needs_prior: ClassVar[tuple[type, ...]] = (PredictsRow,)
     needs_likelihood: ClassVar[tuple[type, ...]] = (MovesSingly,)

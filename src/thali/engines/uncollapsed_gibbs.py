@@ -11,6 +11,8 @@ or, with ``new_features="slice"``, bits and own features in one: every feature g
 a level s is drawn below the smallest in use, and all unused features with π > s take part with
 parameters from their prior (after Teh, Görür and Ghahramani 2007; exact for any likelihood).
 With ``row_blocks`` both parts are made in blocks of rows side by side (``row_blocks.py``).
+With ``moves`` whole columns are then changed with A integrated out (``kernels/column_moves``): Z
+comes from P(Z | X), which that leaves invariant, and A is drawn next without a look at the old one.
 
 Columns are put in a random order before every step: bits are visited in that order, which must not
 depend on the columns' age. Given the parameters the rows cost O(NK(K + D)) through two products.
@@ -21,14 +23,23 @@ from typing import ClassVar, cast
 
 import numpy as np
 
+from thali.data import Data
+from thali.engines.base import Needs
+from thali.engines.chain_settings import annealing
+from thali.engines.features import gibbs as features
+from thali.engines.features.columns import moved_bits
+from thali.engines.features.planning import moves_every
 from thali.engines.features.row_blocks import update_in_blocks
+from thali.engines.features.state import refuse_fine_noise
 from thali.engines.kept_parameters import KeepsParameters, State
 from thali.hyperparameters import as_scalars
-from thali.likelihoods.gibbs_updates import GibbsUpdates
+from thali.likelihoods.base import GaussianRows
+from thali.likelihoods.gibbs_updates import GibbsUpdates, LatentBits
 from thali.model import Model
 from thali.priors.base import HasFrequencies, PredictsRow
 from thali.registry import ENGINES
 from thali.settings import setting
+from thali.starts import Start
 from thali.structures.features import FeatureTables
 
 
@@ -57,6 +68,15 @@ class UncollapsedGibbs(KeepsParameters):
         A seed's draws depend on the number of blocks, never on that of cores; a few for each
         core is best. By default rows are updated one after the other. It needs a prior with
         frequencies, such as ``IBP``, and ``new_features="integrated"``.
+    anneal : int, default 0
+        How many sweeps under falling noise come before the first sweep of a chain that begins at
+        "prior" or "empty" (in a race, of those contenders). They belong to the start and are not
+        recorded. For likelihoods that can be let in by degrees: ``LinearGaussian``,
+        ``NonnegativeLinearGaussian``, ``SparseFactor`` and ``NoisyOr``.
+    moves : int, default 0
+        How often a sweep tries to change whole columns (split, join, turn, drop) with A integrated
+        out, which is then drawn given what came of it: as in ``CollapsedGibbs``, and exact. For
+        ``LinearGaussian``, and ``MixedColumns``.
 
     Examples
     --------
@@ -80,6 +100,9 @@ class UncollapsedGibbs(KeepsParameters):
         None, help="Blocks of rows to work on side by side; rows one by one if not given", minimum=1
     )
 
+    anneal: int = annealing()
+    moves: int = setting(0, help="Tries to change whole columns, a sweep", minimum=0, maximum=10**6)
+
     needs_prior: ClassVar[tuple[type, ...]] = (PredictsRow,)
     weighs_rows: ClassVar[bool] = True
     needs_likelihood: ClassVar[tuple[type, ...]] = (GibbsUpdates,)
@@ -96,15 +119,44 @@ class UncollapsedGibbs(KeepsParameters):
 
     @property
     def heeds_row_potentials(self) -> bool:
-        return not self.settings_need  # given frequencies, bits are drawn given these alone
+        return not self._frequencies_for  # given frequencies, bits are drawn given these alone
 
     @property
-    def settings_need(self) -> dict[str, tuple[type, ...]]:
+    def _frequencies_for(self) -> list[str]:
+        """The settings that ask for features' frequencies."""
         need = {
             "new_features='slice'": self.new_features == "slice",
             "row_blocks": self.row_blocks is not None,
         }
-        return {setting: (HasFrequencies,) for setting, said in need.items() if said}
+        return [setting for setting, said in need.items() if said]
+
+    @property
+    def settings_need(self) -> dict[str, Needs]:
+        need: dict[str, Needs] = {setting: (HasFrequencies,) for setting in self._frequencies_for}
+        if self.moves:
+            need[f"moves={self.moves}"] = ((GaussianRows, LatentBits),)
+        return need | super().settings_need
+
+    def begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:
+        if self.moves:
+            refuse_fine_noise(model, start.hyper, type(self).__name__)
+        return super().begin(rng, model, data, start)
+
+    def rehearsals(self, model: Model) -> tuple[str, ...]:
+        return ("moves",) if self.moves else ()
+
+    def rehearse(self, part: str, model: Model, missing: bool) -> None:
+        features.rehearse(part, model, missing, "slice")
+
+    def move(self, rng: np.random.Generator, model: Model, state: State) -> None:
+        """Whole columns, as often as ``CollapsedGibbs`` changes them; A goes, and is drawn next."""
+        turn = moves_every(state.data)
+        if not self.moves or state.sweep % turn:
+            return
+        scales = features.scales_of(model, state.hyper, state.data)
+        tables = state.fixed_prior(model)[1]
+        state.bits = moved_bits(rng, state.bits, state.data, tables, scales, self.moves * turn)
+        state.parameters = {"A": np.zeros((state.n_components, state.data.d))}
 
     def update_matrix(self, rng: np.random.Generator, model: Model, state: State) -> None:
         """Bits, then own features; or both at once by a slice."""

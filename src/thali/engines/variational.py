@@ -44,7 +44,7 @@ from thali.hyperparameters import Values
 from thali.likelihoods.base import Expected
 from thali.likelihoods.clusters import ExpectedClusters
 from thali.likelihoods.feature_posteriors import FeaturePosterior, GaussianFeatures
-from thali.likelihoods.gaussian_scales import LEAST
+from thali.likelihoods.gaussian_scales import LEAST, melting_scale
 from thali.likelihoods.table import TableLikelihood
 from thali.machine import refuse_beyond_memory
 from thali.model import Model
@@ -52,7 +52,7 @@ from thali.priors.base import Truncates
 from thali.priors.partition import BreaksSticks
 from thali.registry import ENGINES
 from thali.settings import setting
-from thali.starts import Start, melting_scale
+from thali.starts import Start
 from thali.starts.base import RACE
 from thali.structures.partitions import PARTITIONS
 from thali.structures.statistics import Statistics
@@ -264,7 +264,7 @@ class Variational(Optimizer[Any], AbsorbsRows):
         rows = Rows(nu, state.rows.slab, state.rows.amounts)
         state.data, state.rows = state.backend.hold(data, rows, self.dtype)
         cold = model.likelihood_values(start.hyper)["sigma_x"]
-        hot = max(melting_scale(data), cold)
+        hot = max(melting_scale(model.likelihood.guess(data)), cold)
         iterate(state, passes=0)
         for share in np.linspace(0.0, 1.0, self.anneal):
             if stopped():

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from thali.data.matrix import Data, Table, blocks
-from thali.data.sparse import squared_residual
+from thali.data.sparse import main_length, squared_residual
 from thali.hyperparameters import (
     Hyperprior,
     InverseGamma,
@@ -25,7 +25,7 @@ from thali.hyperparameters import (
 )
 from thali.likelihoods.base import Parameters, Scale, Scaled
 from thali.likelihoods.entries import NormalEntries
-from thali.likelihoods.tempered import AtTemperature, Densities
+from thali.likelihoods.tempered import AtTemperature, Cooling, Densities
 from thali.settings import Settings
 
 METROPOLIS_WIDTH = 0.05  # the step of Anand (2015)
@@ -66,6 +66,12 @@ class GaussianScales(Settings, Scaled):
         warm = {**hyper, "sigma_x": hyper["sigma_x"] / np.sqrt(beta)}
         return AtTemperature(warm, float(factor))
 
+    def cooling(self, data: Data, hyper: Values) -> Cooling:
+        """σ_x(share) = hot (σ_x/hot)^share, hot the scale at which the data melt."""
+        cold = hyper["sigma_x"]
+        hot = max(melting_scale(self.guess(data)), cold)
+        return lambda share: {**hyper, "sigma_x": hot * (cold / hot) ** share}
+
     # X given its mean
 
     def sample(self, rng: np.random.Generator, Z: ArrayLike, A: ArrayLike) -> np.ndarray:
@@ -91,6 +97,20 @@ class GaussianScales(Settings, Scaled):
     @property
     def _sigma_a(self) -> float:
         return as_number(type(self).__name__, "sigma_a", self.sigma_a)
+
+
+def melting_scale(data: Data) -> float:
+    """The root mean square of the data along their main direction.
+
+    >>> import numpy as np
+    >>> round(melting_scale(Data(np.array([[3.0, 4.0], [3.0, 4.0]]))), 6)
+    5.0
+    """
+    if data.sparse:
+        return main_length(data.X) / float(np.sqrt(data.n))
+    X = data.reduced
+    gram = X.T @ X if X.shape[1] <= X.shape[0] else X @ X.T
+    return float(np.sqrt(max(np.linalg.eigvalsh(gram)[-1], 0.0) / data.n))
 
 
 def resolve_scales(likelihood: Scaled, data: Data) -> dict[str, Scale]:

@@ -20,7 +20,7 @@ so that a slice step of ε or λ never touches the data.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import log, log1p
+from math import log, log1p, sqrt
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
@@ -41,7 +41,7 @@ from thali.likelihoods.entries import BinaryEntries
 from thali.likelihoods.gibbs_updates import EstimatesEvidence, GibbsState, MovesSingly, Turned
 from thali.likelihoods.moving_rows import ALL_SEEN, with_room
 from thali.likelihoods.search_rows import CountedFeatures, CountProbabilities
-from thali.likelihoods.tempered import AtTemperature, Tempered
+from thali.likelihoods.tempered import AtTemperature, Cooling, Tempered
 from thali.registry import LIKELIHOODS
 from thali.settings import Settings, hyperparameter
 from thali.structures.features import FeatureTables
@@ -284,10 +284,17 @@ class NoisyOr(Settings, MovesSingly, Tempered, EstimatesEvidence, CountedFeature
         Every target is that of a noisy-or; at first the leak explains all.
         """
         ones, entries = int(data.binary.sum()), data.n * data.d - data.missing
-        mu = (ones + 1.0) / (entries + 2.0)
+        mu = share_of_ones(data)
         factor = (beta - 1.0) * (ones * log(mu) + (entries - ones) * log1p(-mu))
         leak = (1.0 - beta) * mu + beta * hyper["epsilon"]
         return AtTemperature({**hyper, "epsilon": leak, "lam": beta * hyper["lam"]}, factor)
+
+    def cooling(self, data: Data, hyper: Values) -> Cooling:
+        """β rises geometrically from where a cause active in every column, over a leak of μ, tells
+        half a nat of a row: (βλ)² D (1−μ)/μ = 1."""
+        mu = share_of_ones(data)
+        hot = min(1.0, sqrt(mu / ((1.0 - mu) * data.d)) / hyper["lam"])
+        return lambda share: self.tempered(data, hyper, hot ** (1.0 - share)).hyper
 
     def estimate_evidence(self, rng: np.random.Generator, state: GibbsState) -> float:
         """The log density and Σ H(y_kt | x, Z, the other y), on average at most the entropy of Y
@@ -302,6 +309,11 @@ class NoisyOr(Settings, MovesSingly, Tempered, EstimatesEvidence, CountedFeature
 
     def _number(self, name: str) -> float:
         return as_number("NoisyOr", name, getattr(self, name))
+
+
+def share_of_ones(data: Data) -> float:
+    """μ, strictly between 0 and 1."""
+    return (int(data.binary.sum()) + 1.0) / (data.n * data.d - data.missing + 2.0)
 
 
 def rates_of(hyper: Values) -> Rates:

@@ -5,7 +5,8 @@ which the same steps leave invariant at other numbers. For Gaussian noise f_β =
 
     N(x; μ, σ²)^β = N(x; μ, σ²/β) · (2πσ²/β)^{1/2} (2πσ²)^{−β/2},
 
-so that the noise falls from ∞ to σ_x. Annealed importance sampling goes along such a path.
+so that the noise falls from ∞ to σ_x. Annealed importance sampling goes along such a path. So do
+steps that lead a start from where next to nothing is worth a feature (``starts/anneal``).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from thali.likelihoods.base import Parameters
 from thali.likelihoods.gibbs_updates import GibbsState, GibbsUpdates
 
 Densities = Callable[[Values], float]  # a log density by the likelihood's hyperparameters
+Cooling = Callable[[float], dict[str, float]]  # numbers by the share of the way that was gone
 
 
 class AtTemperature(NamedTuple):
@@ -39,6 +41,11 @@ class Tempered(GibbsUpdates):
     @abstractmethod
     def tempered(self, data: Data, hyper: Values, beta: float) -> AtTemperature:
         """What stands for β, 0 < β ≤ 1, at these hyperparameters."""
+
+    @abstractmethod
+    def cooling(self, data: Data, hyper: Values) -> Cooling:
+        """The way from where next to nothing is worth a feature, at share 0, to these numbers, at
+        share 1: those that stand for a β that rises to 1."""
 
     def log_densities(self, data: Data, state: GibbsState) -> Densities:
         """log P(X_obs, parameters | Z) of a state, by the hyperparameters.

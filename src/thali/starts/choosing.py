@@ -55,6 +55,7 @@ class Starting:
             return [given_start(init, self.model, self.filled, owner)] * chains
         init = self.engine.start_in_place_of_race(self.model) if init == RACE else init
         init = suitable(init, self.model, self.engine.races)
+        self._refuse_idle_annealing(init)
         names = self._contenders() if init == RACE else [init] * chains
         generators = [np.random.default_rng(s) for s in sequence.spawn(len(names))]
         if self.model.likelihood.spectrum:  # computed once, before threads need it
@@ -64,6 +65,17 @@ class Starting:
             return [STARTS[init](generators[0], self.model, self.filled)] * chains
         starts = self._begin(names, generators)
         return self._race(starts, generators, sequence) if init == RACE else starts
+
+    def _refuse_idle_annealing(self, init: str) -> None:
+        """Say so where no start that knows nothing of the data is made, for all the asking."""
+        steps = getattr(self.engine, "anneal", 0)
+        if steps and init != RACE and not STARTS[init].blind:
+            blind = [name for name in self.model.likelihood.starts if STARTS[name].blind]
+            raise ValueError(
+                f"{type(self.engine).__name__}: anneal={steps} is for starts that know nothing of "
+                f"the data, and with {type(self.model.likelihood).__name__} it begins from "
+                f"{init!r}; give init={' or '.join(map(repr, blind))}, or leave anneal at 0."
+            )
 
     def _from_sample(self, sequence: np.random.SeedSequence) -> list[Start]:
         """Starts of some rows that fit in memory, and then of all of them."""
@@ -106,7 +118,7 @@ class Starting:
             except Stopped:
                 return None
             if STARTS[name].blind and getattr(self.engine, "anneal", 0) > 0:
-                return self.engine.annealed(rng, self.model, filled, start, self.stopped)
+                return self.engine.annealed(rng, self.model, self.data, start, self.stopped)
             return start
 
         jobs = [partial(make, *pair) for pair in zip(names, generators, strict=True)]

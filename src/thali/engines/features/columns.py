@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import gammaln
 
-from thali.engines.features.state import FeatureState
+from thali.data import Data
+from thali.engines.features.state import FeatureState, kernel_matrix
 from thali.structures.features import FeatureTables, potentials
 
 if TYPE_CHECKING:
     from thali.kernels.gaussian_row import Scales
+    from thali.kernels.maintained_rows import Rows
 
 
 def move_columns(
@@ -26,14 +28,47 @@ def move_columns(
     attempts: int,
 ) -> None:
     """Attempts at changes of whole columns; M and G are left to the sweep to make afresh."""
+    state.rows, state.n_components = attempt(
+        rng, state.X, state.rows, state.n_components, tables, scales, attempts
+    )
+
+
+def moved_bits(
+    rng: np.random.Generator,
+    bits: np.ndarray,
+    data: Data,
+    tables: FeatureTables,
+    scales: Scales,
+    attempts: int,
+) -> np.ndarray:
+    """Z after such attempts, where no arrays are kept along with it; A must be drawn anew.
+
+    They leave P(Z | X) invariant, A integrated out; with A then drawn given Z and X, P(Z, A | X).
+    """
+    from thali.kernels.maintained_rows import rows_of
+
+    X = kernel_matrix(data)
+    rows, k = attempt(rng, X, rows_of(bits, X), bits.shape[1], tables, scales, attempts)
+    return np.ascontiguousarray(rows.Z[:, :k])
+
+
+def attempt(
+    rng: np.random.Generator,
+    X: np.ndarray,
+    rows: Rows,
+    k: int,
+    tables: FeatureTables,
+    scales: Scales,
+    attempts: int,
+) -> tuple[Rows, int]:
+    """The arrays of ``kernels.maintained_rows`` and K after so many attempts."""
     from thali.kernels import column_moves as kernel
 
     prior = kernel.ColumnPrior(
-        *column_tables(tables, state.data.n), tables.capacity, tables.row_potentials
+        *column_tables(tables, len(X)), tables.capacity, tables.row_potentials
     )
-    state.rows, state.n_components, _ = kernel.column_moves(
-        rng, state.X, state.rows, state.n_components, prior, scales, attempts, kernel.SHARES
-    )
+    rows, k, _ = kernel.column_moves(rng, X, rows, k, prior, scales, attempts, kernel.SHARES)
+    return rows, int(k)
 
 
 def column_tables(tables: FeatureTables, n: int) -> tuple[np.ndarray, np.ndarray, float]:

@@ -55,7 +55,7 @@ def begin(rng: np.random.Generator, model: Model, data: Data, start: Start) -> F
     """The state at a start, arrays made afresh from its matrix."""
     from thali.kernels.maintained_rows import rows_of
 
-    refuse_fine_noise(model, start.hyper)
+    refuse_fine_noise(model, start.hyper, "CollapsedGibbs")
     Z = start.latent[:, start.latent.any(axis=0)]
     Z = Z[:, rng.permutation(Z.shape[1])]  # the order of columns must carry no information
     hyper = dict(start.hyper)
@@ -64,7 +64,7 @@ def begin(rng: np.random.Generator, model: Model, data: Data, start: Start) -> F
     return FeatureState(at, rows, Z.shape[1], hyper, 0, start.hold_sigma, parameters=parameters)
 
 
-def refuse_fine_noise(model: Model, hyper: Values) -> None:
+def refuse_fine_noise(model: Model, hyper: Values, owner: str) -> None:
     """Refuse a given σ_x so far below σ_a that A cannot be integrated out in double precision.
 
     Where columns of Z depend on each other M has entries of size 1/r, and μ = M ZᵀX, of size 1, an
@@ -80,7 +80,7 @@ def refuse_fine_noise(model: Model, hyper: Values) -> None:
     sigma_x, sigma_a = float(given), float(sigma_a)
     if sigma_x < FINEST * sigma_a:
         raise ValueError(
-            f"CollapsedGibbs: sigma_x={sigma_x:.3g} is less than {FINEST:g} of "
+            f"{owner}: sigma_x={sigma_x:.3g} is less than {FINEST:g} of "
             f"sigma_a={sigma_a:.3g}: with features integrated out, double precision then cannot "
             "tell how likely those are that are sums of others; use a larger sigma_x, or let it be "
             "inferred."
