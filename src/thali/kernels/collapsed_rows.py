@@ -62,9 +62,10 @@ from thali.kernels.masked_rows import (
     add_entries,
     add_unseen,
     change_entries,
+    choose,
     draw_missing,
     drop_mean,
-    expected_entries,
+    expect,
     full_square,
     look_away,
     means_afresh,
@@ -74,7 +75,6 @@ from thali.kernels.masked_rows import (
     open_mean,
     put_into_means,
     room_for_means,
-    set_aside,
     take_out_of_means,
     turn_unseen,
 )
@@ -344,9 +344,10 @@ def sweeps(rng, X, squares, gaps, rows, k, tables, scales, laws, plan, climb):
             aside, fewer = 0, True
             half_d = 0.5 * max(scales.dimensions - len(gone), NO_DIMENSION)
             if len(gone) > 0:
-                x2, fewer = observed_square(x, gaps.seen[n]), 2 * len(gone) <= len(x)
-                aside = set_aside(means, x, gaps.seen[n], gone, z, others, k, u, c0)
-                look_away(means, G, aside, fewer, k, b, h, u, v, c1, c2)
+                x2 = observed_square(x, gaps.seen[n])
+                aside, fewer = choose(means.at, gaps.seen[n], gone)
+                expect(means, means.at, aside, x, z, others, k, u, c0)
+                look_away(means, G, aside, fewer, k, others, b, h, u, v, c0, c1, c2)
         # the row's bits, one by one: s = M z, h = G z, q = z M z = V − 1, c = z b, g = z G z
         stays = c0 != 0.0
         q = max(dot_bits(z, s, k), 0.0)
@@ -412,11 +413,11 @@ def sweeps(rng, X, squares, gaps, rows, k, tables, scales, laws, plan, climb):
             if gaps is not None:  # noqa: SIM102
                 if len(gone) > 0:
                     if not fewer:
-                        expected_entries(means, x, z, others, k, gone, u, c0)
+                        expect(means, gone, len(gone), x, z, others, k, u, c0)
                     sigma = scales.sigma_x * np.sqrt(1.0 + q)
-                    _, change2 = draw_missing(rng, means, x, gone, sigma)
-                    add_entries(rows, means, z, k, gone)
-                    change_entries(rows, means, u, change2, k, gone, h)
+                    _, change2 = draw_missing(rng, means.along, x, gone, sigma, means.e)
+                    add_entries(rows.T, means.e, z, k, gone)
+                    change_entries(means, G, u, change2, k, gone, h)
                     since += 1
             for i in range(k):
                 others[i] += z[i]
@@ -466,9 +467,10 @@ def sweeps(rng, X, squares, gaps, rows, k, tables, scales, laws, plan, climb):
         V = 1.0 + max(dot_bits(z, s, k), 0.0)
         if gaps is not None:  # noqa: SIM102
             if len(gone) > 0:
-                expected_entries(means, x, z, rows.m, k, gone, u, 0.0)
-                x2 += draw_missing(rng, means, x, gone, scales.sigma_x * np.sqrt(V))[0]
-                add_entries(rows, means, z, k, gone)
+                expect(means, gone, len(gone), x, z, rows.m, k, u, 0.0)
+                sigma = scales.sigma_x * np.sqrt(V)
+                x2 += draw_missing(rng, means.along, x, gone, sigma, means.e)[0]
+                add_entries(rows.T, means.e, z, k, gone)
                 add_unseen(means, x, k, gone, b)
         times_bits(rows.G, z, k, h)
         rho = x2 - 2.0 * dot_bits(z, b, k) + dot_bits(z, h, k)

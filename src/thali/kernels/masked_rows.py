@@ -36,7 +36,7 @@ class Gaps(NamedTuple):
 
     seen: np.ndarray  # (N, D) bool
     first: np.ndarray  # (N + 1,): row n misses columns[first[n]:first[n + 1]]
-    columns: np.ndarray
+    columns: np.ndarray  # unsigned, as are all numbers of columns here: there is none below zero
     of_column: np.ndarray  # (D,) the pattern of each column
     start: np.ndarray  # (P + 1,)
     rows: np.ndarray
@@ -63,7 +63,7 @@ def room_for_means(cap, d):
     return Means(
         np.zeros((cap, d)),
         np.zeros((cap, d)),
-        np.zeros(d, np.int64),
+        np.zeros(d, np.uint64),
         flat[0],
         flat[1],
         flat[2],
@@ -93,7 +93,7 @@ def means_without(means, rows, x, s, k):
             means.mu[i, c] -= s[i] * x[c]
 
 
-@helper(fastmath=FAST)
+@helper(borrows=True, fastmath=FAST)
 def observed_square(x, seen):
     """‖x_o‖², exactly zero where nothing was observed."""
     total = 0.0
@@ -102,7 +102,7 @@ def observed_square(x, seen):
     return total
 
 
-@helper(fastmath=FAST)
+@helper(borrows=True, fastmath=FAST)
 def full_square(x):
     total = 0.0
     for c in range(x.shape[0]):
@@ -110,64 +110,69 @@ def full_square(x):
     return total
 
 
-@helper(fastmath=FAST)
-def set_aside(means, x, seen, gone, z, m, k, u, c0):
-    """Put μ without the row, of the shorter list of columns, side by side; returns their number.
+@helper(borrows=True)
+def choose(at, seen, gone):
+    """Put the numbers of the missing columns into ``at``, or of the observed ones where these are
+    fewer; returns how many, and whether it is the missing ones."""
+    count = gone.shape[0]
+    if 2 * count <= seen.shape[0]:
+        for j in range(count):
+            at[j] = gone[j]
+        return count, True
+    count = 0
+    for c in range(seen.shape[0]):
+        if seen[c]:
+            at[count] = c
+            count += 1
+    return count, False
+
+
+@helper(borrows=True, fastmath=FAST)
+def expect(means, at, count, x, z, m, k, u, c0):
+    """zμ without the row, of ``count`` columns in ``at``, into ``along``, and x − zμ into e.
 
     μ may have the row in, as ``leave`` tells by u and c₀: without it, it is μ − c₀u(x − zμ).
     """
-    at, part, e, along = means.at, means.part, means.e, means.along
-    count = len(gone)
-    if 2 * count <= x.shape[0]:
-        for j in range(count):
-            at[j] = gone[j]
-    else:
-        count = 0
-        for c in range(x.shape[0]):
-            if seen[c]:
-                at[count] = c
-                count += 1
+    xs, e, along = means.x, means.e, means.along
     for j in range(count):
-        means.x[j] = e[j] = x[at[j]]
+        xs[j] = e[j] = x[at[j]]
         along[j] = 0.0
+    step = 0.0
     for i in range(k):
         row = means.mu[i]
-        if z[i]:
+        if z[i] and m[i] == 0.0:
             for j in range(count):
-                part[i, j] = row[at[j]]
-                e[j] -= part[i, j]
-        else:
+                e[j] -= row[at[j]]
+        elif z[i]:
+            step += c0 * u[i]
             for j in range(count):
-                part[i, j] = row[at[j]]
-    for i in range(k):
-        if m[i] == 0.0:
-            for j in range(count):
-                part[i, j] = 0.0
-            continue
-        step = c0 * u[i]
-        if z[i]:
-            for j in range(count):
-                part[i, j] -= step * e[j]
-                along[j] += part[i, j]
-        else:
-            for j in range(count):
-                part[i, j] -= step * e[j]
-    return count
+                along[j] += row[at[j]]
+    for j in range(count):
+        e[j] -= along[j]
+        along[j] -= step * e[j]
 
 
-@helper(fastmath=FAST)
-def look_away(means, G, count, fewer, k, b, h, u, v, c1, c2):
+@helper(borrows=True, fastmath=FAST)
+def look_away(means, G, count, fewer, k, m, b, h, u, v, c0, c1, c2):
     """b = μ_o x_o and h = μ_oμ_oᵀz in place of those of all columns, and the diagonal of μ_oμ_oᵀ.
 
-    What is set aside is what is missing, where that is ``fewer``, or else what was observed.
+    ``expect`` was asked of what is missing, where that is ``fewer``, or else of what was observed;
+    μ of these columns without the row is set aside.
     """
-    part, xs, along = means.part, means.x, means.along
+    at, xs, e, along = means.at, means.x, means.e, means.along
     for i in range(k):
+        row, part, step = means.mu[i], means.part[i], c0 * u[i]
         to_x = to_z = square = 0.0
-        for j in range(count):
-            to_x += part[i, j] * xs[j]
-            to_z += part[i, j] * along[j]
-            square += part[i, j] * part[i, j]
+        if m[i] == 0.0:  # no other row has it
+            for j in range(count):
+                part[j] = 0.0
+        else:
+            for j in range(count):
+                value = row[at[j]] - step * e[j]
+                part[j] = value
+                to_x += value * xs[j]
+                to_z += value * along[j]
+                square += value * value
         if fewer:
             b[i] -= to_x
             h[i] -= to_z
@@ -178,91 +183,69 @@ def look_away(means, G, count, fewer, k, b, h, u, v, c1, c2):
         means.diagonal[i] = square
 
 
-@helper(fastmath=FAST)
+@helper(borrows=True, fastmath=FAST)
 def turn_unseen(means, G, i, sign, count, fewer, k, h, u, v, c1, c2):
     """h += ± row i of μ_oμ_oᵀ."""
-    part = means.part
+    mine = means.part[i]
     away = -sign if fewer else sign
     for o in range(k):
-        total = 0.0
+        part, total = means.part[o], 0.0
         for j in range(count):
-            total += part[i, j] * part[o, j]
+            total += mine[j] * part[j]
         h[o] += away * total
-    if fewer:
-        for o in range(k):
+        if fewer:
             h[o] += sign * (G[i, o] + c1 * v[i] * u[o] + (c1 * v[o] + c2 * u[o]) * u[i])
 
 
-@helper(fastmath=FAST)
-def expected_entries(means, x, z, m, k, gone, u, c0):
-    """zμ of the missing entries, without the row, into ``along``."""
-    e, along = means.e, means.along
-    for j in range(len(gone)):
-        e[j] = x[gone[j]]
-        along[j] = 0.0
-    step = 0.0
-    for i in range(k):
-        if z[i]:
-            row = means.mu[i]
-            if m[i] == 0.0:
-                for j in range(len(gone)):
-                    e[j] -= row[gone[j]]
-            else:
-                step += u[i]
-                for j in range(len(gone)):
-                    along[j] += row[gone[j]]
-    for j in range(len(gone)):
-        along[j] -= c0 * step * (e[j] - along[j])
-
-
 @helper
-def draw_missing(rng, means, x, gone, sigma):
-    """Draw the row's missing entries from N(zμ, σ²) into x; ``e`` has their changes Δ.
+def draw_missing(rng, along, x, gone, sigma, e):
+    """Draw the row's missing entries from N(zμ, σ²) into x; e has their changes Δ.
 
     Returns the sum of their squares and that of their changes.
     """
     x2 = change2 = 0.0
-    for j in range(len(gone)):
+    for j in range(gone.shape[0]):
         c = gone[j]
-        new = means.along[j] + sigma * rng.standard_normal()
+        new = along[j] + sigma * rng.standard_normal()
         change = new - x[c]
-        means.e[j] = change
+        e[j] = change
         x[c] = new
         x2 += new * new
         change2 += change * change
     return x2, change2
 
 
-@helper(fastmath=FAST)
-def add_entries(rows, means, z, k, gone):
+@helper(borrows=True, fastmath=FAST)
+def add_entries(T, e, z, k, gone):
     """T of a row's new entries."""
     for i in range(k):
         if z[i]:
-            for j in range(len(gone)):
-                rows.T[i, gone[j]] += means.e[j]
+            row = T[i]
+            for j in range(gone.shape[0]):
+                row[gone[j]] += e[j]
 
 
-@helper(fastmath=FAST)
-def change_entries(rows, means, u, change2, k, gone, w):
+@helper(borrows=True, fastmath=FAST)
+def change_entries(means, G, u, change2, k, gone, w):
     """μ and G where a row in them has new entries and its old bits: with u = M z
 
     μ ← μ + uΔᵀ,   G ← G + u(μΔ)ᵀ + (μΔ)uᵀ + ‖Δ‖² uuᵀ.
     """
+    e = means.e
     for i in range(k):
-        row, total, ui = means.mu[i], 0.0, u[i]
-        for j in range(len(gone)):
-            c, change = gone[j], means.e[j]
-            total += row[c] * change
-            row[c] += ui * change
+        row, total, step = means.mu[i], 0.0, u[i]
+        for j in range(gone.shape[0]):
+            total += row[gone[j]] * e[j]
+            row[gone[j]] += step * e[j]
         w[i] = total
     for i in range(k):
         along_w = u[i]
         along_u = w[i] + change2 * u[i]
         for j in range(k):
-            rows.G[i, j] += along_w * w[j] + along_u * u[j]
+            G[i, j] += along_w * w[j] + along_u * u[j]
 
 
-@helper(fastmath=FAST)
+@helper(borrows=True, fastmath=FAST)
 def residual(means, x, z, k):
     """e = x − zμ of all columns."""
     e = means.e
@@ -275,7 +258,7 @@ def residual(means, x, z, k):
                 e[c] -= row[c]
 
 
-@helper(fastmath=FAST)
+@helper(borrows=True, fastmath=FAST)
 def take_out_of_means(means, x, m, k, u, c0):
     """μ without the row, which came with the bits ``before``; its own features have none."""
     residual(means, x, means.before, k)
@@ -291,7 +274,7 @@ def take_out_of_means(means, x, m, k, u, c0):
                 row[c] -= step * e[c]
 
 
-@helper(fastmath=FAST)
+@helper(borrows=True, fastmath=FAST)
 def put_into_means(means, x, z, k, s, V):
     """μ as the row returns, with bits z and s = M z without it: μ + s(x − zμ)/V."""
     residual(means, x, z, k)
@@ -302,12 +285,12 @@ def put_into_means(means, x, z, k, s, V):
             row[c] += step * e[c]
 
 
-@helper(fastmath=FAST)
+@helper(borrows=True, fastmath=FAST)
 def add_unseen(means, x, k, gone, b):
     """b = μ x from b = μ_o x_o."""
     for i in range(k):
         row, total = means.mu[i], 0.0
-        for j in range(len(gone)):
+        for j in range(gone.shape[0]):
             total += row[gone[j]] * x[gone[j]]
         b[i] += total
 

@@ -20,7 +20,7 @@ def solve(
         return np.zeros((0, data.d)), np.zeros(data.d), np.zeros(data.d)
     real = Z.astype(float)
     T = np.ascontiguousarray(real.T @ data.zeroed)
-    return columns(np.ascontiguousarray(Z, np.uint8), real.T @ real, T, *data.patterns, r, noise)
+    return columns(np.ascontiguousarray(Z, np.uint8), T, *data.patterns, r, noise)
 
 
 def solve_amounts(data: Data, W: np.ndarray, r: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -66,7 +66,6 @@ def variances(data: Data, Z: np.ndarray, r: float) -> np.ndarray:
     """z_n M_d z_nᵀ of the missing entries, column after column: the features' part, over σ_x²."""
     from thali.kernels import masked_columns as kernel
 
-    real = Z.astype(float)
     of_column, start, rows = data.patterns
-    found = kernel.variances(np.ascontiguousarray(Z, np.uint8), real.T @ real, start, rows, r)
+    found = kernel.variances(np.ascontiguousarray(Z, np.uint8), start, rows, r)
     return np.concatenate([found[start[p] : start[p + 1]] for p in of_column])

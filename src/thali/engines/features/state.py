@@ -140,7 +140,7 @@ def _gaps(data: Data) -> Gaps:
     rows, columns = data.where_missing
     first = np.zeros(data.n + 1, np.int64)
     np.cumsum(np.bincount(rows, minlength=data.n), out=first[1:])
-    lists = first, np.ascontiguousarray(columns, np.int64)
+    lists = first, np.ascontiguousarray(columns, np.uint64)
     return Gaps(data.seen, *lists, *data.patterns, data.total_square)
 
 
