@@ -392,9 +392,7 @@ def sweeps(rng, X, squares, gaps, rows, k, tables, scales, laws, plan, climb):
                     turn_unseen(means, G, i, sign, aside, fewer, k, h, u, v, c1, c2)
                 else:
                     for j in range(k):
-                        h[j] += sign * (
-                            G[i, j] + c1 * v[i] * u[j] + (c1 * v[j] + c2 * u[j]) * u[i]
-                        )
+                        h[j] += sign * (G[i, j] + c1 * v[i] * u[j] + (c1 * v[j] + c2 * u[j]) * u[i])
                 for j in range(k):
                     s[j] += sign * (M[i, j] + c0 * u[i] * u[j])
                 q, c, g = q_new, c_new, g_new

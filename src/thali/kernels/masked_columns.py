@@ -19,7 +19,6 @@ import numpy as np
 from thali.kernels.compiling import helper, kernel
 from thali.kernels.maintained_rows import FAST
 
-
 WORD = 64  # rows of a word of bits
 
 
@@ -150,7 +149,10 @@ def solve_columns(bits, T, of_column, start, rows, r, A, half_log_det, explained
     v, L = np.zeros(k), np.zeros((k, k))
     at = -1
     log_det = 0.0
-    for c in np.argsort(of_column, kind="mergesort"):
+    first = np.zeros(len(start) - 1, np.int64)  # patterns as they come: columns side by side are
+    for c in range(len(of_column) - 1, -1, -1):  # mostly read one after the other
+        first[of_column[c]] = c
+    for c in np.argsort(first[of_column], kind="mergesort"):
         p = of_column[c]
         if p != at:
             log_det = factor(bits, k, rows, start[p], start[p + 1], r, L)
@@ -219,6 +221,12 @@ def draw_entries(rng, X, gaps, bits, A, sigma):
         means_of_missing(A, bits, n, columns, begin, end, mean)
         for at in range(begin, end):
             X[n, columns[at]] = mean[at - begin] + sigma * rng.standard_normal()
+
+
+@kernel
+def fill(rng, X, gaps, Z, A, sigma):
+    """The same of bits Z, into X."""
+    draw_entries(rng, X, gaps, bits_of(Z, Z.shape[1]), A, sigma)
 
 
 @helper

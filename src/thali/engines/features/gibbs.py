@@ -26,11 +26,12 @@ from thali.engines.base import Drawn, Info
 from thali.engines.compiled_laws import laws_of
 from thali.engines.features.columns import move_columns
 from thali.engines.features.planning import moves_every, sweeps_a_call
-from thali.engines.features.state import FeatureState, augmented, begin, gaps_of, total_square
+from thali.engines.features.state import FeatureState, augmented, begin, total_square
 from thali.hyperparameters import Values
 from thali.likelihoods.base import Scaled
 from thali.likelihoods.gaussian_scales import scales_without_features
 from thali.likelihoods.gibbs_updates import LatentGaussians
+from thali.likelihoods.masked_columns import gaps_of
 from thali.model import Model
 from thali.priors.base import PredictsRow
 from thali.starts import Start

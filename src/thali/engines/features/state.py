@@ -22,7 +22,6 @@ from thali.starts import Start
 
 if TYPE_CHECKING:
     from thali.kernels.maintained_rows import Rows
-    from thali.kernels.masked_rows import Gaps
 
 
 FINEST = 3e-4  # of σ_a, that a given σ_x may be: the log odds of bits are then good to ε/r² = 0.03
@@ -120,28 +119,6 @@ def from_arrays(
 def kernel_matrix(data: Data) -> np.ndarray:
     """X with drawn entries as it is, any other reduced: the reduction changes with these."""
     return np.asarray(data.X if isinstance(data, Augmented) else data.reduced)
-
-
-def gaps_of(data: Data) -> Gaps | None:
-    """Where entries of what was given are missing, as kernels read it; None where none are."""
-    given = data.given
-    return None if given.observed is None else given.once("gaps", lambda: _gaps(given))
-
-
-def _gaps(data: Data) -> Gaps:
-    """By rows, and by the patterns of columns.
-
-    >>> found = _gaps(Data.of([[1.0, np.nan], [2.0, 3.0], [np.nan, 4.0]]))
-    >>> found.first.tolist(), found.columns.tolist(), found.squares
-    ([0, 1, 1, 2], [1, 0], 30.0)
-    """
-    from thali.kernels.masked_rows import Gaps
-
-    rows, columns = data.where_missing
-    first = np.zeros(data.n + 1, np.int64)
-    np.cumsum(np.bincount(rows, minlength=data.n), out=first[1:])
-    lists = first, np.ascontiguousarray(columns, np.uint64)
-    return Gaps(data.seen, *lists, *data.patterns, data.total_square)
 
 
 def total_square(data: Data) -> float:
