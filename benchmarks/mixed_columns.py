@@ -6,7 +6,7 @@ as many columns as the table has latents, each sweep begun from the Z and the nu
 of the table came to: draws of latents and of their bounds, and the log joint, are the difference.
 Then sweeps over drawn data with one entry in ten hidden are timed with sweeps over all of it, and
 those of the linear-Gaussian model at other sizes, and with other shares hidden. All are timed in
-turns, the least of each.
+turns, processor time of one thread, the least of each.
 
     THALI_DATA=… python benchmarks/mixed_columns.py [--quick] [--only counties gaps sizes]
 """
@@ -70,9 +70,9 @@ class Chain:
     def step(self) -> None:
         """A sweep from the start: however many features it would come to, it is one of these."""
         self.state = self.engine.begin(self.rng, self.model, self.data, self.start)
-        began = time.perf_counter()
+        began = time.thread_time()
         self.engine.step(self.rng, self.model, self.data, self.state)
-        self.seconds.append(time.perf_counter() - began)
+        self.seconds.append(time.thread_time() - began)
 
     def steps(self, count: int) -> None:
         """Sweeps one after the other."""

@@ -126,6 +126,24 @@ def test_without_refreshing_the_check_fails(monkeypatch, seed):
     assert np.median(worst) > TOLERANCE
 
 
+FORGETFUL = {  # of rows with gaps: what is not changed, too little for enumeration to notice
+    "means keep a row": ("take_out_of_means(means, x, others, k, u, c0)", "pass"),
+    "G of old entries": (
+        "change_entries(means, G, u, change2, k, gone, h)",
+        "change_entries(means, G.copy(), u, change2, k, gone, h)",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FORGETFUL)
+def test_with_gaps_the_check_fails_where_something_is_not_changed(name, monkeypatch, seed):
+    install_kernel(monkeypatch, mutate(KERNEL, [FORGETFUL[name]]))
+    chain = Chain(with_gaps(np.random.default_rng(seed)), seed)
+    chain.run(50)
+    assert chain.drift > TOLERANCE
+
+
 @pytest.mark.parametrize("name", ["ordinary", "with gaps"])
 def test_refreshing_at_every_row_changes_no_draw(name, monkeypatch, seed):
     """Drift so small that no bit comes out otherwise, for as long as the chains can be compared."""
