@@ -4,10 +4,11 @@ A sweep of `CollapsedGibbs` and of `UncollapsedGibbs` over the counties, a table
 numbers, counts and a category of 51 levels, is timed with a sweep over complete Gaussian data with
 as many columns as the table has latents, each sweep begun from the Z and the numbers that a chain
 of the table came to: draws of latents and of their bounds, and the log joint, are the difference.
-Then sweeps over drawn data with one entry in ten hidden are timed with sweeps over all of it. All
-are timed in turns, the least of each.
+Then sweeps over drawn data with one entry in ten hidden are timed with sweeps over all of it, and
+those of the linear-Gaussian model at other sizes, and with other shares hidden. All are timed in
+turns, processor time of one thread, the least of each.
 
-    THALI_DATA=… python benchmarks/mixed_columns.py [--quick]
+    THALI_DATA=… python benchmarks/mixed_columns.py [--quick] [--only counties gaps sizes]
 """
 
 from __future__ import annotations
@@ -30,6 +31,27 @@ from thali.model import Model
 from thali.starts import Start
 
 HIDDEN = 0.1
+SIZES = (  # rows, columns, features, and the share of entries hidden
+    (200, 20, 4, 0.1),
+    (200, 20, 4, 0.3),
+    (100, 36, 4, 0.2),
+    (1000, 50, 10, 0.1),
+    (1000, 50, 10, 0.3),
+    (2000, 50, 10, 0.1),
+    (2000, 50, 10, 0.3),
+    (500, 100, 10, 0.1),
+    (500, 500, 20, 0.2),
+    (200, 1000, 10, 0.2),
+)
+LINEAR = (
+    (thali.LinearGaussian(), thali.CollapsedGibbs(moves=0)),
+    (thali.LinearGaussian(), thali.UncollapsedGibbs()),
+)
+OTHERS = (
+    (thali.SparseFactor(), thali.UncollapsedGibbs()),
+    (thali.MixedColumns(), thali.CollapsedGibbs(moves=0)),
+    (thali.MixedFactors(), thali.UncollapsedGibbs()),
+)
 SETTLING = 60  # sweeps after which a table's Z is one that it may have
 
 
@@ -48,9 +70,9 @@ class Chain:
     def step(self) -> None:
         """A sweep from the start: however many features it would come to, it is one of these."""
         self.state = self.engine.begin(self.rng, self.model, self.data, self.start)
-        began = time.perf_counter()
+        began = time.thread_time()
         self.engine.step(self.rng, self.model, self.data, self.state)
-        self.seconds.append(time.perf_counter() - began)
+        self.seconds.append(time.thread_time() - began)
 
     def steps(self, count: int) -> None:
         """Sweeps one after the other."""
@@ -114,19 +136,15 @@ def counties(steps: int, k: int) -> list[list[str]]:
     return found
 
 
-def gaps(steps: int, n: int, d: int, k: int) -> list[list[str]]:
+def gaps(
+    steps: int, n: int, d: int, k: int, hidden: float = HIDDEN, parts: Any = (*LINEAR, *OTHERS)
+) -> list[list[str]]:
     """Sweeps over data with gaps, and over all of it."""
     rng, found = np.random.default_rng(0), []
     Z = rng.random((n, k)) < 0.3
     X = Z @ rng.standard_normal((k, d)) + 0.3 * rng.standard_normal((n, d))
-    holes = np.where(rng.random(X.shape) < HIDDEN, np.nan, X)
-    for likelihood, engine in (
-        (thali.LinearGaussian(), thali.CollapsedGibbs(moves=0)),
-        (thali.LinearGaussian(), thali.UncollapsedGibbs()),
-        (thali.SparseFactor(), thali.UncollapsedGibbs()),
-        (thali.MixedColumns(), thali.CollapsedGibbs(moves=0)),
-        (thali.MixedFactors(), thali.UncollapsedGibbs()),
-    ):
+    holes = np.where(rng.random(X.shape) < hidden, np.nan, X)
+    for likelihood, engine in parts:
         chains = []
         for each in (holes, X):
             own, data = likelihood, Data.of(each)
@@ -134,7 +152,7 @@ def gaps(steps: int, n: int, d: int, k: int) -> list[list[str]]:
                 own, data = coded(pd.DataFrame(each), likelihood)
             chains.append(Chain(own, engine, data, Z))
         in_turns(chains, steps)
-        name = f"{type(likelihood).__name__}, {type(engine).__name__}, {n} × {d}"
+        name = f"{type(likelihood).__name__}, {type(engine).__name__}, {n} × {d}, {hidden:.0%}"
         found.append(row(name, *chains))
     return found
 
@@ -142,16 +160,23 @@ def gaps(steps: int, n: int, d: int, k: int) -> list[list[str]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true")
+    parts = ["counties", "gaps", "sizes"]
+    parser.add_argument("--only", nargs="+", choices=parts, default=parts)
     options = parser.parse_args()
     steps, size = (6, (200, 20, 4)) if options.quick else (40, (1000, 50, 10))
     heads = ["sweep", "features at the end", "one", "other", "one / other"]
     with threadpool_limits(1):
         try:
-            print(markdown(heads, counties(steps, 10)), end="\n\n", flush=True)
+            if "counties" in options.only:
+                print(markdown(heads, counties(steps, 10)), end="\n\n", flush=True)
         except real_data.Skipped as reason:
             print(reason, file=sys.stderr)
         heads[2:4] = "with gaps", "complete"
-        print(markdown(heads, gaps(steps, *size)))
+        if "gaps" in options.only:
+            print(markdown(heads, gaps(steps, *size)), end="\n\n", flush=True)
+        if "sizes" in options.only:
+            sizes = SIZES[:2] if options.quick else SIZES
+            print(markdown(heads, [each for at in sizes for each in gaps(steps, *at, LINEAR)]))
 
 
 if __name__ == "__main__":

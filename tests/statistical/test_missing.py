@@ -119,15 +119,28 @@ ALL_COLUMNS = [  # D in place of D_o
 ]
 ENTRIES_WITHOUT_NOISE = [
     ("sigma = scales.sigma_x * np.sqrt(1.0 + q)", "sigma = 0.0"),
-    ("gone, s, scales.sigma_x * np.sqrt(V), y)", "gone, s, 0.0, y)"),
+    ("sigma = scales.sigma_x * np.sqrt(V)", "sigma = 0.0"),
 ]
 ENTRIES_AS_OBSERVED = [
-    ("G, x2, g1, g2 = unseen, gaps.squares[n], 0.0, 0.0", "pass"),
-    ("leave_unseen(rows, x, mask[n], gone, z, k, b, u, v, c0, c1, c2, y, mu, G)", "pass"),
-    ("times_bits(G, z, k, h)", "pass"),
+    ("x2 = observed_square(x, gaps.seen[n])", "pass"),
+    (
+        "look_away(means, G, aside, fewer, k, others, b, h, u, v, c0, c1, c2)",
+        "expect(means, gone, len(gone), x, z, others, k, u, c0); aside, fewer = 0, True",
+    ),
+    ("add_unseen(means, x, k, gone, b)", "dot_rows(means.mu, x, k, b)"),
 ]
-G_OF_OLD_ENTRIES = [("change_entries(rows, u, y, change2, k, h)", "pass")]
-BROKEN = ["ALL_COLUMNS", "ENTRIES_WITHOUT_NOISE", "ENTRIES_AS_OBSERVED", "G_OF_OLD_ENTRIES"]
+ENTRIES_TOO_NOISY = [  # A and what is missing, with ten times the noise
+    (
+        "evidence = complete(rng, X, gaps, rows, k, scales)",
+        "evidence = complete(rng, X, gaps, rows, k, Scales(10.0 * sigma_x, sigma_a, 1.0))",
+    )
+]
+BROKEN = [
+    "ALL_COLUMNS",
+    "ENTRIES_WITHOUT_NOISE",
+    "ENTRIES_AS_OBSERVED",
+    "ENTRIES_TOO_NOISY",
+]
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import pytest
 from statistical.mutants import update_in_python
 
 import thali
-from thali.data import Data
+from thali.data import Augmented, Data
 from thali.model import Model
 from thali.starts import Start
 
@@ -25,10 +25,13 @@ LIKELIHOODS = {
 }
 
 
-def begun(prior, likelihood, hold=0):
+def begun(prior, likelihood, hold=0, hidden=0.0):
     rng = np.random.default_rng(3)
     Z = rng.random((12, 3)) < 0.4
     X = Z @ rng.normal(size=(3, 5)) + 0.5 * rng.normal(size=(12, 5))
+    if hidden:
+        X[rng.random(X.shape) < hidden] = np.nan
+        X[1], X[2] = np.nan, 1.0
     data = Data.of(X)
     model = Model(prior, likelihood).resolve(data)
     engine = thali.CollapsedGibbs()
@@ -61,6 +64,32 @@ def test_compiled_updates_are_those_of_python(prior, likelihood, monkeypatch):
     ours = walk(begun(*parts), [1] * 40)
     update_in_python(monkeypatch)
     assert_same(ours, walk(begun(*parts), [1] * 40), rel=1e-8)
+
+
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+@pytest.mark.parametrize("hidden", [0.2, 0.7])
+def test_compiled_updates_of_data_with_gaps_are_those_of_python(hidden, likelihood, monkeypatch):
+    """A and what is missing too: a likelihood that draws them in a way of its own is asked."""
+    parts = PRIORS["ibp"], LIKELIHOODS[likelihood], 5, hidden
+    ours = walk(begun(*parts), [3, 5] * 5)
+    update_in_python(monkeypatch)
+    assert_same(ours, walk(begun(*parts), [1] * 40), rel=1e-8)
+
+
+class DrawsGapsItself(thali.LinearGaussian):
+    """What is missing is drawn in a way of its own."""
+
+    def augment(self, rng, data, Z, parameters):
+        completed = super().augment(rng, data, Z, parameters)
+        X = completed.X.copy()
+        X[data.given.where_missing] = 7.0
+        return Augmented(X, source=data.given)
+
+
+def test_a_likelihood_that_draws_gaps_in_its_own_way_is_asked():
+    rng, model, data, engine, state = begun(PRIORS["ibp"], DrawsGapsItself(), 0, 0.2)
+    assert len(engine.several(rng, model, data, state, 8)) == 1
+    assert (state.X[data.where_missing] == 7.0).all()
 
 
 def test_scales_are_held_as_long_as_a_start_says(monkeypatch):

@@ -1,7 +1,8 @@
 """Which hyperparameters compiled code can update between two sweeps, and how.
 
 The mass of a prior that has a ``mass_law``, and scales whose hyperpriors have ``powers``. All
-others are updated in Python, as their parts say; so are all of data with gaps.
+others are updated in Python, as their parts say. So are all of data with gaps, unless A and what is
+missing are drawn as ``LinearGaussian`` draws them: then compiled code does that too.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import numpy as np
 
 from thali.data import Data
 from thali.hyperparameters import Hyperprior, Values
-from thali.likelihoods.base import Scale, Scaled
+from thali.likelihoods.base import Likelihood, Scale, Scaled
 from thali.likelihoods.gaussian_scales import LEAST
+from thali.likelihoods.linear_gaussian import LinearGaussian
 from thali.model import Model
 from thali.priors.base import PredictsRow
 from thali.settings import defined_together
@@ -23,16 +25,19 @@ if TYPE_CHECKING:
     from thali.kernels.scale_steps import ScaleLaw, ScaleLaws
 
 
+DRAWS = "augment", "entries", "draw_features_and_evidence", "log_marginal"  # of A, and of gaps
+
+
 def laws_of(
     model: Model, data: Data, hyper: Values, squares: float, held: int, by_slice: bool
 ) -> Laws:
     """How all of them are updated; ``ELSEWHERE`` where compiled code cannot see to one.
 
-    ``squares`` is Σx², ``held`` the number of sweeps until scales begin to change.
+    ``squares`` is Σx² of complete data, ``held`` the number of sweeps until scales begin to change.
     """
     from thali.kernels.hyperparameter_steps import ELSEWHERE, Laws
 
-    if model.likelihood.augments(data):
+    if model.likelihood.augments(data) and not completes_plainly(model.likelihood):
         return ELSEWHERE
     likelihood, prior = cast(Scaled, model.likelihood), cast(PredictsRow, model.prior)
     mass = prior.mass_law(data.n, model.prior_values(hyper))
@@ -51,6 +56,15 @@ def laws_of(
         scales=scales,
         squares=squares,
         held=held,
+    )
+
+
+def completes_plainly(likelihood: Likelihood) -> bool:
+    """Whether A and missing entries are drawn as ``LinearGaussian`` does: no subclass changed
+    how."""
+    kind = type(likelihood)
+    return issubclass(kind, LinearGaussian) and all(
+        getattr(kind, name) is getattr(LinearGaussian, name) for name in DRAWS
     )
 
 

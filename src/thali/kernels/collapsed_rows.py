@@ -56,13 +56,27 @@ from thali.kernels.maintained_rows import (
     swap_features,
     times_bits,
 )
+from thali.kernels.masked_columns import complete, drawn_square
 from thali.kernels.masked_rows import (
     NO_DIMENSION,
+    add_entries,
+    add_unseen,
     change_entries,
+    choose,
     draw_missing,
-    gaps_of,
-    leave_unseen,
-    project,
+    drop_mean,
+    expect,
+    full_square,
+    look_away,
+    means_afresh,
+    means_without,
+    more_means,
+    observed_square,
+    open_mean,
+    put_into_means,
+    room_for_means,
+    take_out_of_means,
+    turn_unseen,
 )
 from thali.kernels.new_features import MOST_NEW, NewFeatures, draw, likeliest
 from thali.kernels.row_potentials import count_on, row_step
@@ -227,12 +241,12 @@ def leave_afresh(rows, x, z, b, k, r):
 
 
 @kernel
-def sweeps(rng, X, squares, mask, rows, k, tables, scales, laws, plan, climb):
+def sweeps(rng, X, squares, gaps, rows, k, tables, scales, laws, plan, climb):
     """Several passes over all rows, each followed by an update of the hyperparameters.
 
     Every bit and number of own features is drawn given the rest or, unless ``climb`` is None, set
-    where that probability is highest. ``mask`` is true where an entry was observed, None where all
-    were; missing entries are drawn too, in X, and ``squares``, ‖x‖² of complete rows, are None.
+    where that probability is highest. ``gaps`` says where entries are missing, None where none
+    are; these are drawn too, in X, and ``squares``, ‖x‖² of complete rows, are None.
     (What None rules out is not compiled.) Returns the arrays (grown if need be), a report, the
     scalars of every sweep and, packed one after the other, the matrices Z.
     """
@@ -260,9 +274,9 @@ def sweeps(rng, X, squares, mask, rows, k, tables, scales, laws, plan, climb):
         beyond[m + 1] = beyond[m] + log_odds[m]
     r = half_d = precision = 0.0
     refresh_every = plan.refresh_every
-    if mask is not None:
-        gaps = gaps_of(X, mask)
-        unseen, mu = np.zeros((cap, cap)), np.zeros(cap)  # G of what was observed of a row
+    if gaps is not None:
+        means = room_for_means(cap, X.shape[1])
+        first = gaps.first
     for visit in range(plan.sweeps * n_rows + min(plan.sweeps, 1)):
         n = visit % n_rows
         if n == 0:  # between two sweeps
@@ -275,11 +289,16 @@ def sweeps(rng, X, squares, mask, rows, k, tables, scales, laws, plan, climb):
                     if laws.shape > 0.0:
                         new_log_weight = laws.unit + np.log(alpha)
                     C, T, held = rows.C[:k, :k].copy(), rows.T[:k], made < laws.held
-                    seen = Seen(n_rows, laws.squares, scales.dimensions)
+                    total = laws.squares
+                    if gaps is not None:
+                        total = gaps.squares + drawn_square(X, gaps)
+                    seen = Seen(n_rows, total, scales.dimensions)
                     sigma_x, sigma_a, evidence = draw_scales(
                         rng, C, T, seen, scales.sigma_x, scales.sigma_a, laws.scales, held
                     )
                     scales = Scales(sigma_x, sigma_a, scales.dimensions)
+                    if gaps is not None:
+                        evidence = complete(rng, X, gaps, rows, k, scales)
                     constant = -alpha * laws.total if laws.total > 0.0 else laws.constant
                     prior = log_prior(rows, k, tables, beyond, new_log_weight, constant)
                 worst = max(worst, drift)
@@ -293,12 +312,14 @@ def sweeps(rng, X, squares, mask, rows, k, tables, scales, laws, plan, climb):
                 made += 1
                 if made == plan.sweeps:
                     break
-            if mask is None and plan.first + made > 0 and (plan.first + made) % SUMS_AFRESH == 0:
+            if plan.first + made > 0 and (plan.first + made) % SUMS_AFRESH == 0:
                 sum_afresh(X, rows, k)
             r = (scales.sigma_x / scales.sigma_a) ** 2
             half_d = 0.5 * scales.dimensions
             precision = 0.5 / (scales.sigma_x * scales.sigma_x)
             refresh(rows, k, r)
+            if gaps is not None:
+                means_afresh(means, rows, k)
             refreshes += 1
             drift = lost = 0.0
             since = 0
@@ -306,22 +327,27 @@ def sweeps(rng, X, squares, mask, rows, k, tables, scales, laws, plan, climb):
         x = X[n]
         z = rows.Z[n]
         x2 = 0.0 if squares is None else squares[n]
-        if mask is not None:
-            gone = gaps.columns[gaps.first[n] : gaps.first[n + 1]]
-            x2 = gaps.squares[n]
-            for column in gone:
-                x2 += x[column] * x[column]
         # b = μ x = M (T x), with row n still in
-        dot_rows(rows.T, x, k, y)
-        dot_rows(rows.M, y[:k], k, b)
+        if gaps is not None:
+            gone = gaps.columns[first[n] : first[n + 1]]
+            x2 = full_square(x)
+            put(means.before, z[:k])
+            dot_rows(means.mu, x, k, b)
+        else:
+            dot_rows(rows.T, x, k, y)
+            dot_rows(rows.M, y[:k], k, b)
         own, V_left, c0, c1, c2 = leave(rows, x, z, b, x2, k, r, u, v, s, h)
-        others, M, G, g1, g2 = rows.m, rows.M, rows.G, c1, c2
-        if mask is not None:  # of the row, only what was observed has a say
+        others, M, G = rows.m, rows.M, rows.G
+        if gaps is not None:  # of the row, only what was observed has a say
+            if c0 == 0.0:
+                means_without(means, rows, x, s, k)
+            aside, fewer = 0, True
             half_d = 0.5 * max(scales.dimensions - len(gone), NO_DIMENSION)
             if len(gone) > 0:
-                G, x2, g1, g2 = unseen, gaps.squares[n], 0.0, 0.0
-                leave_unseen(rows, x, mask[n], gone, z, k, b, u, v, c0, c1, c2, y, mu, G)
-                times_bits(G, z, k, h)
+                x2 = observed_square(x, gaps.seen[n])
+                aside, fewer = choose(means.at, gaps.seen[n], gone)
+                expect(means, means.at, aside, x, z, others, k, u, c0)
+                look_away(means, G, aside, fewer, k, others, b, h, u, v, c0, c1, c2)
         # the row's bits, one by one: s = M z, h = G z, q = z M z = V − 1, c = z b, g = z G z
         stays = c0 != 0.0
         q = max(dot_bits(z, s, k), 0.0)
@@ -338,7 +364,11 @@ def sweeps(rng, X, squares, mask, rows, k, tables, scales, laws, plan, climb):
             sign = -1.0 if z[i] else 1.0
             q_new = max(q + 2.0 * sign * s[i] + M[i, i] + c0 * u[i] * u[i], 0.0)
             c_new = c + sign * b[i]
-            g_new = g + 2.0 * sign * h[i] + G[i, i] + (2.0 * g1 * v[i] + g2 * u[i]) * u[i]
+            square = G[i, i] + (2.0 * c1 * v[i] + c2 * u[i]) * u[i]
+            if gaps is not None:  # noqa: SIM102 - a test of None is compiled away if it is alone
+                if aside > 0 or not fewer:
+                    square = means.diagonal[i]
+            g_new = g + 2.0 * sign * h[i] + square
             V_new = 1.0 + q_new
             log_V_new = np.log(V_new)
             misfit_new = (x2 - 2.0 * c_new + g_new) / V_new
@@ -358,9 +388,13 @@ def sweeps(rng, X, squares, mask, rows, k, tables, scales, laws, plan, climb):
                 stays = False
                 F += -1 if z[i] else 1
                 flip(rows, n, x, k, i)
+                if gaps is not None:
+                    turn_unseen(means, G, i, sign, aside, fewer, k, h, u, v, c1, c2)
+                else:
+                    for j in range(k):
+                        h[j] += sign * (G[i, j] + c1 * v[i] * u[j] + (c1 * v[j] + c2 * u[j]) * u[i])
                 for j in range(k):
                     s[j] += sign * (M[i, j] + c0 * u[i] * u[j])
-                    h[j] += sign * (G[i, j] + g1 * v[i] * u[j] + (g1 * v[j] + g2 * u[j]) * u[i])
                 q, c, g = q_new, c_new, g_new
                 log_V, misfit = log_V_new, misfit_new
         # features that only this row has
@@ -374,23 +408,30 @@ def sweeps(rng, X, squares, mask, rows, k, tables, scales, laws, plan, climb):
         else:
             new = draw(rng, weights, theta, row, None)
         if stays and new == own:  # no bit changed, and M and G were never touched
-            if mask is not None:  # noqa: SIM102 - a test of None is compiled away if it is alone
+            if gaps is not None:  # noqa: SIM102
                 if len(gone) > 0:
+                    if not fewer:
+                        expect(means, gone, len(gone), x, z, others, k, u, c0)
                     sigma = scales.sigma_x * np.sqrt(1.0 + q)
-                    _, change2 = draw_missing(rng, rows, x, z, k, gone, s, sigma, y)
-                    change_entries(rows, u, y, change2, k, h)
+                    _, change2 = draw_missing(rng, means.along, x, gone, sigma, means.e)
+                    add_entries(rows.T, means.e, z, k, gone)
+                    change_entries(means, G, u, change2, k, gone, h)
                     since += 1
             for i in range(k):
                 others[i] += z[i]
             continue
         if c0 != 0.0:
             take_out(rows, u, v, c0, c1, c2, k, r)
+            if gaps is not None:
+                take_out_of_means(means, x, others, k, u, c0)
         if new > MOST_NEW:
             return rows, Report(k, flips, refreshes, worst, n), scalars, packed
         while own > new:
             i = own_feature(rows.m, int(rng.random() * own))
             flip(rows, n, x, k, i)
             drop_feature(rows, k, i)
+            if gaps is not None:
+                drop_mean(means, k, i)
             b[i] = b[k - 1]
             k -= 1
             own -= 1
@@ -402,8 +443,8 @@ def sweeps(rng, X, squares, mask, rows, k, tables, scales, laws, plan, climb):
             put(wider, b)
             b, y, s, h = wider, np.zeros(cap), np.zeros(cap), np.zeros(cap)
             u, v = np.zeros(cap), np.zeros(cap)
-            if mask is not None:
-                unseen, mu = np.zeros((cap, cap)), np.zeros(cap)
+            if gaps is not None:
+                means = more_means(means, cap)
             z = rows.Z[n]
         while own < new:
             clear_feature(rows, k)
@@ -414,33 +455,46 @@ def sweeps(rng, X, squares, mask, rows, k, tables, scales, laws, plan, climb):
             flip(rows, n, x, k, k - 1)
             flips += 1
             at = int(rng.random() * k)
+            if gaps is not None:
+                open_mean(means, k - 1, at)
             if at != k - 1:
                 swap_features(rows, k, at, k - 1)
                 b[at], b[k - 1] = b[k - 1], b[at]
         # the row returns
         times_bits(rows.M, z, k, s)
         V = 1.0 + max(dot_bits(z, s, k), 0.0)
-        if mask is not None:  # noqa: SIM102
+        if gaps is not None:  # noqa: SIM102
             if len(gone) > 0:
-                x2 += draw_missing(rng, rows, x, z, k, gone, s, scales.sigma_x * np.sqrt(V), y)[0]
-                project(rows, x, x2, z, k, b, y)
+                expect(means, gone, len(gone), x, z, rows.m, k, u, 0.0)
+                sigma = scales.sigma_x * np.sqrt(V)
+                x2 += draw_missing(rng, means.along, x, gone, sigma, means.e)[0]
+                add_entries(rows.T, means.e, z, k, gone)
+                add_unseen(means, x, k, gone, b)
         times_bits(rows.G, z, k, h)
         rho = x2 - 2.0 * dot_bits(z, b, k) + dot_bits(z, h, k)
+        if gaps is not None:
+            put_into_means(means, x, z, k, s, V)
         for i in range(k):
             h[i] = b[i] - h[i]
             rows.m[i] += z[i]
         rank_one(rows.M, rows.G, s, h, -1.0 / V, 1.0 / V, rho / (V * V), k)
         since += 1
         sunk = V >= SUNK
+        afresh = False
         V -= own / r
         lost += V * V if V_left >= RISKY else max(V, V_left) ** 2
         if sunk or V >= RISKY:  # what its return cost is mended at once, before it is ever used
             refresh(rows, k, r)
             refreshes += 1
             lost = 0.0
+            afresh = True
         if since >= refresh_every or lost > LOST_DIGITS:
             drift = max(drift, refresh(rows, k, r))
             refreshes += 1
             since = 0
             lost = 0.0
+            afresh = True
+        if gaps is not None:  # noqa: SIM102
+            if afresh:
+                means_afresh(means, rows, k)
     return rows, Report(k, flips, refreshes, worst, -1), scalars, packed

@@ -14,7 +14,7 @@ from thali.kernels.bit_prior import accepts, is_held, prior_log_odds
 from thali.kernels.compiling import helper, kernel
 from thali.kernels.gaussian_row import Scales, gaussian_row
 from thali.kernels.new_features import MOST_NEW, NewFeatures, draw
-from thali.kernels.observed_rows import observed_gram
+from thali.kernels.observed_rows import shorter_list, take_row
 from thali.kernels.row_potentials import count_on, row_step
 
 DECIDED = 37.0  # log odds beyond which a double cannot tell a probability from one
@@ -61,20 +61,22 @@ def turn_bits(rng, R, G, gaps, Z, prior, sigma_x):
         g[i] = 0.5 * twice * G[i, i]
         odds_of_column(prior, i, on, off)
     has_theta = prior.theta is not None
-    G_n = G
+    at = None if gaps is None else np.empty(gaps.A.shape[1], np.uint64)
     for n in range(n_rows):
         if gaps is not None:
             g = 0.5 * twice * gaps.diagonals[n]
         if has_theta or not is_decided(R[n], g, Z[n], on, off, twice):
-            if gaps is not None:
-                G_n = observed_gram(G, gaps, n)
-            turn_row(rng, R[n], G_n, g, Z[n], prior, n, on, off, twice)
+            turn_row(rng, R[n], G, gaps, at, g, Z[n], prior, n, on, off, twice)
 
 
 @helper
-def turn_row(rng, r, G, g, z, prior, n, on, off, twice):
-    """One pass over the bits of row n, g = G_kk/2σ_x²; z, r, counts and odds change in place."""
+def turn_row(rng, r, G, gaps, at, g, z, prior, n, on, off, twice):
+    """One pass over the bits of row n, g = G_kk/2σ_x²; z, r, counts and odds change in place.
+
+    In ``at`` there is room for numbers of columns, where the row may have gaps.
+    """
     k = z.shape[0]
+    count, fewer = -1, True  # of columns to look at, once a bit turns
     has_theta = prior.theta is not None
     F = count_on(z, k) if has_theta else 0
     for i in range(k):
@@ -85,8 +87,13 @@ def turn_row(rng, r, G, g, z, prior, n, on, off, twice):
         if has_theta:
             odds += row_step(prior.theta, F - z[i])
         if accepts(rng, sign * (twice * r[i] + odds) - g[i]):
-            for j in range(k):
-                r[j] -= sign * G[i, j]
+            if gaps is not None:
+                if count < 0:
+                    count, fewer = shorter_list(gaps.mask[n], at)
+                take_row(r, sign, G, gaps, n, i, at, count, fewer)
+            else:
+                for j in range(k):
+                    r[j] -= sign * G[i, j]
             if z[i]:
                 z[i] = 0
                 prior.m[i] -= 1

@@ -51,13 +51,12 @@ from thali.likelihoods.moving_rows import gaussian_rows
 from thali.likelihoods.observed_rows import (
     dimensions,
     observed_products,
-    observed_residual,
     own_features,
 )
 from thali.likelihoods.search_rows import SearchRows
 from thali.likelihoods.tempered import Densities, Tempered
 from thali.registry import LIKELIHOODS
-from thali.settings import check_settings, hyperparameter, setting, shown
+from thali.settings import check_settings, defined_together, hyperparameter, setting, shown
 from thali.structures.features import FeatureTables, as_binary_matrix
 
 if TYPE_CHECKING:
@@ -207,6 +206,14 @@ class LinearGaussian(
 
     # missing entries
 
+    def augment(
+        self, rng: np.random.Generator, data: Data, Z: np.ndarray, parameters: Parameters
+    ) -> Data:
+        """The data with every missing entry drawn given Z and A."""
+        if not defined_together(self, "augment", ("entries", "augments")):
+            return super().augment(rng, data, Z, parameters)
+        return masked_columns.completed(rng, data, Z, parameters["A"], self._sigma_x)
+
     def missing_entries(self, X: Table, Z: ArrayLike) -> NormalEntries:
         """x_nd ~ N(z_n E[a_d], σ_x²(1 + z_n M_d z_nᵀ)), in the order of ``data.where_missing``.
 
@@ -245,6 +252,7 @@ class LinearGaussian(
         """
         from thali.kernels.gaussian_row import Scales
         from thali.kernels.given_features import count_own_features, left_by_shared
+        from thali.kernels.observed_rows import observed_squares
         from thali.kernels.row_potentials import other_features
 
         data, hyper, A = state.data, state.hyper, state.parameters["A"]
@@ -256,15 +264,16 @@ class LinearGaussian(
             rho, has = left_by_shared(B, R, G, data.squares, state.bits, m)
         else:
             has = state.bits[:, m == 1].sum(axis=1, dtype=np.int64)
-            left = observed_residual(state, state.bits * (m != 1), A)
-            rho = np.square(left).sum(axis=1)
+            rho = observed_squares(data.X, data.given.seen, state.bits, A, m != 1)
         own = count_own_features(rng, rho, has, others, dimensions(state), len(m), tables, scales)
         state.bits, shared = with_own_features(state.bits, m, own)
         if state.observed is None:
             new = self.new_parameters(rng, data, int(own.sum()), hyper)["A"]
         else:
-            rows = np.repeat(np.arange(data.n), own)
-            new = own_features(rng, left, state.observed, rows, np.ones(len(rows)), hyper)
+            which = np.flatnonzero(own)
+            left = data.X[which] - state.bits[which, : shared.sum()].astype(float) @ A[shared]
+            rows, seen = np.repeat(np.arange(len(which)), own[which]), state.observed[which]
+            new = own_features(rng, left, seen, rows, np.ones(len(rows)), hyper)
         state.parameters = {"A": np.concatenate([A[shared], new])}
 
     def moving_rows(self, state: GibbsState, room: int) -> GaussianMoves:

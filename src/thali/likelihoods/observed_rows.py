@@ -23,12 +23,15 @@ def dimensions(state: GibbsState) -> np.ndarray:
     """How many entries of each row were observed, (N,)."""
     if state.observed is None:
         return np.full(state.data.n, float(state.data.d))
-    return np.maximum(state.observed.sum(axis=1, dtype=float), NO_DIMENSION)
+    given = state.data.given
+    return given.once("dimensions", lambda: np.maximum(given.seen.sum(axis=1), NO_DIMENSION))
 
 
 def observed_residual(state: GibbsState, W: np.ndarray, A: np.ndarray) -> np.ndarray:
     """X − WA where X was observed, 0 elsewhere."""
-    return np.where(state.data.given.seen, state.data.X - W.astype(float) @ A, 0.0)
+    left = W.astype(float) @ A
+    np.subtract(state.data.X, left, out=left)
+    return np.multiply(left, state.data.given.seen, out=left)
 
 
 def observed_products(

@@ -185,9 +185,8 @@ def _given_gaps(
             "each column of a new row counts by itself; make it dense first with X.toarray()."
         )
     odds, r, own, scales = known
-    real = Z.astype(float)
     of_column, start, missing = data.patterns
-    M = inverses(np.ascontiguousarray(Z, np.uint8), real.T @ real, start, missing, r)
+    M = inverses(np.ascontiguousarray(Z, np.uint8), start, missing, r)
     mu = np.ascontiguousarray(cast(Collapsed, model.likelihood).features(data, Z))
     marginals, logs, seen = np.zeros((new.n, Z.shape[1])), np.zeros(new.n), new.seen
 

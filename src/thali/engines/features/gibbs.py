@@ -9,9 +9,10 @@ Any prior with tables of potentials will do; the finite sampler is this engine �
 
 Where entries of X are missing the state's data are ``Augmented`` by draws of them: the sweep draws
 each row's bits and missing entries together (``kernels/masked_rows.py``), α and the σ's are drawn
-given the completed data, and a step ends with A, given Z and what was observed, and then the
-likelihood's ``augment``: all missing entries afresh. The log joint is that of the observed entries
-alone, with A integrated out column by column.
+given the completed data, and a step ends with A, given Z and what was observed, and then all
+missing entries afresh: by the likelihood's ``augment``, or by compiled code that draws the same
+(``kernels/masked_columns.py``). The log joint is that of the observed entries alone, with A
+integrated out column by column.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from thali.hyperparameters import Values
 from thali.likelihoods.base import Scaled
 from thali.likelihoods.gaussian_scales import scales_without_features
 from thali.likelihoods.gibbs_updates import LatentGaussians
+from thali.likelihoods.masked_columns import gaps_of
 from thali.model import Model
 from thali.priors.base import PredictsRow
 from thali.starts import Start
@@ -148,7 +150,8 @@ def update(
 
 def laws_at(model: Model, data: Data, state: FeatureState, sigma_step: str) -> Laws:
     """How compiled code updates the hyperparameters, if it can."""
-    squares, held = total_square(state.data), state.hold_sigma - state.sweep
+    squares = 0.0 if isinstance(state.data, Augmented) else total_square(state.data)
+    held = state.hold_sigma - state.sweep
     return laws_of(model, data, state.hyper, squares, held, sigma_step == "slice")
 
 
@@ -167,13 +170,13 @@ def sweep(
 
     data, k = state.data.given, state.n_components
     report: Report
-    observed = data.observed
-    complete = observed is None
+    gaps = gaps_of(data)
+    complete = gaps is None
     X = state.X if complete else state.X.copy()  # in which it draws
     squares = state.data.squares if complete else None
     plan = kernel.Plan(count, state.sweep, keep, 0)
     state.rows, report, scalars, packed = kernel.sweeps(
-        rng, X, squares, observed, state.rows, k, tables, scales, laws, plan, None
+        rng, X, squares, gaps, state.rows, k, tables, scales, laws, plan, None
     )
     state.n_components = int(report.n_components)
     if not complete:
