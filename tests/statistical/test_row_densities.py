@@ -21,7 +21,7 @@ import thali
 import thali.kernels
 from thali.data import Data
 from thali.data.columns import Columns
-from thali.kernels import row_filter
+from thali.kernels import largest_latent
 from thali.model import Model
 from thali.results import prediction_given_features, row_densities
 
@@ -168,12 +168,12 @@ def largest_latents(kernels, seed):
 
 
 def test_the_largest_of_several_latents(seed):
-    judge("row_densities", largest_latents(row_filter, seed))
+    judge("row_densities", largest_latents(largest_latent, seed))
 
 
 def test_a_largest_latent_at_any_place_is_caught(seed):
     old = "< log_others_below(v, r, e) - top - steep * (e - t)"
-    assert alarms(largest_latents(mutate("thali.kernels.row_filter", [(old, "< 1.0")]), seed))
+    assert alarms(largest_latents(mutate("thali.kernels.largest_latent", [(old, "< 1.0")]), seed))
 
 
 MUTANTS = {

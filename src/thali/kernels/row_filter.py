@@ -26,21 +26,19 @@ import numpy as np
 
 from thali.kernels.bit_prior import accepts
 from thali.kernels.compiling import helper, kernel
+from thali.kernels.largest_latent import draw_levels
 from thali.kernels.latent_columns import (
     HALF_LOG_2PI,
     NODES,
     between,
     chance_of_level,
-    log_below,
     log_mass,
 )
-from thali.kernels.truncated_normal import hazard
 
 EARLY = 6  # a step after every entry at first, and after a sixth of those that have come later on
 FEW = 0.5  # share of the particles: drawn anew where the weight is that of fewer
 NO_AMOUNTS, GAUSSIAN, LAPLACE = 0, 1, 2
 LEAST = 1e-300  # probability of a level
-HALVINGS = 12  # of where a tangent may be: whichever it is, draws are exact
 TINY = 1e-12  # variance of an amount; 0 divides
 
 
@@ -198,52 +196,6 @@ def means_of_levels(begin, stop, A, biases, s, mean):
         mean[j] = biases[j]
         for i in range(s.shape[0]):
             mean[j] += s[i] * A[i, j]
-
-
-@helper
-def draw_levels(rng, v, r, y):
-    """Latents y ~ N(v, 1) of which r is the largest: y_r = v_r + e has the density φ(e) e^{g(e)},
-    g(e) = Σ_j log Φ(v_r − v_j + e). As g is concave, its tangent at t puts the normal N(g'(t), 1)
-    above it, close where g'(t) = t."""
-    low, high = 0.0, 1.0
-    while slope(v, r, high) > high:
-        low, high = high, 2.0 * high
-    for _ in range(HALVINGS):
-        t = 0.5 * (low + high)
-        if slope(v, r, t) > t:
-            low = t
-        else:
-            high = t
-    t = 0.5 * (low + high)
-    steep, top = slope(v, r, t), log_others_below(v, r, t)
-    while True:
-        e = steep + rng.standard_normal()
-        if math.log(1.0 - rng.random()) < log_others_below(v, r, e) - top - steep * (e - t):
-            break
-    y[r] = v[r] + e
-    for j in range(v.shape[0]):
-        if j != r:
-            y[j] = v[j] + between(rng, -np.inf, y[r] - v[j])
-
-
-@helper
-def log_others_below(v, r, e):
-    """g(e): log P(all others are below v_r + e)."""
-    total = 0.0
-    for j in range(v.shape[0]):
-        if j != r:
-            total += log_below(v[r] - v[j] + e)
-    return total
-
-
-@helper
-def slope(v, r, e):
-    """g'(e)."""
-    total = 0.0
-    for j in range(v.shape[0]):
-        if j != r:
-            total += hazard(v[r] - v[j] + e)
-    return total
 
 
 @helper
