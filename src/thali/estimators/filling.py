@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 import numpy as np
 
+from thali.data import Data, Table
 from thali.data.matrix import named
-from thali.estimators import tables
+from thali.estimators import streaming, tables, validation
 from thali.estimators.tables import Filled
 from thali.results import imputation, level_chances
 from thali.results.findings import warn_of_interval
@@ -20,36 +21,40 @@ if TYPE_CHECKING:
 
 
 def imputed(
-    model: LatentFeatures, return_std: bool, interval: float | None, strategy: Any
+    model: LatentFeatures,
+    X: Table | None,
+    return_std: bool,
+    interval: float | None,
+    strategy: Any,
 ) -> Filled | tuple[Filled, ...]:
-    """The training data with its missing entries filled in; see ``LatentFeatures.impute``."""
+    """The training data with its missing entries filled in, or new rows; see
+    ``LatentFeatures.impute``."""
     if not isinstance(strategy, str) or strategy not in get_args(Strategy):
         raise ValueError(f"impute: strategy must be 'mean' or 'median', not {shown(strategy)}.")
     if return_std and interval is not None:
         raise ValueError("impute: ask for return_std=True or for an interval, not for both.")
-    if model.fit_.data.sparse:
-        raise ValueError(
-            "impute: the model was fitted to a sparse matrix, which has no missing entries: "
-            "what it leaves out are zeros."
-        )
-    strategy = cast(Strategy, strategy)
+    if interval is not None:
+        imputation.tails(interval)  # refuses what is no share before anything is worked out
+    strategy, new = cast(Strategy, strategy), new_data(model, X, "impute")
     if tables.layout_of(model) is not None:
-        return tables.imputed(model, return_std, interval, strategy)
-    entries = imputation.missing_entries_of(model.fit_)
-    missing = model.fit_.data.where_missing
+        index = model._index if X is None else getattr(X, "index", None)
+        return tables.imputed(model, return_std, interval, strategy, new, index)
+    entries = imputation.missing_entries_of(model.fit_, new)
+    missing = (model.fit_.data if new is None else new).where_missing
     center, scale = model.mean_[missing[1]], model._scale[missing[1]]
+    whole = model.X_ if new is None else new.X * model._scale + model.mean_
 
     def filled(values: np.ndarray) -> Filled:
-        table = model.X_.copy()
+        table = whole.copy()
         table[missing] = values * scale + center
-        return as_given(model, table)
+        return as_given(model, table, X)
 
     best = filled(entries.value(strategy))
     if return_std:
-        std = np.zeros(model.X_.shape)
+        std = np.zeros(whole.shape)
         std[missing] = entries.std() * scale
         warn_of_interval(model.fit_)
-        return best, as_given(model, std)
+        return best, as_given(model, std, X)
     if interval is not None:
         ends = entries.interval(interval)
         warn_of_interval(model.fit_)
@@ -57,17 +62,40 @@ def imputed(
     return best
 
 
-def chances(model: LatentFeatures) -> LevelChances:
+def chances(model: LatentFeatures, X: Table | None) -> LevelChances:
     """How probable each level of each missing entry is; see ``LatentFeatures.impute_proba``."""
-    labels = tables.labels_of(model)
+    labels, new = tables.labels_of(model), new_data(model, X, "impute_proba")
+    index = getattr(X, "index", None)
     if tables.layout_of(model) is not None:
-        return level_chances.of_table(model.fit_, labels, model._index)
-    if model.fit_.data.sparse:
-        raise ValueError("impute_proba: a sparse matrix has no missing entries.")
+        return level_chances.of_table(model.fit_, labels, model._index if X is None else index, new)
     units_of = model.mean_, model._scale
-    return level_chances.of_bits(model.fit_, model.X_, *units_of, labels, model.row_names_)
+    names = model.row_names_ if X is None else index
+    return level_chances.of_bits(model.fit_, model.X_, *units_of, labels, names, new)
 
 
-def as_given(model: LatentFeatures, values: np.ndarray) -> Filled:
-    """A matrix like the training data, with its names if it had any."""
-    return named(values, model.row_names_, getattr(model, "feature_names_in_", None))
+def new_data(model: LatentFeatures, X: Table | None, what: str) -> Data | None:
+    """New rows as the fit takes them, None where none were given."""
+    if model.fit_.data.sparse:
+        raise ValueError(
+            f"{what}: the model was fitted to a sparse matrix, which has no missing entries: "
+            "what it leaves out are zeros."
+        )
+    if X is None:
+        return None
+    if streaming.by_bound(model.fit_):
+        raise ValueError(
+            f"{what}: after partial_fit there are no draws to fill new rows by; fit to all data at "
+            "once."
+        )
+    new = Data.checked(validation.centered(model, X))
+    if new.sparse:
+        raise ValueError(f"{what}: a sparse matrix has no missing entries; give a dense one.")
+    model.fit_.model.likelihood.check_data(new)
+    return new
+
+
+def as_given(model: LatentFeatures, values: np.ndarray, X: Table | None) -> Filled:
+    """A matrix like the training data, or like new rows X, with its names if it had any."""
+    rows = model.row_names_ if X is None else getattr(X, "index", None)
+    columns = getattr(model, "feature_names_in_", None)
+    return named(values, rows, columns if X is None or rows is not None else None)

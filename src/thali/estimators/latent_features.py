@@ -358,12 +358,17 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
 
     def impute(
         self,
+        X: Table | None = None,
         *,
         return_std: bool = False,
         interval: float | None = None,
         strategy: Strategy = "mean",
     ) -> Filled | tuple[Filled, ...]:
-        """The training data with each missing entry replaced by its posterior mean.
+        """The training data, or new rows X, with each missing entry replaced by its posterior mean.
+
+        So columns are predicted from others: new rows in which they are missing come back with them
+        filled in, given each of 50 draws' features and what the rows show; each row by itself.
+        They have the columns of the training data, and levels that it had.
 
         A missing entry is distributed as the mixture, over kept draws, of its distributions given
         a draw: with A integrated out given Z, the scales and the observed entries where that can
@@ -392,12 +397,17 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
         >>> filled, low, high = model.impute(interval=0.9)
         >>> bool(low[3, 4] < filled[3, 4] < high[3, 4]), int(np.isnan(filled).sum())
         (True, 0)
+        >>> new = X[5:7].copy()
+        >>> new[:, :9] = np.nan
+        >>> model.impute(new).shape
+        (2, 36)
         """
         check_is_fitted(self)
-        return filling.imputed(self, return_std, interval, strategy)
+        return filling.imputed(self, X, return_std, interval, strategy)
 
-    def impute_proba(self) -> LevelChances:
-        """How probable each level of each missing entry is, averaged over draws.
+    def impute_proba(self, X: Table | None = None) -> LevelChances:
+        """How probable each level of each missing entry is, averaged over draws: of the training
+        data, or of new rows X.
 
         A mapping from columns with levels to arrays: P(second level) of the missing entries of a
         binary column, (missing,), in the order of rows; (missing, levels) of other columns; empty
@@ -416,7 +426,7 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
         ((1,), array([3]), (0, 1), (0,))
         """
         check_is_fitted(self)
-        return filling.chances(self)
+        return filling.chances(self, X)
 
     # pictures
 

@@ -104,34 +104,39 @@ def n_missing(estimator: LatentModel) -> int:
     return int((~data.observed[:, layout.first[:-1]]).sum())
 
 
-def as_given(estimator: LatentModel, values: Filled) -> Filled:
-    """A table with the names of rows and columns that the fitted one had."""
+def as_given(estimator: LatentModel, values: Filled, index: pd.Index | None) -> Filled:
+    """A table with the names of columns that the fitted one had, and those of rows."""
     labels = layout_of(estimator).table.labels  # type: ignore[union-attr]
     if labels is None:
         return values
     frame = values if isinstance(values, pd.DataFrame) else pd.DataFrame(values)
     frame.columns = pd.Index(list(labels))
-    index = estimator._index
     if index is not None and len(index) == len(frame):
         frame.index = index
     return frame
 
 
 def imputed(
-    estimator: LatentModel, return_std: bool, interval: float | None, strategy: Strategy
+    estimator: LatentModel,
+    return_std: bool,
+    interval: float | None,
+    strategy: Strategy,
+    new: Data | None,
+    index: pd.Index | None,
 ) -> Filled | tuple[Filled, ...]:
-    """The table with its missing entries filled in, in its own types; see ``impute``."""
+    """The table with its missing entries filled in, in its own types, or ``new`` rows of it; see
+    ``impute``."""
     layout = layout_of(estimator)
     assert layout is not None
-    missing = OwnValues.missing(estimator.fit_)
-    seen = observed_codes(layout, estimator.fit_.data.X)
+    missing = OwnValues.missing(estimator.fit_, new)
+    seen = observed_codes(layout, (estimator.fit_.data if new is None else new).X)
     columns = range(len(layout.columns))
 
     def filled(told: Any) -> Filled:
         codes = seen.copy()
         for d in columns:
             codes[missing.rows_of(d), d] = told(d)
-        return as_given(estimator, layout.table.decode(codes))
+        return as_given(estimator, layout.table.decode(codes), index)
 
     def best(d: int) -> np.ndarray:
         return missing.codes(d, strategy)
@@ -142,7 +147,7 @@ def imputed(
         std = np.zeros(seen.shape)
         for d in columns:
             std[missing.rows_of(d), d] = missing.std(d, strategy)
-        return filled(best), as_given(estimator, std)
+        return filled(best), as_given(estimator, std, index)
     if interval is None:
         return filled(best)
     ends = tails(interval)

@@ -21,6 +21,7 @@ at most log p.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,15 +43,44 @@ LEAST = 1e-300  # probability of a level
 TINY = 1e-12  # variance of an amount; 0 divides
 
 
-@kernel
-def log_density_of_row(rng, items, low, high, first, end, level, A, biases, odds, slab, particles):
-    """An estimate of log p(x), bounds in units of the noise and less the bias.
+class Row(NamedTuple):
+    """What a row shows: bounds of latents in units of the noise, less the bias."""
 
-    ``items`` are the entries in the order in which they come: the number of a latent, or −1 − c for
-    column c of those with levels, whose latents lie from ``first`` to ``end`` and of which
-    ``level`` is the largest, ``biases`` counted. ``odds`` are the prior log odds of bits, ``slab``
-    what amounts are.
-    """
+    items: (
+        np.ndarray
+    )  # entries in their order: a latent, or −1 − c for column c of those with levels
+    low: np.ndarray
+    high: np.ndarray
+    first: np.ndarray  # of each column with levels, its first latent and where they end
+    end: np.ndarray
+    level: np.ndarray  # that a column has, the largest latent with its bias
+
+
+class Given(NamedTuple):
+    """What all rows are given; A is in units of the noise."""
+
+    A: np.ndarray
+    biases: np.ndarray  # of latents of levels
+    odds: np.ndarray  # prior log odds of bits
+    slab: int  # what amounts are
+
+
+class Particle(NamedTuple):
+    """z, τ, r, μ, S and y."""
+
+    z: np.ndarray
+    tau: np.ndarray
+    r: np.ndarray
+    mu: np.ndarray
+    S: np.ndarray
+    y: np.ndarray
+
+
+@kernel
+def filter_row(rng, row, given, particles):
+    """An estimate of log p(x), and bits and amounts that the row may have given x: those of one
+    particle, drawn by its weight and moved once more."""
+    A, slab, items = given.A, given.slab, row.items
     k, n_latents = A.shape
     Z, T = np.zeros((particles, k), np.uint8), np.ones((particles, k))
     R, Mu, S = np.zeros((particles, k)), np.zeros((particles, k)), np.zeros((particles, k, k))
@@ -60,32 +90,29 @@ def log_density_of_row(rng, items, low, high, first, end, level, A, biases, odds
     for p in range(particles):
         for i in range(k):
             T[p, i] = 2.0 * rng.standard_exponential() if slab == LAPLACE else 1.0
-            Z[p, i] = 1 if accepts(rng, odds[i]) else 0
+            Z[p, i] = 1 if accepts(rng, given.odds[i]) else 0
             if Z[p, i]:
                 Mu[p, i] = 0.0 if amounts else 1.0
                 S[p, i, i] = T[p, i] if amounts else 0.0
     work, s, mean, inside = np.empty((k, k)), np.empty(k), np.empty(n_latents), np.empty(NODES)
     total, wait = 0.0, 0
     for t in range(items.shape[0]):
-        item = items[t]
-        begin = item if item >= 0 else first[-1 - item]
-        stop = item + 1 if item >= 0 else end[-1 - item]
+        begin, stop = latents_of(row, items[t])
         for p in range(particles):
-            if item >= 0:
-                logs[p] += take_number(rng, low[item], high[item], A, item, Mu[p], S[p], Y[p])
+            one = Particle(Z[p], T[p], R[p], Mu[p], S[p], Y[p])
+            if items[t] >= 0:
+                logs[p] += take_number(rng, row.low[begin], row.high[begin], A, begin, one)
             else:
-                c = -1 - item
-                draw_amounts(rng, Z[p], Mu[p], S[p], work, s)
-                logs[p] += take_level(rng, begin, stop, level[c], A, biases, s, mean, inside, Y[p])
-                for j in range(begin, stop):
-                    learn(A, j, Y[p, j], Mu[p], S[p])
+                draw_amounts(rng, one, work, s)
+                level = row.level[-1 - items[t]]
+                logs[p] += take_level(rng, begin, stop, level, given, s, mean, inside, one)
             for j in range(begin, stop):
                 for i in range(k):
                     R[p, i] += A[i, j] * Y[p, j]
         add_products(A, begin, stop, G)
         average = log_mean(logs)
-        if t == items.shape[0] - 1 or average == -np.inf:
-            return total + average
+        if average == -np.inf:
+            return average, Z[0], Mu[0]
         if effective(logs, average) < FEW * particles:
             drawn_anew(rng, logs, average, parents)
             Z, T, R, Mu, S, Y = (
@@ -99,32 +126,26 @@ def log_density_of_row(rng, items, low, high, first, end, level, A, biases, odds
             total += average
             logs[:] = 0.0
         wait -= 1
-        if wait <= 0:
+        if wait <= 0 and t < items.shape[0] - 1:
             wait = max(1, (t + 1) // EARLY)
             for p in range(particles):
-                draw_amounts(rng, Z[p], Mu[p], S[p], work, s)
-                redraw_latents(
-                    rng,
-                    items[: t + 1],
-                    low,
-                    high,
-                    first,
-                    end,
-                    level,
-                    A,
-                    biases,
-                    s,
-                    mean,
-                    Y[p],
-                    R[p],
-                )
-                if amounts:
-                    redraw_variances(rng, Z[p], s, slab, T[p])
-                    given_amounts(Z[p], T[p], R[p], G, s, Mu[p], S[p])
-                    turn_bits(rng, odds, T[p], R[p], G, Z[p], s, Mu[p], S[p])
-                else:
-                    turn_alone(rng, odds, R[p], G, Z[p], Mu[p])
-    return total
+                one = Particle(Z[p], T[p], R[p], Mu[p], S[p], Y[p])
+                step(rng, row, t + 1, given, G, one, work, s, mean)
+    average = log_mean(logs)
+    drawn_anew(rng, logs, average, parents)
+    p = parents[int(rng.random() * particles)]
+    one = Particle(Z[p], T[p], R[p], Mu[p], S[p], Y[p])
+    step(rng, row, items.shape[0], given, G, one, work, s, mean)
+    draw_amounts(rng, one, work, s)
+    return total + average, one.z, s
+
+
+@helper
+def latents_of(row, item):
+    """From where to where the latents of an entry are."""
+    if item >= 0:
+        return item, item + 1
+    return row.first[-1 - item], row.end[-1 - item]
 
 
 # entries that come
@@ -161,12 +182,12 @@ def learn(A, j, y, mu, S):
 
 
 @helper
-def take_number(rng, a, b, A, j, mu, S, y):
-    """log P of what is known of latent j, a draw of it into y; μ and S follow."""
-    mean, variance = predicted(A, j, mu, S)
+def take_number(rng, a, b, A, j, one):
+    """log P of what is known of latent j, a draw of it; μ and S follow."""
+    mean, variance = predicted(A, j, one.mu, one.S)
     sd = math.sqrt(variance)
     if a == b:
-        y[j] = a
+        one.y[j] = a
         e = (a - mean) / sd
         found = -0.5 * e * e - math.log(sd) - HALF_LOG_2PI
     else:
@@ -174,28 +195,29 @@ def take_number(rng, a, b, A, j, mu, S, y):
         found = log_mass(low, high)
         if found == -np.inf:
             return found
-        y[j] = mean + sd * between(rng, low, high)
-    learn(A, j, y[j], mu, S)
+        one.y[j] = mean + sd * between(rng, low, high)
+    learn(A, j, one.y[j], one.mu, one.S)
     return found
 
 
 @helper
-def take_level(rng, begin, stop, r, A, biases, s, mean, inside, y):
-    """log P of the level given s, and a draw of its column's latents into y."""
-    means_of_levels(begin, stop, A, biases, s, mean)
+def take_level(rng, begin, stop, r, given, s, mean, inside, one):
+    """log P of the level given s, and a draw of its column's latents; μ and S follow."""
+    means_of_levels(begin, stop, given, s, mean)
     chance = chance_of_level(mean[begin:stop], r, inside)
-    draw_levels(rng, mean[begin:stop], r, y[begin:stop])
+    draw_levels(rng, mean[begin:stop], r, one.y[begin:stop])
     for j in range(begin, stop):
-        y[j] -= biases[j]
+        one.y[j] -= given.biases[j]
+        learn(given.A, j, one.y[j], one.mu, one.S)
     return math.log(max(chance, LEAST))
 
 
 @helper
-def means_of_levels(begin, stop, A, biases, s, mean):
+def means_of_levels(begin, stop, given, s, mean):
     for j in range(begin, stop):
-        mean[j] = biases[j]
+        mean[j] = given.biases[j]
         for i in range(s.shape[0]):
-            mean[j] += s[i] * A[i, j]
+            mean[j] += s[i] * given.A[i, j]
 
 
 @helper
@@ -246,11 +268,25 @@ def drawn_anew(rng, logs, average, parents):
 
 
 @helper
-def draw_amounts(rng, z, mu, S, L, s):
+def step(rng, row, come, given, G, one, work, s, mean):
+    """Given the first entries, as many as have come: latents and τ given s, then bits."""
+    draw_amounts(rng, one, work, s)
+    redraw_latents(rng, row, come, given, s, mean, one)
+    if given.slab == NO_AMOUNTS:
+        turn_alone(rng, given.odds, one.r, G, one.z, one.mu)
+        return
+    if given.slab == LAPLACE:
+        redraw_variances(rng, one.z, s, one.tau)
+    given_amounts(one.z, one.tau, one.r, G, s, one.mu, one.S)
+    turn_bits(rng, given.odds, one.tau, one.r, G, one.z, s, one.mu, one.S)
+
+
+@helper
+def draw_amounts(rng, one, L, s):
     """s ~ N(μ, S) of the features that are on, by S = LLᵀ; μ itself where S is 0."""
-    k = z.shape[0]
+    z, S, k = one.z, one.S, one.z.shape[0]
     for i in range(k):
-        s[i] = mu[i]
+        s[i] = one.mu[i]
     for i in range(k):
         if not z[i] or S[i, i] <= 0.0:
             continue
@@ -270,42 +306,38 @@ def draw_amounts(rng, z, mu, S, L, s):
 
 
 @helper
-def redraw_latents(rng, items, low, high, first, end, level, A, biases, s, mean, y, r):
+def redraw_latents(rng, row, come, given, s, mean, one):
     """Latents that are not known given s, and r = A y."""
-    changed = False
-    for item in items:
-        if item >= 0:
-            if low[item] < high[item]:
-                v = 0.0
-                for i in range(s.shape[0]):
-                    v += s[i] * A[i, item]
-                y[item] = v + between(rng, low[item] - v, high[item] - v)
-                changed = True
-        else:
-            c = -1 - item
-            begin, stop = first[c], end[c]
-            means_of_levels(begin, stop, A, biases, s, mean)
-            draw_levels(rng, mean[begin:stop], level[c], y[begin:stop])
+    A, y, changed = given.A, one.y, False
+    for item in row.items[:come]:
+        begin, stop = latents_of(row, item)
+        if item < 0:
+            means_of_levels(begin, stop, given, s, mean)
+            draw_levels(rng, mean[begin:stop], row.level[-1 - item], y[begin:stop])
             for j in range(begin, stop):
-                y[j] -= biases[j]
-            changed = True
+                y[j] -= given.biases[j]
+        elif row.low[item] < row.high[item]:
+            v = 0.0
+            for i in range(s.shape[0]):
+                v += s[i] * A[i, item]
+            y[item] = v + between(rng, row.low[item] - v, row.high[item] - v)
+        else:
+            continue
+        changed = True
     if not changed:
         return
-    r[:] = 0.0
-    for item in items:
-        begin = item if item >= 0 else first[-1 - item]
-        stop = item + 1 if item >= 0 else end[-1 - item]
+    one.r[:] = 0.0
+    for item in row.items[:come]:
+        begin, stop = latents_of(row, item)
         for j in range(begin, stop):
-            for i in range(r.shape[0]):
-                r[i] += A[i, j] * y[j]
+            for i in range(s.shape[0]):
+                one.r[i] += A[i, j] * y[j]
 
 
 @helper
-def redraw_variances(rng, z, s, slab, tau):
+def redraw_variances(rng, z, s, tau):
     """τ given s: 1/τ is inverse Gaussian with mean 1/|s| and shape 1; of features that are off from
     the prior."""
-    if slab != LAPLACE:
-        return
     for i in range(z.shape[0]):
         if not z[i]:
             tau[i] = 2.0 * rng.standard_exponential()

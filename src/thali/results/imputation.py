@@ -6,6 +6,10 @@ and scales; where parameters are kept it is that given Z and the parameters. Of 
     E = mean of means,  Var = mean of variances + variance of means,
 
 and quantiles are those of the mixture too. Nothing is drawn: the same fit gives the same numbers.
+
+A new row has no Z in the draws. Given each draw's parameters one is drawn for it, with amounts
+where there are any, given what the row shows (``filtered_rows``), by the same random numbers at
+every call.
 """
 
 from dataclasses import dataclass
@@ -14,16 +18,21 @@ from typing import Literal, TypeAlias, cast
 
 import numpy as np
 
+from thali.data import Data
 from thali.likelihoods.base import Masked, MaskedCollapsed
 from thali.likelihoods.entries import EntryDistribution
 from thali.likelihoods.gibbs_updates import GibbsUpdates
+from thali.results import filtered_rows
+from thali.results.feature_draws import feature_draws
 from thali.results.fit import Fit
+from thali.results.prediction import tables_of_new
 from thali.settings import shown
 from thali.structures.base import evenly_spaced
 
 Strategy: TypeAlias = Literal["mean", "median"]
 
 DRAWS = 400  # evenly spaced draws that are averaged
+NEW_DRAWS = 50  # the same of new rows, which have to be filtered with each
 
 
 @dataclass(frozen=True)
@@ -65,11 +74,14 @@ def tails(mass: float) -> tuple[float, float]:
     return tail, 1.0 - tail
 
 
-def missing_entries_of(fit: Fit, most: int = DRAWS) -> MissingEntries:
-    """The distribution of the missing entries, in the order of ``data.where_missing``."""
+def missing_entries_of(fit: Fit, new: Data | None = None) -> MissingEntries:
+    """The distribution of the missing entries, in the order of ``data.where_missing``: of the data
+    of the fit, or of new rows."""
+    if new is not None:
+        return of_new_rows(fit, new)
     data = fit.data
     found: list[EntryDistribution] = []
-    for Z, scalars, kept in fit.pick(evenly_spaced(len(fit), most)):
+    for Z, scalars, kept in fit.pick(evenly_spaced(len(fit), DRAWS)):
         likelihood = fit.model.likelihood_at(fit.hyper_of(scalars))
         if kept:
             axes = cast(GibbsUpdates, likelihood).axes
@@ -78,4 +90,18 @@ def missing_entries_of(fit: Fit, most: int = DRAWS) -> MissingEntries:
         else:
             entries = cast(MaskedCollapsed, likelihood).missing_entries(data, Z)
         found.append(entries)
+    return MissingEntries(type(found[0]).stack(found))
+
+
+def of_new_rows(fit: Fit, new: Data) -> MissingEntries:
+    """Of rows that the model was not fitted to, given what they show."""
+    found: list[EntryDistribution] = []
+    for i, draw in enumerate(feature_draws(fit, NEW_DRAWS)):
+        fixed = fit.model.at(draw.hyper)
+        odds = tables_of_new(fixed, fit.data.n).log_odds[draw.Z.sum(axis=0)]
+        given = {"A": draw.A} | draw.parameters
+        rows = filtered_rows.rows_given_features(fit.model, draw.hyper, given, odds, new, seed=i)
+        own = {"S": rows.amounts} if "S" in draw.parameters else {}
+        likelihood = cast(Masked, fixed.likelihood)
+        found.append(likelihood.entries(rows.bits, given | own, new.where_missing))
     return MissingEntries(type(found[0]).stack(found))

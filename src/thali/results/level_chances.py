@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from thali.data import Data
 from thali.results.fit import Fit
 from thali.results.imputation import missing_entries_of
 from thali.results.own_values import OwnValues
@@ -55,9 +56,11 @@ class LevelChances(dict[Hashable, np.ndarray]):
         return pd.DataFrame(both, index=index, columns=list(self.levels[column]))
 
 
-def of_table(fit: Fit, labels: Sequence[Hashable], names: Sequence[Any] | None) -> LevelChances:
-    """Of a table with columns of different kinds."""
-    missing, found = OwnValues.missing(fit), LevelChances(names)
+def of_table(
+    fit: Fit, labels: Sequence[Hashable], names: Sequence[Any] | None, new: Data | None = None
+) -> LevelChances:
+    """Of a table with columns of different kinds, or of new rows of it."""
+    missing, found = OwnValues.missing(fit, new), LevelChances(names)
     for d, column in enumerate(missing.layout.columns):
         if missing.has_levels(d):
             p = missing.probabilities(d)
@@ -74,12 +77,13 @@ def of_bits(
     scale: np.ndarray,
     labels: Sequence[Hashable],
     names: Any,
+    new: Data | None = None,
 ) -> LevelChances:
     """Of the columns of a table of numbers that are 0 and 1: P(1) is the entry's mean, which a
     Gaussian may have outside of 0 and 1, and is then moved there. X was fitted as
     (X − center)/scale, and is 0 and 1 but for the rounding of that."""
-    rows, columns = fit.data.where_missing
-    mean = missing_entries_of(fit).mean() * scale[columns] + center[columns]
+    rows, columns = (fit.data if new is None else new).where_missing
+    mean = missing_entries_of(fit, new).mean() * scale[columns] + center[columns]
     found = LevelChances(names)
     for d, label in enumerate(labels):
         seen = X[~np.isnan(X[:, d]), d]

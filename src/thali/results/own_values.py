@@ -18,11 +18,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from thali.data import Data
 from thali.likelihoods.latent_columns import LEVELED, UNIT, Layout, kind_of
 from thali.likelihoods.latent_entries import LatentEntries
 from thali.likelihoods.table import TableLikelihood
 from thali.results.fit import Fit
-from thali.results.imputation import DRAWS, Strategy, missing_entries_of
+from thali.results.imputation import Strategy, missing_entries_of
 
 BLOCK = 50_000  # entries of all draws that are looked at at a time
 
@@ -36,11 +37,11 @@ class OwnValues:
     rows: np.ndarray
 
     @classmethod
-    def missing(cls, fit: Fit, most: int = DRAWS) -> OwnValues:
-        """Those that are missing in the data of a fit."""
-        given = missing_entries_of(fit, most).given
+    def missing(cls, fit: Fit, new: Data | None = None) -> OwnValues:
+        """Those that are missing in the data of a fit, or in new rows."""
+        given, data = missing_entries_of(fit, new).given, fit.data if new is None else new
         assert isinstance(given, LatentEntries)
-        return cls(layout_of(fit), given.within_range(), fit.data.where_missing[0])
+        return cls(layout_of(fit), given.within_range(), data.where_missing[0])
 
     @classmethod
     def whole(cls, entries: LatentEntries) -> OwnValues:

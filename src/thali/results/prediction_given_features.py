@@ -4,7 +4,7 @@ r"""New rows given features that are kept: the probabilities of their bits, and 
 
 with π_k = m_k/(N+1) or the like from the prior's tables, summed over all 2^K rows of bits up to
 ``SUMMED`` features. Beyond, and where a row's amounts cannot be integrated out, the density is an
-estimate (``row_densities``), and the probabilities are shares of Gibbs sweeps that begin under more
+estimate (``filtered_rows``), and the probabilities are shares of Gibbs sweeps that begin under more
 noise. Each copy of a row may stay in the mode where the noise fell: for nonnegative features much
 alike the shares are off by more than 0.1 on average in one small problem of twenty (and by 0.13 at
 most).
@@ -25,7 +25,7 @@ from thali.likelihoods.base import Masked, Parameters
 from thali.likelihoods.gibbs_updates import GibbsState, GibbsUpdates
 from thali.likelihoods.table import TableLikelihood
 from thali.model import Model
-from thali.results import prediction_of_tables, row_densities
+from thali.results import filtered_rows, prediction_of_tables
 
 SUMMED = 14  # features up to which bits are summed over
 COPIES = 8  # of a row, sampled side by side
@@ -56,7 +56,9 @@ def log_densities(
     if sums(fixed, len(odds)):
         logs = summed(fixed, parameters, odds, within)[1]
     else:
-        logs = row_densities.log_densities(model, hyper, parameters, odds, within)
+        logs = filtered_rows.rows_given_features(
+            model, hyper, parameters, odds, within
+        ).log_densities
     if not new.sparse:
         return logs
     # what a row has outside the span of the features is noise, whatever its bits

@@ -1,4 +1,4 @@
-r"""Densities of new rows that no sum gives: an estimate of each, without bias.
+r"""New rows given features where no sum tells of them: densities, without bias, and draws.
 
 Where a row has amounts of its own, or more features than bits can be summed over,
 
@@ -8,7 +8,8 @@ is estimated by particles, to which the row's entries come one after the other (
 weights by what each has of probability given those before it, and Gibbs steps given these. The
 expectation of the estimate is p(x), so that of its logarithm is at most log p(x), and nearer to it
 the more particles there are. A row's answer is the same in whatever company it comes: each is
-estimated by itself, from the same random numbers.
+estimated by itself, from the same random numbers. One of the particles, drawn by its weight, is a
+draw of what the row has given what it shows, the nearer to an exact one the more there are.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from scipy.special import logsumexp
 from thali.data import Data
 from thali.hyperparameters import Values
 from thali.likelihoods.base import Expected, Masked, Parameters, Scaled
+from thali.likelihoods.column_noise import ColumnNoise
 from thali.likelihoods.gibbs_updates import GibbsState, GibbsUpdates
 from thali.likelihoods.latent_draws import Shown, edges_of
 from thali.likelihoods.table import TableLikelihood
@@ -29,27 +31,41 @@ from thali.machine import cores
 from thali.model import Model
 
 PARTICLES = 32  # of a row, for each draw
-EARLY = 6  # entries come one by one at first, and a sixth of those that have come at a time later
+EARLY = 6  # steps after every entry at first, and after a sixth of those that have come later on
 FEW = 0.5  # share of the particles: drawn anew where the weight is that of fewer
 
 
-def log_densities(
+class Found(NamedTuple):
+    """Of each row, an estimate of log p(x), and what it may have: bits and amounts given x."""
+
+    log_densities: np.ndarray  # (n,)
+    bits: np.ndarray  # (n, K)
+    amounts: np.ndarray  # (n, K), the bits themselves where there are none
+
+
+def rows_given_features(
     model: Model,
     hyper: Values,
     parameters: Parameters,
     odds: np.ndarray,
     new: Data,
     seed: int = 0,
-) -> np.ndarray:
-    """log p(x) of new rows, (n,), estimated."""
+) -> Found:
+    """Of new rows, given the parameters of features and the log odds of bits."""
     fixed = cast(Masked, model.likelihood_at(hyper))
     if isinstance(fixed, TableLikelihood):
         return by_kernel(of_table(fixed, new.X), parameters["A"], odds, fixed.amounts, seed)
-    if isinstance(fixed, Expected) and isinstance(fixed, Scaled):
-        sigma_x = float(model.likelihood_values(hyper)["sigma_x"])
-        rows, A = of_numbers(new.X, sigma_x), parameters["A"] / sigma_x
-        return by_kernel(rows, A, odds, fixed.amounts, seed)
-    return np.array([by_copies(model, hyper, parameters, odds, x, seed) for x in new.X])
+    if isinstance(fixed, ColumnNoise) or (
+        isinstance(fixed, Expected) and isinstance(fixed, Scaled)
+    ):
+        values = model.likelihood_values(hyper)
+        noise = values["noise" if isinstance(fixed, ColumnNoise) else "sigma_x"]
+        amounts = None if isinstance(fixed, ColumnNoise) else fixed.amounts
+        rows, A = of_numbers(new.X, np.asarray(noise, float)), parameters["A"] / noise
+        return by_kernel(rows, A, odds, amounts, seed)
+    each = [by_copies(model, hyper, parameters, odds, x, seed) for x in new.X]
+    bits = np.array([one[1] for one in each]).reshape(new.n, len(odds))
+    return Found(np.array([one[0] for one in each]), bits, bits.astype(float))
 
 
 class Rows(NamedTuple):
@@ -76,11 +92,11 @@ class Rows(NamedTuple):
         return np.asarray(which[np.argsort(place, kind="stable")], np.int64)
 
 
-def of_numbers(X: np.ndarray, sigma_x: float) -> Rows:
+def of_numbers(X: np.ndarray, noise: np.ndarray) -> Rows:
     """Numbers that are their own latents."""
-    Y, none = np.ascontiguousarray(X, dtype=float) / sigma_x, np.zeros(0, np.int64)
+    Y, none = np.ascontiguousarray(X, dtype=float) / noise, np.zeros(0, np.int64)
     seen, level = ~np.isnan(Y), np.zeros((len(Y), 0), np.int64)
-    log_units = seen.sum(axis=1) * np.log(sigma_x)
+    log_units = seen @ np.broadcast_to(np.log(noise), Y.shape[1])
     return Rows(Y, Y, seen, none, none, level, np.zeros(Y.shape[1]), log_units)
 
 
@@ -107,30 +123,32 @@ def of_table(fixed: TableLikelihood, X: np.ndarray) -> Rows:
     return Rows(low, high, ~np.isnan(X), first, end, level, biases, log_units)
 
 
-def by_kernel(
-    rows: Rows, A: np.ndarray, odds: np.ndarray, amounts: str | None, seed: int
-) -> np.ndarray:
+def by_kernel(rows: Rows, A: np.ndarray, odds: np.ndarray, amounts: str | None, seed: int) -> Found:
     """Of each row, A in units of the noise."""
-    from thali.kernels.row_filter import GAUSSIAN, LAPLACE, NO_AMOUNTS, log_density_of_row
+    from thali.kernels import row_filter as kernels
 
-    slab = {None: NO_AMOUNTS, "gaussian": GAUSSIAN, "laplace": LAPLACE}[amounts]
-    A, odds = np.ascontiguousarray(A), np.ascontiguousarray(odds, dtype=float)
+    slabs = {None: kernels.NO_AMOUNTS, "gaussian": kernels.GAUSSIAN, "laplace": kernels.LAPLACE}
+    A, odds = np.ascontiguousarray(A, dtype=float), np.ascontiguousarray(odds, dtype=float)
+    given = kernels.Given(A, rows.biases, odds, slabs[amounts])
+    n = len(rows.low)
+    logs, bits, s = np.empty(n), np.empty((n, len(odds)), np.uint8), np.empty((n, len(odds)))
 
-    def one(n: int) -> float:
-        found = log_density_of_row(
-            *(np.random.default_rng(seed), rows.items(n), rows.low[n], rows.high[n]),
-            *(rows.first, rows.end, rows.level[n], A, rows.biases, odds, slab, PARTICLES),
-        )
-        return float(found) - float(rows.log_units[n])
+    def fill(i: int) -> None:
+        level = np.ascontiguousarray(rows.level[i])
+        own = rows.items(i), rows.low[i], rows.high[i], rows.first, rows.end, level
+        rng = np.random.default_rng(seed)
+        logs[i], bits[i], s[i] = kernels.filter_row(rng, kernels.Row(*own), given, PARTICLES)
 
     with ThreadPoolExecutor(cores()) as pool:
-        return np.array(list(pool.map(one, range(len(rows.low)))))
+        list(pool.map(fill, range(n)))
+    return Found(logs - rows.log_units, bits, s)
 
 
 def by_copies(
     model: Model, hyper: Values, parameters: Parameters, odds: np.ndarray, x: np.ndarray, seed: int
-) -> float:
-    """Of a row whose bits alone are its own, by steps on copies of it that differ in their bits."""
+) -> tuple[float, np.ndarray]:
+    """log p(x) and bits of a row whose bits alone are its own, by steps on copies of it that differ
+    in their bits."""
     from thali.kernels.bit_prior import BitPrior
 
     likelihood, own = cast(GibbsUpdates, model.likelihood), model.own_values("likelihood", hyper)
@@ -152,9 +170,12 @@ def by_copies(
         logs += fixed.log_rows(Data(x[None, come]), bits, shown)[0]
         at += len(come)
         average = float(logsumexp(logs) - np.log(PARTICLES))
-        if at == len(order) or average == -np.inf:
-            return total + average
+        if average == -np.inf:
+            return average, bits[0]
         weights = np.exp(logs - average) / PARTICLES
+        if at == len(order):
+            drawn = np.searchsorted(weights.cumsum(), rng.random())
+            return total + average, bits[min(drawn, PARTICLES - 1)]
         if 1.0 / np.square(weights).sum() < FEW * PARTICLES:
             places = (rng.random() + np.arange(PARTICLES)) / PARTICLES
             bits = bits[np.minimum(np.searchsorted(weights.cumsum(), places), PARTICLES - 1)]
@@ -164,4 +185,4 @@ def by_copies(
         state = GibbsState(copies, bits, shown, dict(values))
         part.update_bits(rng, state, BitPrior(np.zeros(0), in_use.copy(), pi))
         bits = state.bits
-    return total
+    return total, bits[0]
