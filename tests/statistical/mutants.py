@@ -129,9 +129,9 @@ SINGLETONS_AS_BITS: list[Change] = [
 AT_MOST_ONE_NEW: list[Change] = [("free, F - own, MOST_NEW)", "free, F - own, 0)")]
 NEVER_REFRESHED: list[Change] = [
     (  # once, where a chain begins: M of a fresh state is all zeros
-        "            refresh(rows, k, r)\n            refreshes += 1\n            drift = lost",
-        "            if k > 0 and rows.M[0, 0] == 0.0:\n                refresh(rows, k, r)\n"
-        "            drift = lost",
+        "            refresh(rows, k, r)\n            if gaps is not None:\n"
+        "                means_afresh(means, rows, k)\n            refreshes += 1\n",
+        "            if k > 0 and rows.M[0, 0] == 0.0:\n                refresh(rows, k, r)\n",
     ),
     ("                drift = max(drift, refresh(rows, k, r))\n", "                drift = 0.0\n"),
     ("\n            drift = max(drift, refresh(rows, k, r))\n", "\n            drift = 0.0\n"),

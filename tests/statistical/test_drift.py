@@ -90,10 +90,11 @@ class Chain:
             "C": Z.T @ Z,
             "T": T,
             "M": M,
-            "G": (M @ T) @ (M @ T).T,
         }
+        if self.data.observed is None:  # else drawn entries are others since, and G is made afresh
+            fresh["G"] = (M @ T) @ (M @ T).T
         kept = {name: getattr(rows, name)[:k] for name in fresh}
-        kept |= {name: kept[name][:, :k] for name in ("C", "M", "G")}
+        kept |= {name: kept[name][:, :k] for name in ("C", "M", "G") if name in kept}
         return {
             name: np.abs(kept[name] - value).max(initial=0.0) / np.abs(value).max(initial=1e-300)
             for name, value in fresh.items()

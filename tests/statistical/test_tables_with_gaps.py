@@ -309,7 +309,7 @@ def test_rows_with_gaps_move(name, seed):
 @pytest.mark.parametrize("name", ["mixed, collapsed", "mixed, kept", "column noise, kept"])
 def test_bits_given_what_was_drawn_in_gaps_are_caught(name, seed, monkeypatch):
     monkeypatch.setattr(GibbsState, "observed", None)
-    change = ("observed = data.observed", "observed = None")
+    change = ("gaps = gaps_of(data)", "gaps = None")
     monkeypatch.setattr(gibbs, "sweep", mutate(gibbs.__name__, [change]).sweep)
     found, changes, _ = large_p_values(name, seed)
     assert alarms(found)

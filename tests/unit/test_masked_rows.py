@@ -176,5 +176,6 @@ def test_a_row_of_observed_products_is_that_of_the_whole(hidden, rng):
             observed_rows.take_row(r, -1.0, G, gaps, n, i, at, count, fewer)
             np.testing.assert_allclose(r, whole[i], **CLOSE)
     left = np.where(seen, X - (Z * shared) @ A, 0.0)
+    X[~seen] = np.nan  # nobody looks there
     found = observed_rows.observed_squares(X, seen, Z, A, shared)
     np.testing.assert_allclose(found, np.square(left).sum(axis=1), **CLOSE)

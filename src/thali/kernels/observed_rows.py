@@ -96,5 +96,5 @@ def square_left(x, seen, z, A, shared, e):
                 e[c] -= a[c]
     total = 0.0
     for c in range(x.shape[0]):
-        total += e[c] * e[c] * seen[c]
+        total += e[c] * e[c] if seen[c] else 0.0
     return total

@@ -31,7 +31,10 @@ def observed_residual(state: GibbsState, W: np.ndarray, A: np.ndarray) -> np.nda
     """X − WA where X was observed, 0 elsewhere."""
     left = W.astype(float) @ A
     np.subtract(state.data.X, left, out=left)
-    return np.multiply(left, state.data.given.seen, out=left)
+    seen = state.data.given.seen
+    if state.data.observed is None:  # completed, so that nothing is NaN: a product is soon made
+        return np.multiply(left, seen, out=left)
+    return np.where(seen, left, 0.0)
 
 
 def observed_products(
