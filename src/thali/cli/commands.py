@@ -1,4 +1,4 @@
-"""The command line: thali demo, fit, cluster, topics, show, report and warm-up.
+"""The command line: thali demo, fit, cluster, topics, show, report, impute and warm-up.
 
 A command reads its options, calls the library and says in one line what went wrong.
 Exit codes: 0 done, 1 failed, 2 bad input, 130 stopped by Ctrl-C.
@@ -253,6 +253,22 @@ def report(
     print(f"Open {out} in a browser.")
 
 
+def impute(
+    model: Saved,
+    data: DataFile,
+    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("filled.csv"),
+    interval: Annotated[
+        float | None,
+        typer.Option(help="Also the ends of the interval that holds this share, such as 0.9."),
+    ] = None,
+    header: Header = None,
+) -> None:
+    """Fill in what is missing in rows of a file, which may be new ones or lack columns."""
+    from thali.cli.filling import fill_file
+
+    print(fill_file(parts.load_model(model), Path(data), out, interval, header))
+
+
 def warm_up(
     engine: Annotated[
         list[str] | None, typer.Option(help="An engine, or several; auto if not given.")
@@ -288,7 +304,7 @@ def make_app() -> typer.Typer:
     app.callback()(_options)
     offers = ((fit, parts.FIT), (cluster, parts.CLUSTER), (topics, parts.TOPICS))
     fitting = [_with_options_of_parts(own, offer) for own, offer in offers]
-    commands: list[Callable[..., None]] = [demo, *fitting, show, report, warm_up]
+    commands: list[Callable[..., None]] = [demo, *fitting, show, report, impute, warm_up]
     for command in commands:
         app.command(context_settings={"token_normalize_func": parts.hyphened})(command)
     return app
