@@ -23,7 +23,8 @@ from thali.engines.chain_settings import MOST_CHAINS
 from thali.engines.search import orders, prior_bounds
 from thali.engines.search.best_first import BestFirst
 from thali.engines.search.candidates import KeptT
-from thali.engines.search.forms import Answer, Form
+from thali.engines.search.columns import class_of
+from thali.engines.search.forms import GAINED, Answer, Form
 from thali.engines.search.heuristics import NAMES as HEURISTICS
 from thali.engines.search.heuristics import heuristic
 from thali.engines.search.kept_polish import KeptForm
@@ -44,7 +45,6 @@ WIDEST = 10**7  # candidates of a queue that is limited
 CHUNK = 64  # candidates taken from the queue in one step, at most
 A_MOMENT = 0.1  # seconds for which a search that was stopped goes on, straight to its end,
 A_FEW = 4  # by so many candidates at a time
-GAINED = 1e-6  # of log probability: a pass of polishing that gains less is the last
 MOVED = 1e-3  # of a hyperparameter, relative: for less, another search is not worth while
 ROUNDING = 1e-9  # relative, of a log probability
 PLAIN = (  # of a state, what files keep as it is
@@ -279,8 +279,13 @@ class BeamSearch(Settings, Search[State]):
     def _polish(
         self, rng: np.random.Generator, form: Form[KeptT], state: State, answer: Answer
     ) -> None:
-        """One pass; after the last, another search if there is to be one."""
+        """One pass, or where it gains nothing, other columns, unless it is where they were tried
+        before; after the last, another search if there is to be one."""
         answer, gain = form.improve(rng, answer)
+        again = bool(state.searched) and class_of(answer.Z) == class_of(state.best.Z)
+        if not (gain > GAINED or again):
+            answer, more = form.rearrange(rng, answer)
+            gain += more
         state.polishing, state.hyper = answer, answer.hyper
         state.at = seen(form, answer)
         if gain > GAINED:
