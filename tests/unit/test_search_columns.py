@@ -57,6 +57,8 @@ def worst_of_grown(rng, count):
 
 def worst_of_changes(rng, count):
     """How far from the truth the log joints of all changes are, beside that of Z itself."""
+    from thali.kernels import paired_columns  # which may be a broken one
+
     off = 0.0
     for case, Z in problems(rng, count):
         X, scales, potential = of(case)
@@ -95,12 +97,20 @@ MUTANTS = {
         grown_columns, "spread += 2.0 * u[j] + M[j, j]", "spread += M[j, j]", worst_of_grown,
     ),
     "what two share counted once": (
-        paired_columns, "(1.0, 1.0, -2.0)", "(1.0, 1.0, -1.0)", worst_of_changes,
+        paired_columns, "gram[:] = with_both[a]", "gram[:] = 0.0", worst_of_changes,
     ),
     "sums of what two share left out": (
         paired_columns, " + part[2] * shared[c]", "", worst_of_changes,
     ),
 }  # fmt: skip
+
+
+def noticed(check, rng):
+    """Whether a check fails, by its number or by what it asserts on the way."""
+    try:
+        return not check(rng, 10) < CLOSE
+    except AssertionError:
+        return True
 
 
 @pytest.mark.parametrize("name", MUTANTS)
@@ -109,10 +119,7 @@ def test_a_mutant_is_caught(name, monkeypatch, rng):
     with monkeypatch.context() as plain:
         plain.setattr(numba.config, "DISABLE_JIT", True)
         install(monkeypatch, module.__name__, [(old, new)])
-    try:
-        assert not check(rng, 10) < CLOSE
-    except AssertionError as error:
-        assert "all(" in str(error) or "not" in str(error)
+    assert noticed(check, rng)
 
 
 def test_what_stands_for_a_pair_is_what_is_meant(rng):

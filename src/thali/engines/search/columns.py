@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -46,7 +46,7 @@ def rearranged(
     bits, real, k = np.ascontiguousarray(Z, np.uint8), Z.astype(float), Z.shape[1]
     C, T = real.T @ real, real.T @ X
     without = value_without(C, T, scales, potential)
-    found = [(without[a], np.delete(Z, a, axis=1)) for a in range(k)]
+    found: list[tuple[float, Any]] = [(without[a], np.delete(Z, a, axis=1)) for a in range(k)]
     for a in (k, *drawn(rng, k, PLACES)):
         base, most = (Z, ADDED) if a == k else (np.delete(Z, a, axis=1), SWAPPED)
         for gain, column in grown(rng, base, X, scales, potential)[:most]:

@@ -1,5 +1,5 @@
-"""What the forms of a search have in common: A integrated out (``polish.py``), or binary
-parameters kept at their best (``kept_polish.py``).
+"""What the forms of a search have in common: A integrated out (``polish.py``), or parameters
+kept at their best: binary ones (``kept_polish.py``), or real ones (``nonnegative_polish.py``).
 
 A form makes the problem of a search, tells the log joint of an answer, and polishes it: a pass of
 changes of bits, then hyperparameters that have hyperpriors go to where the log joint plus their log
@@ -44,18 +44,23 @@ class Form(ABC, Generic[KeptT]):
     data: Data
 
     heuristics: ClassVar[tuple[str, ...]]  # the first is what "auto" means
+    lacks: ClassVar[str] = ""  # what other heuristics need, and why it is not there
+    gained: ClassVar[float] = GAINED
     second_looks: ClassVar[int] = 2  # passes that a matrix with other columns gets
 
     @abstractmethod
     def problem(self, order: np.ndarray, hyper: Values, bound: str) -> SearchProblem[KeptT]:
         """The problem with rows in this order."""
 
-    def parameters(self, Z: np.ndarray, hyper: Values) -> Parameters:
-        """The parameters that are kept, to begin from a Z; none where A is integrated out."""
+    def parameters(
+        self, Z: np.ndarray, hyper: Values, given: Parameters | None = None
+    ) -> Parameters:
+        """The parameters that are kept, to begin from a Z and those that a start knows; none where
+        A is integrated out. Their first axis is that of features."""
         return {}
 
     def found(
-        self, problem: SearchProblem[KeptT], candidate: Candidate[KeptT]
+        self, problem: SearchProblem[KeptT], candidate: Candidate[KeptT], order: np.ndarray
     ) -> tuple[Parameters, float]:
         """Parameters of a whole matrix, and a bound of what others of the same Z may come to."""
         return {}, -np.inf
@@ -70,7 +75,7 @@ class Form(ABC, Generic[KeptT]):
         """A candidate of some rows as an answer, the others coded by what these have found."""
         Z = np.zeros((self.data.n, candidate.k), bool)
         Z[order[: candidate.rows]] = candidate.matrix()
-        Z, parameters = self.coded(problem, candidate, Z, order[candidate.rows :], hyper)
+        Z, parameters = self.coded(problem, candidate, Z, order, hyper)
         used = Z.any(axis=0)
         return self.answer(Z[:, used], {name: a[used] for name, a in parameters.items()}, hyper)
 
@@ -80,14 +85,19 @@ class Form(ABC, Generic[KeptT]):
         problem: SearchProblem[KeptT],
         candidate: Candidate[KeptT],
         Z: np.ndarray,
-        rest: np.ndarray,
+        order: np.ndarray,
         hyper: Values,
     ) -> tuple[np.ndarray, Parameters]:
-        """Z with bits in the rows ``rest`` too, and parameters to go with it."""
+        """Z with bits in the rows that the candidate has not come to too, and parameters to go with
+        it."""
 
     @abstractmethod
     def log_joint(self, Z: np.ndarray, parameters: Parameters, hyper: Values) -> float:
         """What is maximized, but for the log densities of hyperparameters."""
+
+    def offset(self, answer: Answer) -> float:
+        """What the log joint that people are shown is above what is maximized."""
+        return 0.0
 
     @abstractmethod
     def climb(
@@ -132,13 +142,13 @@ class Form(ABC, Generic[KeptT]):
         for Z, parameters in self.rearrangements(rng, answer):
             now = self.log_joint(Z, parameters, hyper)
             for _ in range(self.second_looks):
-                if now > before + GAINED:
+                if now > before + self.gained:
                     break
                 Z, parameters = self.climb(rng, Z, parameters, hyper)
                 last, now = now, self.log_joint(Z, parameters, hyper)
-                if now < last + GAINED:
+                if now < last + self.gained:
                     break
-            if now > before + GAINED:
+            if now > before + self.gained:
                 gain = now - before
                 return Answer(Z, dict(hyper), answer.value + gain, parameters), gain
         return answer, 0.0

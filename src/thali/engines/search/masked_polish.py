@@ -41,12 +41,14 @@ class MaskedIntegrated(Integrated):
         problem: SearchProblem[Kept],
         candidate: Candidate[Kept],
         Z: np.ndarray,
-        rest: np.ndarray,
+        order: np.ndarray,
         hyper: Values,
     ) -> tuple[np.ndarray, Parameters]:
         arrays, sigma_x = problem.kept(candidate).arrays, self.model.likelihood_values(hyper)
         gaps = cast(MaskedProblem, problem).gaps
-        Z[rest] = gaps.coded(arrays, 0, candidate.rows, float(sigma_x["sigma_x"]))
+        Z[order[candidate.rows :]] = gaps.coded(
+            arrays, 0, candidate.rows, float(sigma_x["sigma_x"])
+        )
         return Z, {}
 
     def climb(

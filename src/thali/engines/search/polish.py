@@ -53,12 +53,12 @@ class Integrated(Form[Kept]):
         problem: SearchProblem[Kept],
         candidate: Candidate[Kept],
         Z: np.ndarray,
-        rest: np.ndarray,
+        order: np.ndarray,
         hyper: Values,
     ) -> tuple[np.ndarray, Parameters]:
         arrays, X = problem.kept(candidate).arrays, problem.X[candidate.rows :]
         sigma_x = float(self.model.likelihood_values(hyper)["sigma_x"])
-        Z[rest] = coded(X, arrays, 0, candidate.rows, sigma_x)
+        Z[order[candidate.rows :]] = coded(X, arrays, 0, candidate.rows, sigma_x)
         return Z, {}
 
     def log_joint(self, Z: np.ndarray, parameters: Parameters, hyper: Values) -> float:
