@@ -55,7 +55,7 @@ def highest(X, Z, slab, tries=4):
             S[on] = s
             return -joint(X, Z, S, slab)
 
-        found = minimize(cost, rng.laplace(size=on.sum()), method="Powell", options={"xtol": 1e-7})
+        found = minimize(cost, rng.laplace(size=on.sum()), method="Powell", options={"xtol": 1e-5})
         best = max(best, -float(found.fun))
     return best
 
@@ -65,7 +65,7 @@ def matrix_of(counts, n):
     return np.array(sorted(columns.tolist(), reverse=True), int).reshape(-1, n).T
 
 
-@pytest.mark.parametrize("slab", SLABS)
+@pytest.mark.parametrize("slab", [pytest.param("laplace", marks=pytest.mark.slow), "gaussian"])
 def test_the_joint_mode_of_few_rows_is_found(slab, seed):
     for i in range(2):
         X = drawn(seed + i, 2, 4)

@@ -350,10 +350,10 @@ class BeamSearch(Settings, Search[State]):
         A bound that one search has found is a bound of all matrices, whoever has the answer.
         """
         best = int(np.argmax([state.best.value for state in states]))
-        value, offset = states[best].best.value, states[best].offset
+        value, each = states[best].best.value, [self.known(state) for state in states]
         bound = max(value, min(float(state.bound) for state in states))
-        known = {"proven": np.array(reached(bound, value)), "bound": np.array(bound + offset)}
-        return best, {**self.known(states[best]), **known}
+        shown = np.array(bound + states[best].offset)
+        return best, {**each[best], "proven": np.array(reached(bound, value)), "bound": shown}
 
     # files
 
