@@ -4,7 +4,7 @@ kept at their best: binary ones (``kept_polish.py``), or real ones (``nonnegativ
 A form makes the problem of a search, tells the log joint of an answer, and polishes it: a pass of
 changes of bits, then hyperparameters that have hyperpriors go to where the log joint plus their log
 densities is highest, one after the other until they stay. Where that gains nothing more, matrices
-with other columns may (``columns.py``), the best of them given a pass or two to show it.
+with other columns may (``columns.py``), the best of them given a pass to show it.
 """
 
 from abc import ABC, abstractmethod
@@ -46,7 +46,7 @@ class Form(ABC, Generic[KeptT]):
     heuristics: ClassVar[tuple[str, ...]]  # the first is what "auto" means
     lacks: ClassVar[str] = ""  # what other heuristics need, and why it is not there
     gained: ClassVar[float] = GAINED
-    second_looks: ClassVar[int] = 2  # passes that a matrix with other columns gets
+    second_looks: ClassVar[int] = 1  # passes that a matrix with other columns gets
 
     @abstractmethod
     def problem(self, order: np.ndarray, hyper: Values, bound: str) -> SearchProblem[KeptT]:

@@ -31,7 +31,7 @@ from thali.likelihoods.gaussian_scales import LEAST
 from thali.priors.base import PredictsRow
 from thali.structures.features import feature_counts, potentials
 
-TRIALS = 5  # matrices with other columns that get passes of their own
+TRIALS = 3  # matrices with other columns that get a pass of their own
 
 
 class NonnegativeForm(Form[KeptFeatures]):

@@ -2,7 +2,7 @@ r"""The search with A integrated out, and what is done once every row is in.
 
 A pass goes over all rows, and sets each bit, and each row's number of features of its own, to the
 likeliest value given all the rest. Then the most probable of the matrices with other columns get a
-pass or two of their own.
+pass of their own.
 """
 
 from collections.abc import Callable, Iterator
@@ -39,7 +39,7 @@ class Integrated(Form[Kept]):
     """The log joint is log P(X, [Z])."""
 
     heuristics = NAMES
-    trials: ClassVar[int] = 5  # matrices with other columns that get passes of their own
+    trials: ClassVar[int] = 3  # matrices with other columns that get a pass of their own
 
     def problem(self, order: np.ndarray, hyper: Values, bound: str) -> Problem:
         data = self.data.filled
