@@ -225,6 +225,7 @@ def begun(engine, model, data, rng):
     return engine.begin(rng, model, data, empty_start(rng, model, data))
 
 
+@pytest.mark.filterwarnings("ignore::thali.results.findings.TooManyFeatures")  # data are noise
 @pytest.mark.parametrize("how", ["interrupted", "time budget"])
 def test_a_stop_gives_an_answer_with_all_rows(how, rng, monkeypatch):
     case = Case(rng.normal(size=(25, 4)), oracle.Prior("ibp", 2.0), 0.5, 1.0)

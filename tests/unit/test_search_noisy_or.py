@@ -388,8 +388,8 @@ def test_heuristics_that_need_features_integrated_out_are_refused(name):
 
 
 def test_what_cannot_be_searched_is_refused():
-    with pytest.raises(ValueError, match="needs SearchRows, which SparseFactor does not have"):
-        thali.LatentFeatures("ibp", "sparse_factor", "beam_search").fit(np.eye(4))
+    with pytest.raises(ValueError, match="needs SearchRows, which Poisson does not have"):
+        thali.LatentFeatures("ibp", "poisson", "beam_search").fit(np.eye(4))
     with pytest.raises(ValueError, match="needs 0 or 1"):
         thali.LatentFeatures("ibp", "noisy_or", "beam_search").fit(np.eye(4) * 0.5)
     with pytest.raises(ValueError, match="missing"):

@@ -1,7 +1,7 @@
 r"""Search for the matrix of highest posterior probability (Rai and Daumé III 2011).
 
 Candidates are matrices of the first rows in a queue with the best first, A integrated out (or, if
-it cannot be, binary and at its best: section 8, ``thali.engines.search.forms``):
+it cannot be, at its best: section 8, ``thali.engines.search.forms``):
 
     score(Z⁰) = log P(X⁰ | Z⁰) + bound of log P([Z]) + what the rows to come may add
 
@@ -23,15 +23,14 @@ from thali.engines.chain_settings import MOST_CHAINS
 from thali.engines.search import orders, prior_bounds
 from thali.engines.search.best_first import BestFirst
 from thali.engines.search.candidates import KeptT
+from thali.engines.search.choice import form_of
+from thali.engines.search.columns import class_of
 from thali.engines.search.forms import Answer, Form
 from thali.engines.search.heuristics import NAMES as HEURISTICS
 from thali.engines.search.heuristics import heuristic
-from thali.engines.search.kept_polish import KeptForm
-from thali.engines.search.masked_polish import MaskedIntegrated
-from thali.engines.search.polish import Integrated
 from thali.hyperparameters import Values, as_scalars
 from thali.likelihoods.base import MaskedCollapsed
-from thali.likelihoods.search_rows import CountedFeatures, SearchRows
+from thali.likelihoods.search_rows import SearchRows
 from thali.model import Model
 from thali.priors.base import PredictsRow, Sequential
 from thali.registry import ENGINES
@@ -44,11 +43,10 @@ WIDEST = 10**7  # candidates of a queue that is limited
 CHUNK = 64  # candidates taken from the queue in one step, at most
 A_MOMENT = 0.1  # seconds for which a search that was stopped goes on, straight to its end,
 A_FEW = 4  # by so many candidates at a time
-GAINED = 1e-6  # of log probability: a pass of polishing that gains less is the last
 MOVED = 1e-3  # of a hyperparameter, relative: for less, another search is not worth while
 ROUNDING = 1e-9  # relative, of a log probability
 PLAIN = (  # of a state, what files keep as it is
-    "seed", "passes", "searched", "enqueued", "dequeued", "bound", "proven", "finished",
+    "seed", "passes", "searched", "enqueued", "dequeued", "bound", "offset", "proven", "finished",
 )  # fmt: skip
 
 
@@ -67,6 +65,7 @@ class State:
     enqueued: int = 0
     dequeued: int = 0
     bound: float = np.inf  # of all matrices, by the last search
+    offset: float = 0.0  # of the best answer's log joint, from what is maximized
     proven: bool = False
     finished: bool = False
     at: tuple[int, float] = (0, -np.inf)  # K and log joint, as last seen
@@ -116,6 +115,8 @@ class BeamSearch(Settings, Search[State]):
     -----
     Entries of X may be missing under ``LinearGaussian``: scores and bounds are those of what was
     observed. Memory and time grow with the number of groups of columns that miss the same rows.
+    Parameters that cannot be integrated out are kept at their best: those of ``NoisyOr``, the
+    features of ``NonnegativeLinearGaussian`` and the amounts of ``SparseFactor``.
 
     Examples
     --------
@@ -182,9 +183,15 @@ class BeamSearch(Settings, Search[State]):
         """A start as the answer to improve on, polished if that is asked for."""
         form = self.form(model, data)  # or a refusal, before anything is done
         hyper = dict(start.hyper)
-        Z = start.latent[:, start.latent.any(axis=0)]
-        best = form.answer(Z, form.parameters(Z, hyper), hyper)
+        used = np.flatnonzero(start.latent.any(axis=0))
+        Z, axes = start.latent[:, used], getattr(model.likelihood, "axes", {})
+        given = {
+            name: np.moveaxis(np.take(value, used, axis=axes[name]), axes[name], 0)
+            for name, value in start.parameters.items()
+        }
+        best = form.answer(Z, form.parameters(Z, hyper, given), hyper)
         state = State(hyper, best, orders.row_order(self.order, data.filled.reduced, rng))
+        state.offset = form.offset(best)
         if self.polish:
             state.polishing = best
         else:
@@ -193,16 +200,7 @@ class BeamSearch(Settings, Search[State]):
 
     def form(self, model: Model, data: Data) -> Form[Any]:
         """The form of search that suits the likelihood; a heuristic it does not have is refused."""
-        counted = isinstance(model.likelihood, CountedFeatures)
-        integrated = Integrated if data.observed is None else MaskedIntegrated
-        form: Form[Any] = KeptForm(model, data) if counted else integrated(model, data)
-        if self.heuristic not in ("auto", *form.heuristics):
-            raise ValueError(
-                f"BeamSearch: heuristic={self.heuristic!r} needs features that can be integrated "
-                f"out, and those of {type(model.likelihood).__name__} cannot; use 'auto', "
-                f"{', '.join(map(repr, form.heuristics))}."
-            )
-        return form
+        return form_of(model, data, self.heuristic)
 
     def _begin_search(self, rng: np.random.Generator, form: Form[KeptT], state: State) -> None:
         state.seed = int(rng.integers(2**31))
@@ -256,7 +254,7 @@ class BeamSearch(Settings, Search[State]):
         if search.answer is not None:
             Z = np.zeros((form.data.n, search.answer.k), bool)
             Z[state.order] = search.answer.matrix()
-            parameters, doubt = form.found(search.problem, search.answer)
+            parameters, doubt = form.found(search.problem, search.answer, state.order)
             found = form.answer(Z, parameters, state.hyper)
         best = max(state.best.value, found.value)
         exact = search.heuristic.admissible and self.prior_bound != "so_far"
@@ -279,11 +277,16 @@ class BeamSearch(Settings, Search[State]):
     def _polish(
         self, rng: np.random.Generator, form: Form[KeptT], state: State, answer: Answer
     ) -> None:
-        """One pass; after the last, another search if there is to be one."""
+        """One pass, or where it gains nothing, other columns, unless it is where they were tried
+        before; after the last, another search if there is to be one."""
         answer, gain = form.improve(rng, answer)
+        again = bool(state.searched) and class_of(answer.Z) == class_of(state.best.Z)
+        if not (gain > form.gained or again):
+            answer, more = form.rearrange(rng, answer)
+            gain += more
         state.polishing, state.hyper = answer, answer.hyper
         state.at = seen(form, answer)
-        if gain > GAINED:
+        if gain > form.gained:
             return
         state.polishing = None
         self._take(form, state, answer)
@@ -299,7 +302,7 @@ class BeamSearch(Settings, Search[State]):
         if state.passes > 0:
             state.own = max(state.own, seen(form, answer), key=lambda own: own[1])
         if answer.value >= state.best.value:
-            state.best = answer
+            state.best, state.offset = answer, form.offset(answer)
         state.hyper = dict(state.best.hyper)
 
     def finished(self, state: State) -> bool:
@@ -336,7 +339,7 @@ class BeamSearch(Settings, Search[State]):
         """What the search can say of its answer."""
         return {
             "proven": np.array(state.proven),
-            "bound": np.array(state.bound),
+            "bound": np.array(state.bound + state.offset),
             "enqueued": np.array(state.enqueued),
             "dequeued": np.array(state.dequeued),
         }
@@ -348,9 +351,9 @@ class BeamSearch(Settings, Search[State]):
         """
         best = int(np.argmax([state.best.value for state in states]))
         value, each = states[best].best.value, [self.known(state) for state in states]
-        bound = max(value, min(float(known["bound"]) for known in each))
-        known = {"proven": np.array(reached(bound, value)), "bound": np.array(bound)}
-        return best, {**each[best], **known}
+        bound = max(value, min(float(state.bound) for state in states))
+        shown = np.array(bound + states[best].offset)
+        return best, {**each[best], "proven": np.array(reached(bound, value)), "bound": shown}
 
     # files
 
@@ -394,7 +397,7 @@ class BeamSearch(Settings, Search[State]):
 
 def seen(form: Form[KeptT], answer: Answer) -> tuple[int, float]:
     """K and the log joint of an answer, as a trace shows them."""
-    log_joint = form.log_joint(answer.Z, answer.parameters, answer.hyper)
+    log_joint = form.log_joint(answer.Z, answer.parameters, answer.hyper) + form.offset(answer)
     return answer.Z.shape[1], float(log_joint)
 
 

@@ -14,7 +14,7 @@ from thali.likelihoods.normal_gamma import NormalGamma
 from thali.likelihoods.normal_wishart import NormalWishart
 from thali.likelihoods.poisson import Poisson
 from thali.likelihoods.probit import Probit
-from thali.likelihoods.search_rows import CountedFeatures, SearchRows
+from thali.likelihoods.search_rows import CountedFeatures, PositiveFeatures, SearchRows, SlabAmounts
 from thali.likelihoods.sparse_factor import SparseFactor
 from thali.likelihoods.topic_words import TopicWords
 from thali.registry import import_family
@@ -40,8 +40,10 @@ __all__ = [
     "NormalGamma",
     "NormalWishart",
     "Poisson",
+    "PositiveFeatures",
     "Probit",
     "SearchRows",
+    "SlabAmounts",
     "SparseFactor",
     "TopicWords",
 ]

@@ -28,6 +28,7 @@ from thali.likelihoods.gaussian_scales import (
 from thali.likelihoods.gibbs_updates import EstimatesEvidence, GibbsState, MovesSingly, Turned
 from thali.likelihoods.linear_gaussian import turn_bits_given_features
 from thali.likelihoods.moving_rows import gaussian_rows
+from thali.likelihoods.search_rows import PositiveFeatures
 from thali.likelihoods.tempered import Tempered
 from thali.registry import LIKELIHOODS
 from thali.settings import hyperparameter
@@ -44,7 +45,14 @@ TRIES = 4  # births or deaths a row in a step
 @LIKELIHOODS.register("nonnegative_linear_gaussian")
 @dataclass(frozen=True)
 class NonnegativeLinearGaussian(
-    GaussianScales, MovesSingly, Tempered, EstimatesEvidence, Masked, ExpectedBits, TakesSparse
+    GaussianScales,
+    MovesSingly,
+    Tempered,
+    EstimatesEvidence,
+    PositiveFeatures,
+    Masked,
+    ExpectedBits,
+    TakesSparse,
 ):
     """A row is the sum of its features, which have no negative entries, and Gaussian noise.
 

@@ -7,12 +7,13 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from thali.likelihoods.base import Conditional, FeatureLikelihood
+from thali.likelihoods.base import Conditional, FeatureLikelihood, Scale
 
 
 class SearchRows(FeatureLikelihood):
     """A search can build Z row by row (beam search): a promise that there are ``Collapsed`` and
-    ``GaussianRows``, A being integrated out, or ``CountedFeatures``, A being at its best."""
+    ``GaussianRows``, A being integrated out, or ``CountedFeatures`` or ``PositiveFeatures``, A
+    being at its best, or ``SlabAmounts``, S being so."""
 
 
 class CountProbabilities(NamedTuple):
@@ -35,3 +36,24 @@ class CountedFeatures(Conditional, SearchRows):
     @abstractmethod
     def count_probabilities(self, most: int) -> CountProbabilities:
         """Of entries with up to ``most`` active features, hyperparameters being numbers."""
+
+
+class PositiveFeatures(Conditional, SearchRows):
+    """X = Z A + E with the one parameter "A" (K×D) of half-normal entries of scale ``sigma_a`` and
+    Gaussian noise of scale ``sigma_x``."""
+
+    sigma_x: Scale
+    sigma_a: Scale
+
+
+class SlabAmounts(SearchRows):
+    """X = (Z ⊙ S) A + E with amounts S of a ``slab`` of unit scale, "laplace" or "gaussian", normal
+    A of scale ``sigma_a`` and noise of scale ``sigma_x``; parameters "A" and "S"."""
+
+    slab: str
+    sigma_x: Scale
+    sigma_a: Scale
+
+    @abstractmethod
+    def log_slab(self, s: np.ndarray) -> float:
+        """Σ log p(s)."""

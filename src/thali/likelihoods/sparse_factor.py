@@ -37,6 +37,7 @@ from thali.likelihoods.observed_rows import (
     observed_residual,
     own_features,
 )
+from thali.likelihoods.search_rows import SlabAmounts
 from thali.likelihoods.tempered import Densities, Tempered
 from thali.registry import LIKELIHOODS
 from thali.settings import check_settings, hyperparameter, setting
@@ -51,7 +52,7 @@ SLABS = ("laplace", "gaussian")
 
 @LIKELIHOODS.register("sparse_factor")
 @dataclass(frozen=True)
-class SparseFactor(GaussianScales, MovesSingly, Tempered, Masked, Expected):
+class SparseFactor(GaussianScales, MovesSingly, Tempered, SlabAmounts, Masked, Expected):
     """A row takes each of its features in an amount of its own, of either sign; plus noise.
 
     Parameters

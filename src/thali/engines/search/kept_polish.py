@@ -39,14 +39,16 @@ class KeptForm(Form[KeptLists]):
         probabilities = likelihood.count_probabilities(MOST_FEATURES + MOST_NEW)
         return KeptProblem(X, cast(SearchPrior, fixed.prior), probabilities, bound)
 
-    def parameters(self, Z: np.ndarray, hyper: Values) -> Parameters:
+    def parameters(
+        self, Z: np.ndarray, hyper: Values, given: Parameters | None = None
+    ) -> Parameters:
         """Y at its best given Z; with many features idle, until polishing makes them active."""
         idle = np.zeros((Z.shape[1], self.data.d), np.uint8)
         likelihood = cast(CountedFeatures, self.model.likelihood_at(hyper))
         return {"A": best_parameters(likelihood, self.data.binary, Z, idle)}
 
     def found(
-        self, problem: SearchProblem[KeptLists], candidate: Candidate[KeptLists]
+        self, problem: SearchProblem[KeptLists], candidate: Candidate[KeptLists], order: np.ndarray
     ) -> tuple[Parameters, float]:
         assert isinstance(problem, KeptProblem)
         doubt = -np.inf if problem.is_exact(candidate) else candidate.score
@@ -57,13 +59,15 @@ class KeptForm(Form[KeptLists]):
         problem: SearchProblem[KeptLists],
         candidate: Candidate[KeptLists],
         Z: np.ndarray,
-        rest: np.ndarray,
+        order: np.ndarray,
         hyper: Values,
     ) -> tuple[np.ndarray, Parameters]:
         assert isinstance(problem, KeptProblem)
         Y, m = problem.parameters_so_far(candidate), problem.kept(candidate).m
         table = np.ascontiguousarray(problem.entries.table[: candidate.k + 1])
-        Z[rest] = coded_by_counts(problem.X[candidate.rows :], Y, table, m, candidate.rows)
+        Z[order[candidate.rows :]] = coded_by_counts(
+            problem.X[candidate.rows :], Y, table, m, candidate.rows
+        )
         return Z, {"A": Y}
 
     def log_joint(self, Z: np.ndarray, parameters: Parameters, hyper: Values) -> float:

@@ -1,7 +1,9 @@
 """The search with A integrated out where entries of X are missing, and its polishing.
 
 A pass goes over all rows and gives each the bits and features of its own that are best given the
-other rows, by what it shows: all 2^K up to 10 features, those of a beam within the row beyond.
+other rows, by what it shows: all 2^K up to 10 features, those of a beam within the row beyond. That
+takes long, so matrices with other columns get no pass before one is taken. They are chosen by
+guesses in the gaps, and judged by what was observed.
 """
 
 from collections.abc import Callable
@@ -13,7 +15,7 @@ from thali.engines.base import inferred
 from thali.engines.filtering.gaps import Gaps
 from thali.engines.search.candidates import Candidate, Kept, SearchProblem
 from thali.engines.search.masked_candidates import MaskedProblem
-from thali.engines.search.polish import Integrated
+from thali.engines.search.polish import Integrated, log_prior_of
 from thali.hyperparameters import Values
 from thali.likelihoods.base import Parameters
 from thali.likelihoods.gaussian_scales import LEAST
@@ -22,6 +24,9 @@ from thali.structures.features import feature_counts
 
 class MaskedIntegrated(Integrated):
     """The log joint is log P(X_o, [Z]) of what was observed."""
+
+    trials = 10
+    second_looks = 0
 
     @property
     def gaps(self) -> Gaps:
@@ -36,12 +41,14 @@ class MaskedIntegrated(Integrated):
         problem: SearchProblem[Kept],
         candidate: Candidate[Kept],
         Z: np.ndarray,
-        rest: np.ndarray,
+        order: np.ndarray,
         hyper: Values,
     ) -> tuple[np.ndarray, Parameters]:
         arrays, sigma_x = problem.kept(candidate).arrays, self.model.likelihood_values(hyper)
         gaps = cast(MaskedProblem, problem).gaps
-        Z[rest] = gaps.coded(arrays, 0, candidate.rows, float(sigma_x["sigma_x"]))
+        Z[order[candidate.rows :]] = gaps.coded(
+            arrays, 0, candidate.rows, float(sigma_x["sigma_x"])
+        )
         return Z, {}
 
     def climb(
@@ -71,6 +78,7 @@ class MaskedIntegrated(Integrated):
         cut = "sigma_x" in inferred(model.likelihood)
         total, scale = float(data.total_square), float(np.sqrt(data.mean_square))
         entries = int(gaps.entries.sum())
+        of_prior = log_prior_of(model.prior, counts)
 
         def value(numbers: Values) -> float:
             scales = model.likelihood_values(numbers)
@@ -78,6 +86,6 @@ class MaskedIntegrated(Integrated):
             if cut and sigma_x < LEAST * max(scale, sigma_a):
                 return -np.inf  # where its hyperprior is cut off, as in sampling
             fit = log_evidence(d, t, total, entries, 1.0, sigma_x, sigma_a)
-            return float(fit + model.prior_at(numbers).log_prob_counts(counts))
+            return float(fit) + of_prior(*model.own_values("prior", numbers).items())
 
         return value

@@ -1,11 +1,14 @@
 r"""The search with A integrated out, and what is done once every row is in.
 
 A pass goes over all rows, and sets each bit, and each row's number of features of its own, to the
-likeliest value given all the rest.
+likeliest value given all the rest. Then the most probable of the matrices with other columns get a
+pass of their own.
 """
 
-from collections.abc import Callable
-from typing import Protocol, cast
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from itertools import islice
+from typing import ClassVar, Protocol, cast
 
 import numpy as np
 
@@ -13,15 +16,16 @@ from thali.data import Data
 from thali.engines.base import inferred
 from thali.engines.filtering.coding import coded
 from thali.engines.search.candidates import Candidate, Kept, Problem, SearchProblem
-from thali.engines.search.forms import Form
+from thali.engines.search.columns import rearranged
+from thali.engines.search.forms import Answer, Form
 from thali.engines.search.heuristics import NAMES
 from thali.engines.search.prior_bounds import SearchPrior
 from thali.hyperparameters import Values
 from thali.likelihoods.base import Parameters
 from thali.likelihoods.gaussian_scales import LEAST
 from thali.model import Model
-from thali.priors.base import PredictsRow
-from thali.structures.features import feature_counts
+from thali.priors.base import PredictsRow, Prior
+from thali.structures.features import FeatureCounts, feature_counts, potentials
 
 
 class HasScales(Protocol):
@@ -35,6 +39,7 @@ class Integrated(Form[Kept]):
     """The log joint is log P(X, [Z])."""
 
     heuristics = NAMES
+    trials: ClassVar[int] = 3  # matrices with other columns that get a pass of their own
 
     def problem(self, order: np.ndarray, hyper: Values, bound: str) -> Problem:
         data = self.data.filled
@@ -48,12 +53,12 @@ class Integrated(Form[Kept]):
         problem: SearchProblem[Kept],
         candidate: Candidate[Kept],
         Z: np.ndarray,
-        rest: np.ndarray,
+        order: np.ndarray,
         hyper: Values,
     ) -> tuple[np.ndarray, Parameters]:
         arrays, X = problem.kept(candidate).arrays, problem.X[candidate.rows :]
         sigma_x = float(self.model.likelihood_values(hyper)["sigma_x"])
-        Z[rest] = coded(X, arrays, 0, candidate.rows, sigma_x)
+        Z[order[candidate.rows :]] = coded(X, arrays, 0, candidate.rows, sigma_x)
         return Z, {}
 
     def log_joint(self, Z: np.ndarray, parameters: Parameters, hyper: Values) -> float:
@@ -63,6 +68,19 @@ class Integrated(Form[Kept]):
         self, rng: np.random.Generator, Z: np.ndarray, parameters: Parameters, hyper: Values
     ) -> tuple[np.ndarray, Parameters]:
         return climb(rng, self.model.at(hyper), self.data, Z), {}
+
+    def rearrangements(
+        self, rng: np.random.Generator, answer: Answer
+    ) -> Iterator[tuple[np.ndarray, Parameters]]:
+        from thali.kernels.gaussian_row import Scales
+
+        fixed, X = self.model.at(answer.hyper), self.data.filled.reduced
+        likelihood = cast(HasScales, fixed.likelihood)
+        scales = Scales(likelihood.sigma_x, likelihood.sigma_a, float(self.data.d))
+        tables = cast(PredictsRow, fixed.prior).tables(self.data.n)
+        found = rearranged(rng, answer.Z, X, scales, potentials(tables), tables.capacity)
+        for Z in islice(found, self.trials):
+            yield Z, {}
 
     def log_joint_by_hyper(
         self, Z: np.ndarray, parameters: Parameters
@@ -75,6 +93,7 @@ class Integrated(Form[Kept]):
         eigenvalues, lengths = spectrum(bits.T @ bits, bits.T @ data.reduced)
         cut = "sigma_x" in inferred(model.likelihood)
         total, scale = float(data.squares.sum()), float(np.sqrt(data.mean_square))
+        of_prior = log_prior_of(model.prior, counts)
 
         def value(numbers: Values) -> float:
             scales = model.likelihood_values(numbers)
@@ -82,9 +101,20 @@ class Integrated(Form[Kept]):
             if cut and sigma_x < LEAST * max(scale, sigma_a):
                 return -np.inf  # where its hyperprior is cut off, as in sampling
             fit = log_evidence(eigenvalues, lengths, total, data.n, float(data.d), sigma_x, sigma_a)
-            return float(fit + model.prior_at(numbers).log_prob_counts(counts))
+            return float(fit) + of_prior(*model.own_values("prior", numbers).items())
 
         return value
+
+
+def log_prior_of(prior: Prior, counts: FeatureCounts) -> Callable[..., float]:
+    """log P([Z]) of these counts as a function of the prior's own hyperparameters, each with its
+    name; the last answer is remembered, for while others are looked at."""
+
+    @lru_cache(maxsize=1)
+    def of(*own: tuple[str, float]) -> float:
+        return float(prior.at(**dict(own)).log_prob_counts(counts))
+
+    return of
 
 
 def climb(rng: np.random.Generator, model: Model, data: Data, Z: np.ndarray) -> np.ndarray:
