@@ -58,7 +58,7 @@ TESTS = {  # family -> how many tests judge p-values in it; each family asserts 
     "column_noise": 20,
     "row_blocks": 24,
     "tables_with_gaps": 14,
-    "row_densities": 8,
+    "row_densities": 5,
     "annealing": 23,
 }
 SHARE = BUDGET / SAFETY / sum(TESTS.values())

@@ -81,6 +81,40 @@ def test_numbers_with_names_and_without(folder):
     assert not found.isna().to_numpy().any()
 
 
+def test_a_first_column_of_text_is_data_where_the_model_has_it(folder, capsys):
+    code, found = filled(folder, "table", "dish,height,spoons\ndal,,2\nrice,,1\nroti,,0\n")
+    assert code == 0
+    assert found["dish"].tolist() == ["dal", "rice", "roti"]
+    assert found["height"].iloc[0] > found["height"].iloc[2]
+    out = capsys.readouterr().out
+    assert "Missing in all rows, as the file lacks them: visits." in out
+    assert "Not used, as the model has no such columns: spoons." in out
+
+
+def test_what_was_there_is_written_as_it_was(folder):
+    code, found = filled(folder, "numbers", "height,weight,visits\n170.07,0.07,\n")
+    assert code == 0
+    assert "170.07," in (folder / "filled.csv").read_text()
+    assert found["weight"].iloc[0] == 0.07
+
+
+def test_ends_of_intervals_take_no_column_s_name(folder, capsys):
+    X = np.random.default_rng(0).standard_normal((30, 3))
+    engine = thali.CollapsedGibbs(sweeps=6, chains=1)
+    model = thali.LatentFeatures(
+        likelihood="linear_gaussian", engine=engine, random_state=0, progress=False
+    )
+    model.fit(pd.DataFrame(X, columns=["visits", "visits low", "w"])).save(folder / "low")
+    text = "visits,visits low,w\n,101,1\n,99,-1\n"
+    code, found = filled(folder, "low", text, "--interval", "0.9")
+    assert code == 2
+    assert found is None
+    assert "has a column 'visits low'" in capsys.readouterr().err
+    code, found = filled(folder, "low", text)
+    assert code == 0
+    assert found["visits low"].tolist() == [101, 99]
+
+
 @pytest.mark.parametrize(
     ("model", "text", "options", "why"),
     [
@@ -91,6 +125,7 @@ def test_numbers_with_names_and_without(folder):
         ("clusters", "height\n170\n", (), "impute is for models of features"),
         ("table", "height\n170\n", ("--interval", "90"), "share between 0 and 1"),
         ("nowhere", "height\n170\n", (), "nowhere"),
+        ("table", "height\n170\n", ("--out", "no/such/folder/f.csv"), "there is no folder"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_line(folder, capsys, model, text, options, why):

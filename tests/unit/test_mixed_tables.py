@@ -16,7 +16,7 @@ from sklearn.pipeline import Pipeline
 import thali
 from thali.cli.commands import run
 from thali.data.tables.frame import read_frame
-from thali.results import effects, own_values, prediction_given_features, prediction_of_tables
+from thali.results import effects, own_values, prediction_of_tables, summed_bits
 
 N = 50
 ENGINE = thali.CollapsedGibbs(sweeps=30, chains=1)
@@ -302,7 +302,7 @@ def test_sampled_bits_agree_with_their_sum(model, X, monkeypatch):
     gone = X.columns.isin(["height", "visits", "stage", "dish"])  # what is left does not tell all
     few = X.mask(np.tile(gone, (len(X), 1)))
     exact = model.predict_proba(few)
-    monkeypatch.setattr(prediction_given_features, "SUMMED", 0)
+    monkeypatch.setattr(summed_bits, "SUMMED", 0)
     near = model.predict_proba(few)
     assert np.abs(near - exact).mean() < 0.05
     np.testing.assert_array_equal(model.predict_proba(few.iloc[[5]])[0], near[5])

@@ -10,6 +10,8 @@ from scipy.sparse import csr_array
 from sklearn.linear_model import Ridge
 
 import thali
+from thali.data import Data
+from thali.results.imputation import of_new_rows
 
 N, NEW = 160, 60
 
@@ -55,33 +57,65 @@ def test_a_row_is_filled_alike_in_any_company(numbers):
 
 
 def test_means_and_spread_are_those_of_the_sum_over_bits():
-    """Given the features of one draw all is known: E and Var of a missing entry are sums."""
+    """Of one draw, whose features are known: E and Var of a missing entry are sums over bits."""
     rng = np.random.default_rng(1)
-    X = thali.datasets.planted(n=60, d=6, k=2, random_state=0).X
-    engine = thali.CollapsedGibbs(sweeps=4, chains=1, burn_in=3)
+    A = 0.7 * rng.standard_normal((3, 6))
+    X = (rng.random((60, 3)) < 0.5) @ A + 0.8 * rng.standard_normal((60, 6))
     likelihood = thali.LinearGaussian(sigma_x=0.8, sigma_a=1.0)
+    engine = thali.CollapsedGibbs(sweeps=40, chains=1, burn_in=39)
     model = thali.LatentFeatures(likelihood=likelihood, engine=engine, random_state=0).fit(X)
     (draw,) = model.draws()
-    row = X[:1] + 0.5 * rng.standard_normal((1, 6))
-    row[0, 4] = np.nan
+    rows = X[:4] + 0.5 * rng.standard_normal((4, 6))
+    rows[:, 3:] = np.nan
     k = draw.Z.shape[1]
+    assert k > 1
     bits = (np.arange(2**k)[:, None] >> np.arange(k)) & 1
     pi = draw.Z.sum(axis=0) / (len(X) + 1.0)
-    seen = [0, 1, 2, 3, 5]
-    errors = row[0, seen] - (bits @ draw.A)[:, seen]
-    logs = -0.5 * (errors**2).sum(axis=1) / 0.8**2 + np.log(np.where(bits, pi, 1.0 - pi)).sum(
-        axis=1
-    )
-    weights = np.exp(logs - logs.max())
-    wanted = weights @ (bits @ draw.A)[:, 4] / weights.sum()
-    from thali.data import Data
-    from thali.results import filtered_rows
+    means = bits @ draw.A
+    logs = -0.5 * np.square(rows[:, None, :3] - means[:, :3]).sum(axis=2) / 0.8**2
+    weights = np.exp(logs) * np.where(bits, pi, 1.0 - pi).prod(axis=1)
+    weights /= weights.sum(axis=1, keepdims=True)
+    wanted = weights @ means[:, 3:]
+    spread = np.sqrt(weights @ means[:, 3:] ** 2 - wanted**2)
+    with pytest.warns(thali.TooFewDraws):
+        filled, std = model.impute(rows, return_std=True)
+    assert spread.max() > 0.2
+    assert (np.abs(filled[:, 3:] - wanted) < 4.0 * spread / 10.0 + 0.02).all()  # of 100 values
+    np.testing.assert_allclose(std[:, 3:], np.sqrt(spread**2 + 0.8**2), rtol=0.12)
+    np.testing.assert_array_equal(filled[:, :3], rows[:, :3])
 
-    odds = np.log(pi) - np.log1p(-pi)
-    given = (model.fit_.model, draw.hyper, {"A": draw.A}, odds, Data.checked(row))
-    drawn = [filtered_rows.rows_given_features(*given, seed=s).bits[0] for s in range(400)]
-    means = np.array(drawn) @ draw.A[:, 4]
-    assert means.mean() == pytest.approx(wanted, abs=5.0 * means.std() / 20.0 + 0.02)
+
+def test_a_point_answer_gives_means_and_not_one_guess():
+    rng = np.random.default_rng(0)
+    A = np.array([[2.0, 0.0, 2.0, 0.0], [0.0, 2.0, 0.0, 2.0]])
+    X = (rng.random((60, 2)) < 0.5) @ A + 0.3 * rng.standard_normal((60, 4))
+    likelihood = thali.LinearGaussian(sigma_x=0.3, sigma_a=1.5)
+    model = thali.LatentFeatures(likelihood=likelihood, engine="beam_search", random_state=0).fit(X)
+    filled = model.impute(np.array([[0.1, 2.0, np.nan, np.nan], [np.nan] * 4]))
+    np.testing.assert_allclose(filled[0, 2:], [0.0, 2.0], atol=0.3)
+    np.testing.assert_allclose(filled[1], X.mean(axis=0), atol=0.4)  # half of the rows have each
+
+
+def test_draws_count_with_their_weights():
+    X = thali.datasets.planted(n=30, d=4, k=2, random_state=0).X
+    engine = thali.ParticleFilter(n_particles=6, chains=1)
+    likelihood = thali.LinearGaussian(sigma_x=0.5, sigma_a=1.0)
+    model = thali.LatentFeatures(likelihood=likelihood, engine=engine, random_state=1).fit(X)
+    entries = of_new_rows(model.fit_, Data.checked(np.full((1, 4), np.nan)))
+    positions = model.fit_.representatives(100)
+    assert len(entries.given.mean) == len(positions)
+    shares = np.bincount(positions, minlength=len(model.weights_)) / len(positions)
+    np.testing.assert_allclose(shares, model.weights_, atol=0.011)
+
+
+def test_lists_are_taken_as_arrays_are(numbers, table):
+    model, shown, _ = numbers
+    np.testing.assert_array_equal(model.impute(shown[:3].tolist()), model.impute(shown[:3]))
+    model, gaps, _ = table
+    rows = [[171.0, None, True, None], [None, 3, False, "dal"]]
+    filled = model.impute(rows)
+    assert not pd.DataFrame(filled).isna().to_numpy().any()
+    assert model.impute_proba(rows)["dish"].shape == (1, 3)
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +209,7 @@ def test_units_and_names_are_those_of_the_training_data():
     filled = model.impute(new)
     assert list(filled.index) == list("uvwxy")
     assert list(filled.columns) == list("abcde")
-    np.testing.assert_allclose(filled[["a", "b"]], new[["a", "b"]])
+    np.testing.assert_array_equal(filled[["a", "b"]], new[["a", "b"]])  # to the last digit
     assert ((filled["c"] > X[:, 2].min() - 20.0) & (filled["c"] < X[:, 2].max() + 20.0)).all()
 
 

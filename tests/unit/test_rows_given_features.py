@@ -14,6 +14,7 @@ import thali
 from thali.data import Data
 from thali.model import Model
 from thali.results import prediction_given_features as rows_given_features
+from thali.results import summed_bits
 
 LIKELIHOODS = {
     "nonnegative": thali.NonnegativeLinearGaussian(sigma_x=0.4, sigma_a=1.0),
@@ -93,14 +94,14 @@ def test_a_sum_in_blocks_is_the_whole(monkeypatch, seed):
     odds, new = np.log(pi) - np.log(1 - pi), Data.checked(X)
     given = (model_of("noisy-or"), HYPER["noisy-or"], {"A": A}, odds, new)
     whole = rows_given_features.log_densities(*given)
-    monkeypatch.setattr(rows_given_features, "BLOCK", 30)  # five rows of bits at once
+    monkeypatch.setattr(summed_bits, "BLOCK", 30)  # five rows of bits at once
     assert rows_given_features.log_densities(*given) == pytest.approx(whole, abs=1e-12)
 
 
 @pytest.mark.parametrize("name", [*LIKELIHOODS, "laplace slab"])
 def test_a_row_has_the_same_answer_in_any_company(name, monkeypatch, seed):
     """Where bits are sampled; and the shares are near the probabilities, where modes are joined."""
-    monkeypatch.setattr(rows_given_features, "SUMMED", 2)
+    monkeypatch.setattr(summed_bits, "SUMMED", 2)
     kind = "gaussian slab" if name == "laplace slab" else name
     A, X, pi = drawn(kind, seed, k=3, n=4)
     model = model_of(kind)
@@ -139,13 +140,13 @@ def test_the_score_is_the_mean_over_draws(name):
     assert model.score(new) == pytest.approx(wanted, abs=1e-8)
 
 
-@pytest.mark.parametrize("name", ["nonnegative", "noisy-or"])
+@pytest.mark.parametrize("name", ["nonnegative", "gaussian slab"])
 def test_beyond_the_sum_densities_are_estimates_near_it(name, monkeypatch, seed):
     """And a row has the same in any company; one that shows nothing has density one."""
     A, X, pi = drawn(name, seed, k=4)
     given = (model_of(name), HYPER[name], {"A": A}, np.log(pi) - np.log(1 - pi))
     exact = rows_given_features.log_densities(*given, Data.checked(X))
-    monkeypatch.setattr(rows_given_features, "SUMMED", 3)
+    monkeypatch.setattr(summed_bits, "SUMMED", 3)
     together = rows_given_features.log_densities(*given, Data.checked(X))
     alone = [rows_given_features.log_densities(*given, Data.checked(x[None]))[0] for x in X]
     assert np.array_equal(together, alone)
@@ -155,6 +156,11 @@ def test_beyond_the_sum_densities_are_estimates_near_it(name, monkeypatch, seed)
 
 def test_what_cannot_be_scored_is_refused():
     rng = np.random.default_rng(0)
+    A, new, pi = drawn("noisy-or", 0, k=15)
+    with pytest.raises(ValueError, match=r"up to 14 features, and a draw has 15.*score\(holdout\)"):
+        rows_given_features.log_densities(
+            model_of("noisy-or"), HYPER["noisy-or"], {"A": A}, np.log(pi), Data.checked(new)
+        )
     engine = thali.UncollapsedGibbs(sweeps=4, chains=1, init="prior")
     X = rng.normal(size=(8, 4))
     model = thali.LatentFeatures("ibp", "noisy_or", engine, random_state=0).fit(X > 0)

@@ -125,11 +125,11 @@ def test_scores_and_probabilities_of_sparse_rows(likelihood):
 
 
 def test_probabilities_of_rows_with_more_features_than_can_be_summed(monkeypatch):
-    from thali.results import prediction_given_features as rows_given_features
+    from thali.results import summed_bits
 
     model = fitted(sp.csr_array(X))
     exact = model.predict_proba(sp.csr_array(X))
-    monkeypatch.setattr(rows_given_features, "SUMMED", 0)
+    monkeypatch.setattr(summed_bits, "SUMMED", 0)
     sampled = model.predict_proba(sp.csr_array(X))
     assert np.abs(sampled - exact).mean() < 0.02
 

@@ -338,7 +338,7 @@ def test_what_tables_do_not_have_is_refused(fitted):
     with pytest.raises(ValueError, match="partial_fit is not there for MixedColumns"):
         fresh.partial_fit(table)
     fresh.engine = thali.Variational(anneal=5)
-    with pytest.raises(ValueError, match="anneal=5 is for likelihoods whose columns share one"):
+    with pytest.raises(ValueError, match="anneal=5 lets data in by degrees, which MixedColumns"):
         fresh.fit(table)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 import numpy as np
+import pandas as pd
 
 from thali.data import Data, Table
 from thali.data.matrix import named
@@ -37,12 +38,12 @@ def imputed(
         imputation.tails(interval)  # refuses what is no share before anything is worked out
     strategy, new = cast(Strategy, strategy), new_data(model, X, "impute")
     if tables.layout_of(model) is not None:
-        index = model._index if X is None else getattr(X, "index", None)
+        index = model._index if X is None else index_of(X)
         return tables.imputed(model, return_std, interval, strategy, new, index)
     entries = imputation.missing_entries_of(model.fit_, new)
     missing = (model.fit_.data if new is None else new).where_missing
     center, scale = model.mean_[missing[1]], model._scale[missing[1]]
-    whole = model.X_ if new is None else new.X * model._scale + model.mean_
+    whole = model.X_ if X is None else validation.validated(model, X, reset=False)
 
     def filled(values: np.ndarray) -> Filled:
         table = whole.copy()
@@ -65,7 +66,7 @@ def imputed(
 def chances(model: LatentFeatures, X: Table | None) -> LevelChances:
     """How probable each level of each missing entry is; see ``LatentFeatures.impute_proba``."""
     labels, new = tables.labels_of(model), new_data(model, X, "impute_proba")
-    index = getattr(X, "index", None)
+    index = None if X is None else index_of(X)
     if tables.layout_of(model) is not None:
         return level_chances.of_table(model.fit_, labels, model._index if X is None else index, new)
     units_of = model.mean_, model._scale
@@ -94,8 +95,13 @@ def new_data(model: LatentFeatures, X: Table | None, what: str) -> Data | None:
     return new
 
 
+def index_of(X: Table) -> pd.Index | None:
+    """The names of rows of a data frame."""
+    return X.index if isinstance(X, pd.DataFrame) else None
+
+
 def as_given(model: LatentFeatures, values: np.ndarray, X: Table | None) -> Filled:
-    """A matrix like the training data, or like new rows X, with its names if it had any."""
-    rows = model.row_names_ if X is None else getattr(X, "index", None)
-    columns = getattr(model, "feature_names_in_", None)
-    return named(values, rows, columns if X is None or rows is not None else None)
+    """A matrix like the training data, with its names if it had any, or like new rows X."""
+    if X is None:
+        return named(values, model.row_names_, getattr(model, "feature_names_in_", None))
+    return named(values, X.index, X.columns) if isinstance(X, pd.DataFrame) else values

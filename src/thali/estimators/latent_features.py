@@ -344,10 +344,11 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
         with the density of those it has. Under ``LinearGaussian`` each row's sum over its bits is
         exact up to 10 features, beyond, the bits least in doubt count as independent; features that
         only the new row has are summed out. Under the other likelihoods the density is given the
-        draw's features, without new ones, and exact up to 14; beyond, and where rows have amounts
-        without a closed form, it is an estimate by particles, without bias, and its logarithm on
-        average a lower bound. After ``partial_fit`` it is a lower bound under q. Given
-        a ``thali.evaluation.Holdout`` in place of X: its ``log_predictive`` of this model.
+        draw's features, without new ones, and exact up to 14; of numbers with more, and where rows
+        have amounts without a closed form, it is an estimate by particles, without bias, and its
+        logarithm on average a lower bound; of other data with more it is refused. After
+        ``partial_fit`` it is a lower bound under q. Given a ``thali.evaluation.Holdout`` in place
+        of X: its ``log_predictive`` of this model.
         """
         check_is_fitted(self)
         if hasattr(X, "log_predictive"):
@@ -367,8 +368,9 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
         """The training data, or new rows X, with each missing entry replaced by its posterior mean.
 
         So columns are predicted from others: new rows in which they are missing come back with them
-        filled in, given each of 50 draws' features and what the rows show; each row by itself.
-        They have the columns of the training data, and levels that it had.
+        filled in, given draws of the features and what the rows show; each row by itself, and
+        without features that it alone might have. They have the columns of the training data,
+        and levels that it had.
 
         A missing entry is distributed as the mixture, over kept draws, of its distributions given
         a draw: with A integrated out given Z, the scales and the observed entries where that can

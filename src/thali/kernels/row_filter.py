@@ -11,7 +11,7 @@ G = A Aᵀ over these entries and the features that are on, amounts are integrat
 
 so that the next entry is N(aμ, 1 + aSa): its density, or mass between its bounds, is the weight,
 and μ and S follow in O(K²). Of a column with levels s is drawn, and the weight is the probability
-of the level given s. Without amounts s = z and S = 0.
+of the level given s.
 
 Where few particles carry the weight they are drawn anew by it (systematically, Carpenter and others
 1999). Now and then each makes a step of Gibbs sampling given the entries that have come: s, and
@@ -38,7 +38,7 @@ from thali.kernels.latent_columns import (
 
 EARLY = 6  # a step after every entry at first, and after a sixth of those that have come later on
 FEW = 0.5  # share of the particles: drawn anew where the weight is that of fewer
-NO_AMOUNTS, GAUSSIAN, LAPLACE = 0, 1, 2
+GAUSSIAN, LAPLACE = 0, 1
 LEAST = 1e-300  # probability of a level
 TINY = 1e-12  # variance of an amount; 0 divides
 
@@ -86,14 +86,11 @@ def filter_row(rng, row, given, particles):
     R, Mu, S = np.zeros((particles, k)), np.zeros((particles, k)), np.zeros((particles, k, k))
     Y, logs = np.zeros((particles, n_latents)), np.zeros(particles)
     parents, G = np.empty(particles, np.int64), np.zeros((k, k))
-    amounts = slab != NO_AMOUNTS
     for p in range(particles):
         for i in range(k):
             T[p, i] = 2.0 * rng.standard_exponential() if slab == LAPLACE else 1.0
             Z[p, i] = 1 if accepts(rng, given.odds[i]) else 0
-            if Z[p, i]:
-                Mu[p, i] = 0.0 if amounts else 1.0
-                S[p, i, i] = T[p, i] if amounts else 0.0
+            S[p, i, i] = T[p, i] if Z[p, i] else 0.0
     work, s, mean, inside = np.empty((k, k)), np.empty(k), np.empty(n_latents), np.empty(NODES)
     total, wait = 0.0, 0
     for t in range(items.shape[0]):
@@ -161,7 +158,7 @@ def predicted(A, j, mu, S):
         for h in range(mu.shape[0]):
             v += S[i, h] * A[h, j]
         variance += A[i, j] * v
-    return mean, variance
+    return mean, max(variance, 1.0)  # rounding aside it is no less
 
 
 @helper
@@ -175,6 +172,7 @@ def learn(A, j, y, mu, S):
             v[i] += S[i, h] * A[h, j]
         mean += A[i, j] * mu[i]
         variance += A[i, j] * v[i]
+    variance = max(variance, 1.0)
     for i in range(k):
         mu[i] += v[i] * (y - mean) / variance
         for h in range(k):
@@ -272,9 +270,6 @@ def step(rng, row, come, given, G, one, work, s, mean):
     """Given the first entries, as many as have come: latents and τ given s, then bits."""
     draw_amounts(rng, one, work, s)
     redraw_latents(rng, row, come, given, s, mean, one)
-    if given.slab == NO_AMOUNTS:
-        turn_alone(rng, given.odds, one.r, G, one.z, one.mu)
-        return
     if given.slab == LAPLACE:
         redraw_variances(rng, one.z, s, one.tau)
     given_amounts(one.z, one.tau, one.r, G, s, one.mu, one.S)
@@ -283,12 +278,12 @@ def step(rng, row, come, given, G, one, work, s, mean):
 
 @helper
 def draw_amounts(rng, one, L, s):
-    """s ~ N(μ, S) of the features that are on, by S = LLᵀ; μ itself where S is 0."""
+    """s ~ N(μ, S) of the features that are on, by S = LLᵀ."""
     z, S, k = one.z, one.S, one.z.shape[0]
     for i in range(k):
         s[i] = one.mu[i]
     for i in range(k):
-        if not z[i] or S[i, i] <= 0.0:
+        if not z[i]:
             continue
         noise = rng.standard_normal()
         for h in range(i, k):  # column i of L
@@ -299,7 +294,7 @@ def draw_amounts(rng, one, L, s):
                 if z[g]:
                     left -= L[h, g] * L[i, g]
             if h == i:
-                L[i, i] = math.sqrt(max(left, TINY * S[i, i]))
+                L[i, i] = math.sqrt(max(left, TINY * max(S[i, i], TINY)))
             else:
                 L[h, i] = left / L[i, i]
             s[h] += L[h, i] * noise
@@ -343,12 +338,12 @@ def redraw_variances(rng, z, s, tau):
             tau[i] = 2.0 * rng.standard_exponential()
             continue
         size = max(abs(s[i]), TINY)
-        # Michael, Schucany and Haas (1976), of the mean 1/size, by the smaller root or the other
-        square = rng.standard_normal() ** 2
-        m = 1.0 / size
-        root = m + 0.5 * m * m * square - 0.5 * m * math.sqrt(4.0 * m * square + m * m * square**2)
-        root = max(root, TINY * m)
-        tau[i] = max(1.0 / root if rng.random() <= m / (m + root) else root / (m * m), TINY)
+        # Michael, Schucany and Haas (1976), of the mean 1/size: by the smaller root, which is
+        # 1/(size · above), or the other
+        a = 0.5 * rng.standard_normal() ** 2 / size
+        above = 1.0 + a + math.sqrt(a * a + 2.0 * a)
+        smaller = rng.random() * (1.0 + above) <= above
+        tau[i] = max(size * above if smaller else size / above, TINY)
 
 
 @helper
@@ -377,13 +372,13 @@ def solve_feature(i, tau, G, S, v):
         for g in range(v.shape[0]):
             v[h] += S[h, g] * G[g, i]
         d -= G[i, h] * v[h]
-    return d
+    return max(d, 1.0 / tau[i])  # rounding aside it is no less
 
 
 @helper
-def switch_off(i, z, mu, S):
-    k = z.shape[0]
-    own, m = S[i, i], mu[i]
+def switch_off(i, own, z, mu, S):
+    """Feature i leaves those that are on; ``own`` is S_ii."""
+    k, m = z.shape[0], mu[i]
     for h in range(k):
         if h != i:
             share = S[h, i] / own
@@ -412,9 +407,10 @@ def turn_bits(rng, odds, tau, r, G, z, v, mu, S):
     """Each bit given the others, all amounts integrated out; ``v`` is room to work in."""
     for i in range(z.shape[0]):
         if z[i]:
-            ratio = 0.5 * mu[i] * mu[i] / S[i, i] - 0.5 * math.log(tau[i] / S[i, i])
+            own = min(max(S[i, i], TINY * tau[i]), tau[i])  # where it is, rounding aside
+            ratio = 0.5 * mu[i] * mu[i] / own - 0.5 * math.log(tau[i] / own)
             if not accepts(rng, odds[i] + ratio):
-                switch_off(i, z, mu, S)
+                switch_off(i, own, z, mu, S)
         else:
             d = solve_feature(i, tau, G, S, v)
             e = r[i]
@@ -423,14 +419,3 @@ def turn_bits(rng, odds, tau, r, G, z, v, mu, S):
             ratio = 0.5 * e * e / d - 0.5 * math.log(tau[i] * d)
             if accepts(rng, odds[i] + ratio):
                 switch_on(i, tau, r, G, z, v, mu, S, d)
-
-
-@helper
-def turn_alone(rng, odds, r, G, z, mu):
-    """Each bit given the others where there are no amounts: μ = z."""
-    for i in range(z.shape[0]):
-        e = r[i] + 0.5 * G[i, i] * (2.0 * mu[i] - 1.0)
-        for h in range(z.shape[0]):
-            e -= G[i, h] * mu[h]
-        z[i] = 1 if accepts(rng, odds[i] + e) else 0
-        mu[i] = z[i]

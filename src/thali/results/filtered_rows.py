@@ -1,42 +1,46 @@
-r"""New rows given features where no sum tells of them: densities, without bias, and draws.
+r"""New rows given features: what they may have, given what they show, and their densities.
 
-Where a row has amounts of its own, or more features than bits can be summed over,
+Where a row has features or not, all 2^K rows of bits are summed over up to ``SUMMED`` features:
+exact densities, and draws of the bits. Where it has amounts of its own that no sum takes in,
 
     p(x) = Σ_z P(z) ∫ p(s) p(x | z, s, parameters) ds
 
 is estimated by particles, to which the row's entries come one after the other (``row_filter``):
-weights by what each has of probability given those before it, and Gibbs steps given these. The
-expectation of the estimate is p(x), so that of its logarithm is at most log p(x), and nearer to it
-the more particles there are. A row's answer is the same in whatever company it comes: each is
-estimated by itself, from the same random numbers. One of the particles, drawn by its weight, is a
-draw of what the row has given what it shows, the nearer to an exact one the more there are.
+weights by what each has of probability given those before it, and Gibbs steps given these. Numbers
+with more features than can be summed over have particles that are annealed (``annealed_row``). The
+expectation of an estimate is p(x), so that of its logarithm is at most log p(x), and nearer to it
+the more particles there are; one of the particles, drawn by its weight, is a draw of what the row
+has, the nearer to an exact one the more there are. Other likelihoods with more features are
+refused. A row's answer is the same in whatever company it comes: each is estimated by itself, from
+the same random numbers.
 """
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, cast
 
 import numpy as np
-from scipy.special import logsumexp
 
 from thali.data import Data
 from thali.hyperparameters import Values
 from thali.likelihoods.base import Expected, Masked, Parameters, Scaled
 from thali.likelihoods.column_noise import ColumnNoise
-from thali.likelihoods.gibbs_updates import GibbsState, GibbsUpdates
 from thali.likelihoods.latent_draws import Shown, edges_of
 from thali.likelihoods.table import TableLikelihood
 from thali.machine import cores
 from thali.model import Model
+from thali.results import summed_bits
 
-PARTICLES = 32  # of a row, for each draw
-EARLY = 6  # steps after every entry at first, and after a sixth of those that have come later on
-FEW = 0.5  # share of the particles: drawn anew where the weight is that of fewer
+PARTICLES = 32  # of a row, for each of as many draws as are averaged
+RISE = 1.25  # of β from one rung of a ladder to the next
+TRIED = 200  # rows of bits from the prior, by which the first rung is chosen
 
 
 class Found(NamedTuple):
-    """Of each row, an estimate of log p(x), and what it may have: bits and amounts given x."""
+    """Of each row log p(x), perhaps estimated, and what it may have: bits and amounts given x."""
 
     log_densities: np.ndarray  # (n,)
     bits: np.ndarray  # (n, K)
@@ -49,23 +53,67 @@ def rows_given_features(
     parameters: Parameters,
     odds: np.ndarray,
     new: Data,
-    seed: int = 0,
+    seed: int | None = None,
+    particles: int | None = None,
 ) -> Found:
-    """Of new rows, given the parameters of features and the log odds of bits."""
+    """Of new rows, given the parameters of features and the log odds of bits; by particles with
+    random numbers of these features' own, if no seed is given."""
     fixed = cast(Masked, model.likelihood_at(hyper))
-    if isinstance(fixed, TableLikelihood):
-        return by_kernel(of_table(fixed, new.X), parameters["A"], odds, fixed.amounts, seed)
-    if isinstance(fixed, ColumnNoise) or (
-        isinstance(fixed, Expected) and isinstance(fixed, Scaled)
-    ):
+    A = np.asarray(parameters["A"])
+    if seed is None:
+        seed = zlib.crc32(np.ascontiguousarray(A).tobytes())
+    plan = seed, particles or PARTICLES
+    if summed_bits.can_sum(fixed, len(odds)) and not has_amounts(fixed):
+        return by_sum(fixed, parameters, odds, new, seed)
+    if isinstance(fixed, TableLikelihood) and fixed.amounts is not None:
+        found = by_filter(of_table(fixed, new.X), A, odds, fixed.amounts, *plan)
+    elif isinstance(fixed, ColumnNoise | Scaled):
         values = model.likelihood_values(hyper)
-        noise = values["noise" if isinstance(fixed, ColumnNoise) else "sigma_x"]
-        amounts = None if isinstance(fixed, ColumnNoise) else fixed.amounts
-        rows, A = of_numbers(new.X, np.asarray(noise, float)), parameters["A"] / noise
-        return by_kernel(rows, A, odds, amounts, seed)
-    each = [by_copies(model, hyper, parameters, odds, x, seed) for x in new.X]
-    bits = np.array([one[1] for one in each]).reshape(new.n, len(odds))
-    return Found(np.array([one[0] for one in each]), bits, bits.astype(float))
+        noise = np.asarray(values["noise" if isinstance(fixed, ColumnNoise) else "sigma_x"], float)
+        rows = of_numbers(new.X, noise)
+        if has_amounts(fixed):
+            slab = cast(str, cast(Expected, fixed).amounts)
+            found = by_filter(rows, A / noise, odds, slab, *plan)
+        else:
+            found = by_annealing(rows, A / noise, odds, *plan)
+    else:
+        raise ValueError(
+            f"New rows under {type(fixed).__name__} are a sum over all rows of bits, which is done "
+            f"up to {summed_bits.SUMMED} features, and a draw has {len(odds)}; fit to the new rows "
+            "together with the old ones, or hold out entries with thali.evaluation.holdout, fit to "
+            "the rest, and use score(holdout)."
+        )
+    if np.isnan(found.log_densities).any():
+        raise FloatingPointError(
+            "The noise is so far below the features that densities of new rows lose all digits; "
+            "give sigma_x a number nearer to the features' size."
+        )
+    return found
+
+
+def particles_for(draws: int, wished: int) -> int:
+    """How many particles a row has for each draw, where there may be fewer than were wished.
+
+    >>> particles_for(50, 50), particles_for(1, 50)
+    (32, 1600)
+    """
+    return PARTICLES * -(-wished // max(1, draws))
+
+
+def has_amounts(fixed: Masked) -> bool:
+    """Whether a row has its features in amounts of its own."""
+    return isinstance(fixed, Expected) and fixed.amounts is not None
+
+
+def by_sum(fixed: Masked, parameters: Parameters, odds: np.ndarray, new: Data, seed: int) -> Found:
+    """Exactly, and each row's bits drawn by the same uniform number."""
+    logs, drawn = np.empty(new.n), np.empty((new.n, len(odds)), np.uint8)
+    u = np.random.default_rng(seed).random()
+    for part, bits, joint in summed_bits.joints(fixed, parameters, odds, new):
+        logs[part] = np.logaddexp.reduce(joint, axis=1)
+        below = np.cumsum(np.exp(joint - logs[part, None]), axis=1)
+        drawn[part] = bits[np.minimum((below < u).sum(axis=1), len(bits) - 1)]
+    return Found(logs, drawn, drawn.astype(float))
 
 
 class Rows(NamedTuple):
@@ -123,66 +171,55 @@ def of_table(fixed: TableLikelihood, X: np.ndarray) -> Rows:
     return Rows(low, high, ~np.isnan(X), first, end, level, biases, log_units)
 
 
-def by_kernel(rows: Rows, A: np.ndarray, odds: np.ndarray, amounts: str | None, seed: int) -> Found:
-    """Of each row, A in units of the noise."""
+def by_filter(
+    rows: Rows, A: np.ndarray, odds: np.ndarray, amounts: str, seed: int, particles: int
+) -> Found:
+    """Of each row with amounts, A in units of the noise."""
     from thali.kernels import row_filter as kernels
 
-    slabs = {None: kernels.NO_AMOUNTS, "gaussian": kernels.GAUSSIAN, "laplace": kernels.LAPLACE}
+    slab = {"gaussian": kernels.GAUSSIAN, "laplace": kernels.LAPLACE}[amounts]
     A, odds = np.ascontiguousarray(A, dtype=float), np.ascontiguousarray(odds, dtype=float)
-    given = kernels.Given(A, rows.biases, odds, slabs[amounts])
+    given = kernels.Given(A, rows.biases, odds, slab)
     n = len(rows.low)
-    logs, bits, s = np.empty(n), np.empty((n, len(odds)), np.uint8), np.empty((n, len(odds)))
+    logs, bits, s = np.empty(n), np.zeros((n, len(odds)), np.uint8), np.zeros((n, len(odds)))
 
     def fill(i: int) -> None:
         level = np.ascontiguousarray(rows.level[i])
         own = rows.items(i), rows.low[i], rows.high[i], rows.first, rows.end, level
         rng = np.random.default_rng(seed)
-        logs[i], bits[i], s[i] = kernels.filter_row(rng, kernels.Row(*own), given, PARTICLES)
+        try:
+            logs[i], bits[i], s[i] = kernels.filter_row(rng, kernels.Row(*own), given, particles)
+        except ZeroDivisionError:
+            logs[i] = np.nan
 
-    with ThreadPoolExecutor(cores()) as pool:
-        list(pool.map(fill, range(n)))
+    in_threads(fill, n)
     return Found(logs - rows.log_units, bits, s)
 
 
-def by_copies(
-    model: Model, hyper: Values, parameters: Parameters, odds: np.ndarray, x: np.ndarray, seed: int
-) -> tuple[float, np.ndarray]:
-    """log p(x) and bits of a row whose bits alone are its own, by steps on copies of it that differ
-    in their bits."""
-    from thali.kernels.bit_prior import BitPrior
+def by_annealing(rows: Rows, A: np.ndarray, odds: np.ndarray, seed: int, particles: int) -> Found:
+    """Of each row of numbers, A in units of the noise."""
+    from thali.kernels.annealed_row import anneal_row
 
-    likelihood, own = cast(GibbsUpdates, model.likelihood), model.own_values("likelihood", hyper)
-    rng, order = np.random.default_rng(seed), np.flatnonzero(~np.isnan(x))
-    pi = 1.0 / (1.0 + np.exp(-odds))
-    bits = (rng.random((PARTICLES, len(pi))) < pi).astype(np.uint8)
-    in_use = np.full(len(pi), 2 * PARTICLES + 2, np.int64)  # whatever the copies do
-    logs, total, at = np.zeros(PARTICLES), 0.0, 0
+    A, odds = np.ascontiguousarray(A, dtype=float), np.ascontiguousarray(odds, dtype=float)
+    n = len(rows.low)
+    logs, bits = np.empty(n), np.empty((n, len(odds)), np.uint8)
 
-    def of_columns(columns: np.ndarray) -> tuple[GibbsUpdates, Values, Parameters]:
-        which = np.isin(np.arange(len(x)), columns)
-        shown = {name: np.ascontiguousarray(each[:, which]) for name, each in parameters.items()}
-        return *likelihood.of_columns(which, own), shown
+    def fill(i: int) -> None:
+        seen, rng = rows.seen[i], np.random.default_rng(seed)
+        own, y = A[:, seen], rows.low[i, seen]
+        Z = (rng.random((TRIED, len(odds))) < 1.0 / (1.0 + np.exp(-odds))).astype(float)
+        spread = (0.5 * np.square(y - Z @ own).sum(axis=1)).std()
+        rungs = int(np.ceil(np.log(max(spread, 1.0)) / np.log(RISE)))
+        ladder = RISE ** np.arange(-rungs, 1.0)
+        r, G = np.ascontiguousarray(own @ y), np.ascontiguousarray(own @ own.T)
+        logs[i], bits[i] = anneal_row(rng, r, G, float(y @ y), odds, ladder, particles)
 
-    while at < len(order):
-        come = order[at : at + max(1, at // EARLY)]
-        part, values, shown = of_columns(come)
-        fixed = cast(Masked, part.at(**values))
-        logs += fixed.log_rows(Data(x[None, come]), bits, shown)[0]
-        at += len(come)
-        average = float(logsumexp(logs) - np.log(PARTICLES))
-        if average == -np.inf:
-            return average, bits[0]
-        weights = np.exp(logs - average) / PARTICLES
-        if at == len(order):
-            drawn = np.searchsorted(weights.cumsum(), rng.random())
-            return total + average, bits[min(drawn, PARTICLES - 1)]
-        if 1.0 / np.square(weights).sum() < FEW * PARTICLES:
-            places = (rng.random() + np.arange(PARTICLES)) / PARTICLES
-            bits = bits[np.minimum(np.searchsorted(weights.cumsum(), places), PARTICLES - 1)]
-            total, logs = total + average, np.zeros(PARTICLES)
-        part, values, shown = of_columns(order[:at])
-        copies = Data(np.tile(x[order[:at]], (PARTICLES, 1)))
-        state = GibbsState(copies, bits, shown, dict(values))
-        part.update_bits(rng, state, BitPrior(np.zeros(0), in_use.copy(), pi))
-        bits = state.bits
-    return total, bits[0]
+    in_threads(fill, n)
+    constant = 0.5 * np.log(2.0 * np.pi) * rows.seen.sum(axis=1)
+    return Found(logs - constant - rows.log_units, bits, bits.astype(float))
+
+
+def in_threads(fill: Callable[[int], None], n: int) -> None:
+    """Rows side by side: kernels release the interpreter's lock."""
+    with ThreadPoolExecutor(cores()) as pool:
+        list(pool.map(fill, range(n)))

@@ -23,7 +23,7 @@ from thali.likelihoods.base import Masked, MaskedCollapsed
 from thali.likelihoods.entries import EntryDistribution
 from thali.likelihoods.gibbs_updates import GibbsUpdates
 from thali.results import filtered_rows
-from thali.results.feature_draws import feature_draws
+from thali.results.feature_draws import feature_draw
 from thali.results.fit import Fit
 from thali.results.prediction import tables_of_new
 from thali.settings import shown
@@ -32,7 +32,7 @@ from thali.structures.base import evenly_spaced
 Strategy: TypeAlias = Literal["mean", "median"]
 
 DRAWS = 400  # evenly spaced draws that are averaged
-NEW_DRAWS = 50  # the same of new rows, which have to be filtered with each
+NEW_DRAWS = 100  # the same of new rows, what they have being drawn with each
 
 
 @dataclass(frozen=True)
@@ -94,14 +94,21 @@ def missing_entries_of(fit: Fit, new: Data | None = None) -> MissingEntries:
 
 
 def of_new_rows(fit: Fit, new: Data) -> MissingEntries:
-    """Of rows that the model was not fitted to, given what they show."""
+    """Of rows that the model was not fitted to, given what they show: for each draw one value of
+    what a row has, or several where there are few draws."""
     found: list[EntryDistribution] = []
-    for i, draw in enumerate(feature_draws(fit, NEW_DRAWS)):
+    indices = fit.representatives(NEW_DRAWS)
+    times = -(-NEW_DRAWS // len(indices))
+    weights = fit.weights()
+    for index, recorded in zip(indices, fit.pick(indices), strict=True):
+        draw = feature_draw(fit, int(index), recorded, weights[index])
         fixed = fit.model.at(draw.hyper)
+        likelihood = cast(Masked, fixed.likelihood)
         odds = tables_of_new(fixed, fit.data.n).log_odds[draw.Z.sum(axis=0)]
         given = {"A": draw.A} | draw.parameters
-        rows = filtered_rows.rows_given_features(fit.model, draw.hyper, given, odds, new, seed=i)
-        own = {"S": rows.amounts} if "S" in draw.parameters else {}
-        likelihood = cast(Masked, fixed.likelihood)
-        found.append(likelihood.entries(rows.bits, given | own, new.where_missing))
+        for _ in range(times):
+            seed = len(found)
+            rows = filtered_rows.rows_given_features(fit.model, draw.hyper, given, odds, new, seed)
+            own = {"S": rows.amounts} if "S" in draw.parameters else {}
+            found.append(likelihood.entries(rows.bits, given | own, new.where_missing))
     return MissingEntries(type(found[0]).stack(found))

@@ -27,6 +27,7 @@ from thali.likelihoods.column_noise import ColumnNoise
 from thali.machine import cores
 from thali.model import Model
 from thali.priors.base import PredictsRow
+from thali.results import filtered_rows
 from thali.results import prediction_given_features as rows_given_features
 from thali.results.fit import Fit
 from thali.results.trace import Recorded
@@ -58,14 +59,23 @@ def probabilities(
 
 def mean_log_densities(fit: Fit, new: Data) -> np.ndarray:
     """log of the mean over draws of p(x | draw), of new rows, (n,)."""
+    draws = fit.pick(fit.representatives(SCORE_DRAWS))
+    particles = filtered_rows.particles_for(len(draws), SCORE_DRAWS)
     logs = [
-        _predicted(fit, draw, fit.hyper_of(draw.scalars), new, densities=True)
-        for draw in fit.pick(fit.representatives(SCORE_DRAWS))
+        _predicted(fit, draw, fit.hyper_of(draw.scalars), new, densities=True, particles=particles)
+        for draw in draws
     ]
     return np.asarray(np.logaddexp.reduce(np.array(logs), axis=0) - np.log(len(logs)))
 
 
-def _predicted(fit: Fit, given: Recorded, hyper: Values, new: Data, densities: bool) -> np.ndarray:
+def _predicted(
+    fit: Fit,
+    given: Recorded,
+    hyper: Values,
+    new: Data,
+    densities: bool,
+    particles: int | None = None,
+) -> np.ndarray:
     """log p(x) of new rows, or else their bits' probabilities, given one value of the latent."""
     fixed, Z = fit.model.at(hyper), given.latent
     fixed.likelihood.check_data(new)
@@ -74,8 +84,10 @@ def _predicted(fit: Fit, given: Recorded, hyper: Values, new: Data, densities: b
     if isinstance(fixed.likelihood, ColumnNoise):
         return _in_units(fixed, fit.data, Z, new)[densities]
     odds = tables_of_new(fixed, fit.data.n).log_odds[Z.sum(axis=0)]
-    told = rows_given_features.log_densities if densities else rows_given_features.probabilities
-    return told(fit.model, hyper, given.parameters, odds, new)
+    known = fit.model, hyper, given.parameters, odds, new
+    if densities:
+        return rows_given_features.log_densities(*known, particles)
+    return rows_given_features.probabilities(*known)
 
 
 def _in_units(model: Model, data: Data, Z: np.ndarray, new: Data) -> tuple[np.ndarray, np.ndarray]:

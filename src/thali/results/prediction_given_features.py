@@ -3,11 +3,11 @@ r"""New rows given features that are kept: the probabilities of their bits, and 
     log p(x) = log Σ_z p(x | z, parameters) Π_k π_k^{z_k} (1−π_k)^{1−z_k}
 
 with π_k = m_k/(N+1) or the like from the prior's tables, summed over all 2^K rows of bits up to
-``SUMMED`` features. Beyond, and where a row's amounts cannot be integrated out, the density is an
-estimate (``filtered_rows``), and the probabilities are shares of Gibbs sweeps that begin under more
-noise. Each copy of a row may stay in the mode where the noise fell: for nonnegative features much
-alike the shares are off by more than 0.1 on average in one small problem of twenty (and by 0.13 at
-most).
+``SUMMED`` features (``summed_bits``). Beyond, and where a row's amounts cannot be integrated out,
+the density is estimated or refused (``filtered_rows``), and the probabilities are shares of Gibbs
+sweeps that begin under more noise. Each copy of a row may stay in the mode where the noise fell:
+for nonnegative features much alike the shares are off by more than 0.1 on average in one small
+problem of twenty (and by 0.13 at most).
 
 A row has features among those that are kept; new ones of its own are left out. Its answer is the
 same in whatever company it comes: each row is sampled by itself, from the same random numbers.
@@ -16,7 +16,6 @@ same in whatever company it comes: each row is sampled by itself, from the same 
 from typing import cast
 
 import numpy as np
-from scipy.special import logsumexp
 
 from thali.data import Data
 from thali.data.sparse import row_squares
@@ -26,12 +25,11 @@ from thali.likelihoods.gibbs_updates import GibbsState, GibbsUpdates
 from thali.likelihoods.table import TableLikelihood
 from thali.model import Model
 from thali.results import filtered_rows, prediction_of_tables
+from thali.results.summed_bits import can_sum, summed
 
-SUMMED = 14  # features up to which bits are summed over
 COPIES = 8  # of a row, sampled side by side
 SWEEPS = 25  # over the bits of each copy that count, and as many before them that do not
 HEAT = 8.0  # of σ_x at the first sweep, 1 at the first that counts
-BLOCK = 4e6  # entries of a table of densities
 
 
 def probabilities(
@@ -40,7 +38,7 @@ def probabilities(
     """P(z_k = 1 | x) of new rows, (n, K); their prior log odds are ``odds``."""
     new, parameters = in_span(new, parameters)
     fixed = cast(Masked, model.likelihood_at(hyper))
-    if sums(fixed, len(odds)):
+    if can_sum(fixed, len(odds)):
         return summed(fixed, parameters, odds, new)[0]
     if isinstance(fixed, TableLikelihood):
         return prediction_of_tables.probabilities(model, hyper, parameters, odds, new)
@@ -48,16 +46,21 @@ def probabilities(
 
 
 def log_densities(
-    model: Model, hyper: Values, parameters: Parameters, odds: np.ndarray, new: Data
+    model: Model,
+    hyper: Values,
+    parameters: Parameters,
+    odds: np.ndarray,
+    new: Data,
+    particles: int | None = None,
 ) -> np.ndarray:
-    """log p(x) of new rows, (n,)."""
+    """log p(x) of new rows, (n,); ``particles`` are those of an estimate."""
     fixed = cast(Masked, model.likelihood_at(hyper))
     within, parameters = in_span(new, parameters)
-    if sums(fixed, len(odds)):
+    if can_sum(fixed, len(odds)):
         logs = summed(fixed, parameters, odds, within)[1]
     else:
         logs = filtered_rows.rows_given_features(
-            model, hyper, parameters, odds, within
+            *(model, hyper, parameters, odds, within), particles=particles
         ).log_densities
     if not new.sparse:
         return logs
@@ -66,11 +69,6 @@ def log_densities(
     dimensions, variance = new.d - within.d, model.likelihood_values(hyper)["sigma_x"] ** 2
     logs -= 0.5 * (dimensions * np.log(2.0 * np.pi * variance) + outside / variance)
     return logs
-
-
-def sums(fixed: Masked, k: int) -> bool:
-    """Whether all that a row may have is summed over, exactly."""
-    return k <= SUMMED and fixed.sums_amounts
 
 
 def in_span(new: Data, parameters: Parameters) -> tuple[Data, Parameters]:
@@ -84,33 +82,6 @@ def in_span(new: Data, parameters: Parameters) -> tuple[Data, Parameters]:
     A = parameters["A"]
     Q = np.linalg.qr(A.T)[0] if len(A) else np.zeros((A.shape[1], 1))
     return Data(np.asarray(new.X @ Q)), {"A": np.ascontiguousarray(A @ Q)}
-
-
-def summed(
-    likelihood: Masked, parameters: Parameters, odds: np.ndarray, new: Data
-) -> tuple[np.ndarray, np.ndarray]:
-    """P(z_k = 1 | x) (n, K) and log p(x) (n,), by the sum over all rows of bits."""
-    bits = (np.arange(2 ** len(odds))[:, None] >> np.arange(len(odds))) & 1  # all 2^K rows
-    marginals, logs = np.empty((new.n, len(odds))), np.empty(new.n)
-    block = max(1, int(BLOCK / (len(bits) * new.d)))
-    for first in range(0, new.n, block):
-        part = slice(first, first + block)
-        joint = log_joints(likelihood, parameters, odds, new.rows(part), bits)
-        logs[part] = logsumexp(joint, axis=1)
-        marginals[part] = np.exp(joint - logs[part, None]) @ bits
-    return marginals, logs
-
-
-def log_joints(
-    likelihood: Masked, parameters: Parameters, odds: np.ndarray, new: Data, bits: np.ndarray
-) -> np.ndarray:
-    """log p(x, z) of new rows under each row z of ``bits``, (n, B)."""
-    joint = np.tile(bits @ odds - np.logaddexp(0.0, odds).sum(), (new.n, 1))
-    block = max(1, int(BLOCK / (new.n * new.d)))
-    for first in range(0, len(bits), block):
-        part = slice(first, first + block)
-        joint[:, part] += likelihood.log_rows(new, bits[part], parameters)
-    return joint
 
 
 def sampled(

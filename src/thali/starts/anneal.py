@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from thali.data import Data
+from thali.likelihoods.base import Likelihood
 from thali.likelihoods.tempered import Tempered
 from thali.model import Model
 from thali.starts.base import Start
@@ -38,12 +39,8 @@ def anneal(
     """Where ``engine.anneal`` steps lead from ``start`` while the likelihood cools."""
     steps = getattr(engine, "anneal", 0)
     likelihood, cold = model.likelihood, model.own_values("likelihood", start.hyper)
-    if not isinstance(likelihood, Tempered):
-        raise ValueError(
-            f"{type(engine).__name__}: anneal={steps} lets data in by degrees, which "
-            f"{type(likelihood).__name__} cannot do; leave it at 0."
-        )
-    numbers = likelihood.cooling(data, cold)
+    tempered = as_tempered(likelihood, engine)
+    numbers = tempered.cooling(data, cold)
     hyper = dict(start.hyper)
     model.likelihood_values(hyper).update(numbers(0.0))
     state = engine.begin(rng, model, data, Start(start.name, start.latent, hyper, steps))
@@ -57,3 +54,13 @@ def anneal(
     model.likelihood_values(hyper).update(cold)
     kept = dict(getattr(state, "parameters", {}))  # of an engine that keeps them: they go along
     return Start(start.name, state.latent, hyper, start.hold_sigma, kept)
+
+
+def as_tempered(likelihood: Likelihood, engine: AnyEngine) -> Tempered:
+    """The likelihood, or a sentence if it cannot let data in by degrees."""
+    if isinstance(likelihood, Tempered):
+        return likelihood
+    raise ValueError(
+        f"{type(engine).__name__}: anneal={getattr(engine, 'anneal', 0)} lets data in by degrees, "
+        f"which {type(likelihood).__name__} cannot do; leave it at 0."
+    )

@@ -18,11 +18,13 @@ from thali.data.elsewhere import FarData
 from thali.likelihoods.base import Collapsed
 from thali.model import Model
 from thali.registry import STARTS
+from thali.starts.anneal import as_tempered
 from thali.starts.base import RACE, Start, contenders, suitable
 from thali.starts.given import given_rows, given_start
 from thali.starts.ica import with_inferred
 from thali.starts.race import PLAIN, ROUND, TOGETHER, Finish, Search, different, rank, won
 from thali.stopping import Stopped
+from thali.structures.features import FEATURES
 
 if TYPE_CHECKING:
     from thali.engines.base import AnyEngine, SpreadsStarts
@@ -69,6 +71,8 @@ class Starting:
     def _refuse_idle_annealing(self, init: str) -> None:
         """Say so where no start that knows nothing of the data is made, for all the asking."""
         steps = getattr(self.engine, "anneal", 0)
+        if steps and self.model.structure == FEATURES:
+            as_tempered(self.model.likelihood, self.engine)
         if steps and init != RACE and not STARTS[init].blind:
             blind = [name for name in self.model.likelihood.starts if STARTS[name].blind]
             raise ValueError(
