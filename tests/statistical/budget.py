@@ -34,7 +34,7 @@ TESTS = {  # family -> how many tests judge p-values in it; each family asserts 
     "geweke": 10,
     "noisy_or": 16,
     "poisson": 14,
-    "particle_filter": 18,
+    "particle_filter": 24,
     "cluster_filter": 14,
     "missing": 18,
     "column_moves": 27,
