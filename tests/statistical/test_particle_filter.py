@@ -227,6 +227,43 @@ def test_enumeration_catches_a_broken_kernel(name, monkeypatch, seed):
     assert alarms(check(CASES["N=4 ibp conditional α=1"], seed))
 
 
+REJUVENATIONS = {
+    "a prior of all rows for those so far": (
+        "thali.engines.filtering.rejuvenation",
+        [("prior.tables(self.state.row)", "prior.tables(self.state.data.n)")],
+    ),
+    "sums of before the moves": (
+        "thali.engines.filtering.rejuvenation",
+        [("        particles.T[p, :k] = Z.T @ X\n", "")],
+    ),
+    "equal columns that are not counted": (  # of K + 1 columns that die only one was born
+        "thali.kernels.column_moves",
+        [("odds = np.log(free / whole * ", "odds = np.log(free * ")],
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.slow] * (i > 0)) for i, n in enumerate(REJUVENATIONS)],
+)
+def test_enumeration_catches_a_step_that_changes_the_posterior(name, monkeypatch, seed):
+    import sys
+
+    import thali.kernels
+    from thali.engines import particle_filter
+
+    module, changes = REJUVENATIONS[name]
+    broken = mutate(module, changes)
+    if module.startswith("thali.kernels"):
+        monkeypatch.setitem(sys.modules, module, broken)
+        monkeypatch.setattr(thali.kernels, "column_moves", broken, raising=False)
+    else:
+        monkeypatch.setattr(particle_filter, "rejuvenate", broken.rejuvenate)
+    case = Case(4, PriorSpec("ibp", 1.0))
+    assert alarms(check(Filtering(case, particles=40, runs=150, rejuvenate=1), seed))
+
+
 def test_enumeration_catches_gaps_that_are_taken_for_zeros(monkeypatch, seed):
     from thali.engines.filtering.gaps import Gaps
 

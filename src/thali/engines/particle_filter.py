@@ -37,6 +37,7 @@ from thali.engines.clusters import filter as clusters
 from thali.engines.clusters.particles import FilterState
 from thali.engines.collapsed_gibbs import CollapsedGibbs
 from thali.engines.filtering.gaps import Gaps
+from thali.engines.features import gibbs as features
 from thali.engines.filtering.genealogy import Genealogy, effective_size
 from thali.engines.filtering.hyperparameters import GROWTH, move_numbers, scale_laws_of
 from thali.engines.filtering.particles import (
@@ -165,10 +166,20 @@ class ParticleFilter(Settings, WeightedSampler[State | FilterState]):
         return self._begin(rng, model, data, start)
 
     def rehearsals(self, model: Model) -> tuple[str, ...]:
-        return ("rows",) if model.structure == PARTITIONS else ()
+        sweeps = self.rejuvenate > 0 and model.structure != PARTITIONS
+        return ("sweeps", "rows", "moves") if sweeps else ("rows",)
 
     def rehearse(self, part: str, model: Model, missing: bool) -> None:
-        clusters.rehearse(model)
+        if model.structure == PARTITIONS:
+            clusters.rehearse(model)
+        elif part == "rows":
+            rng, data = np.random.default_rng(0), Data.of([[np.nan if missing else 0.0, 1.0]] * 2)
+            start = Start("rehearsal", np.zeros((data.n, 0), bool), model.start(data))
+            state, few = self._begin(rng, model, data, start), self.replace(rejuvenate=0)
+            for _ in range(data.n):
+                few.step(rng, model, data, state)
+        else:
+            features.rehearse(part, model, missing, "slice")
 
     def _begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:
         laws = scale_laws_of(model, data)  # says at once which hyperpriors it does not know
