@@ -36,8 +36,8 @@ from thali.engines.base import Drawn, Info, Needs, Population, WeightedSampler
 from thali.engines.clusters import filter as clusters
 from thali.engines.clusters.particles import FilterState
 from thali.engines.collapsed_gibbs import CollapsedGibbs
-from thali.engines.filtering.gaps import Gaps
 from thali.engines.features import gibbs as features
+from thali.engines.filtering.gaps import Gaps
 from thali.engines.filtering.genealogy import Genealogy, effective_size
 from thali.engines.filtering.hyperparameters import GROWTH, move_numbers, scale_laws_of
 from thali.engines.filtering.particles import (
