@@ -175,9 +175,9 @@ class ParticleFilter(Settings, WeightedSampler[State | FilterState]):
         elif part == "rows":
             rng, data = np.random.default_rng(0), Data.of([[np.nan if missing else 0.0, 1.0]] * 2)
             start = Start("rehearsal", np.zeros((data.n, 0), bool), model.start(data))
-            state, few = self._begin(rng, model, data, start), self.replace(rejuvenate=0)
+            state = self._begin(rng, model, data, start)
             for _ in range(data.n):
-                few.step(rng, model, data, state)
+                self._take_row(rng, state, True, 0)
         else:
             features.rehearse(part, model, missing, "slice")
 
