@@ -79,7 +79,7 @@ WAYS = {  # the settings under which an engine is another algorithm
     "particle_filter": {
         "conditional": thali.ParticleFilter(150, "conditional", 0.8, rejuvenate=0),
         "prior": thali.ParticleFilter(300, "prior", 0.8, rejuvenate=0),
-        "rejuvenated": thali.ParticleFilter(40, "conditional", 0.8, rejuvenate=1),
+        "rejuvenated": thali.ParticleFilter(100, "conditional", 0.8, rejuvenate=1),
     },
 }
 FLAT = {  # cases of test_prior_recovery

@@ -228,13 +228,13 @@ def test_enumeration_catches_a_broken_kernel(name, monkeypatch, seed):
 
 
 REJUVENATIONS = {
-    "a prior of all rows for those so far": (
-        "thali.engines.filtering.rejuvenation",
-        [("prior.tables(self.state.row)", "prior.tables(self.state.data.n)")],
-    ),
     "sums of before the moves": (
         "thali.engines.filtering.rejuvenation",
         [("        particles.T[p, :k] = Z.T @ X\n", "")],
+    ),
+    "a prior of all rows for those so far": (
+        "thali.engines.filtering.rejuvenation",
+        [("prior.tables(self.state.row)", "prior.tables(self.state.data.n)")],
     ),
     "equal columns that are not counted": (  # of K + 1 columns that die only one was born
         "thali.kernels.column_moves",
