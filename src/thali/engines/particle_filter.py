@@ -106,8 +106,8 @@ class ParticleFilter(Settings, WeightedSampler[State | FilterState]):
         Each time that rows have become half as many again, and after the last, every particle makes
         so many sweeps of collapsed Gibbs sampling over its rows so far, moves on whole columns
         included. Features that only the noise of early rows asked for go, and the estimate of P(X)
-        varies much less and stays unbiased. One sweep takes about three times as long as the
-        rest; 0 makes none. Of partitions no rows are looked at again.
+        varies much less and stays unbiased. All of this takes two to three times as long as the
+        rest; 0 leaves it out. Of partitions no rows are looked at again.
 
     Examples
     --------
