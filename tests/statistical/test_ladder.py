@@ -77,8 +77,9 @@ WAYS = {  # the settings under which an engine is another algorithm
     },
     "metropolis": {way: thali.Metropolis(new_features=way) for way in ("integrated", "prior")},
     "particle_filter": {
-        "conditional": thali.ParticleFilter(150, "conditional", 0.8),
-        "prior": thali.ParticleFilter(300, "prior", 0.8),
+        "conditional": thali.ParticleFilter(150, "conditional", 0.8, rejuvenate=0),
+        "prior": thali.ParticleFilter(300, "prior", 0.8, rejuvenate=0),
+        "rejuvenated": thali.ParticleFilter(100, "conditional", 0.8, rejuvenate=1),
     },
 }
 FLAT = {  # cases of test_prior_recovery

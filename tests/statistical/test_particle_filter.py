@@ -38,6 +38,8 @@ class Filtering:
     passes: int = 1
     particles: int = 150
     runs: int = 60
+    rejuvenate: int = 0  # the rows' own steps alone, which sweeps would mend
+    resample_below: float = 0.8
 
 
 CASES = {
@@ -82,12 +84,33 @@ CASES |= {
 CASES["N=2 ibp σ inferred with gaps"] = Filtering(
     Masked(2, PriorSpec("ibp", (1.0, 1.0)), infer_sigmas=True), particles=200
 )
+# few particles and many runs: nothing else than their weights holds sweeps of the rows so far true
+CASES |= {
+    f"N={case.n} {name}, rejuvenated": Filtering(
+        case, proposal, particles=particles, runs=runs, rejuvenate=1, resample_below=below
+    )
+    for name, case, proposal, particles, runs, below in [
+        ("ibp", Case(3, PriorSpec("ibp", 1.0)), "conditional", 10, 120, 0.0),
+        ("ibp", Case(4, PriorSpec("ibp", 1.0)), "prior", 40, 150, 0.8),
+        ("two_parameter α~Gamma", Case(4, PriorSpec("two_parameter", (1.0, 1.0), beta=0.4)),
+         "conditional", 20, 150, 0.8),
+        ("finite", Case(3, PriorSpec("finite", 1.0, n_components=3)), "prior", 30, 150, 0.5),
+        ("ibp σ inferred", Case(3, PriorSpec("ibp", (1.0, 1.0)), infer_sigmas=True),
+         "conditional", 30, 150, 0.8),
+        ("ibp with gaps", Masked(3, PriorSpec("ibp", 1.0)), "prior", 20, 150, 0.8),
+    ]
+}  # fmt: skip
 LONG = {
     "N=4 two_parameter conditional α=1",
     "N=2 ibp conditional α=3",
     "N=3 two_parameter two passes α~Gamma",
     "N=3 finite conditional α~Gamma",
     "N=3 two_parameter σ inferred, two passes",
+    "N=4 ibp, rejuvenated",
+    "N=4 two_parameter α~Gamma, rejuvenated",
+    "N=3 finite, rejuvenated",
+    "N=3 ibp σ inferred, rejuvenated",
+    "N=3 ibp with gaps, rejuvenated",
 }
 
 
@@ -123,7 +146,13 @@ def check(filtering, seed, engine=thali.ParticleFilter):
     cap = len(exact.k_probabilities) - 1
     data = Data.of(case.X)
     model = Model(library_prior(case.prior), library_likelihood(case)).resolve(data)
-    settings = engine(filtering.particles, filtering.proposal, 0.8, filtering.passes)
+    settings = engine(
+        filtering.particles,
+        filtering.proposal,
+        filtering.resample_below,
+        filtering.passes,
+        filtering.rejuvenate,
+    )
     truths = {f"E[ZZ']_{i}{j}": exact.gram[i, j] for i in range(case.n) for j in range(i, case.n)}
     truths["K"] = exact.k_probabilities @ np.arange(cap + 1)
     cells = pooled(exact.k_probabilities)
@@ -196,6 +225,43 @@ def test_enumeration_catches_a_broken_kernel(name, monkeypatch, seed):
     monkeypatch.setitem(sys.modules, "thali.kernels.particle_rows", broken)
     monkeypatch.setattr(thali.kernels, "particle_rows", broken, raising=False)
     assert alarms(check(CASES["N=4 ibp conditional α=1"], seed))
+
+
+REJUVENATIONS = {
+    "sums of before the moves": (
+        "thali.engines.filtering.rejuvenation",
+        [("        particles.T[p, :k] = Z.T @ X\n", "")],
+    ),
+    "a prior of all rows for those so far": (
+        "thali.engines.filtering.rejuvenation",
+        [("prior.tables(self.state.row)", "prior.tables(self.state.data.n)")],
+    ),
+    "equal columns that are not counted": (  # of K + 1 columns that die only one was born
+        "thali.kernels.column_moves",
+        [("odds = np.log(free / whole * ", "odds = np.log(free * ")],
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.slow] * (i > 0)) for i, n in enumerate(REJUVENATIONS)],
+)
+def test_enumeration_catches_a_step_that_changes_the_posterior(name, monkeypatch, seed):
+    import sys
+
+    import thali.kernels
+    from thali.engines import particle_filter
+
+    module, changes = REJUVENATIONS[name]
+    broken = mutate(module, changes)
+    if module.startswith("thali.kernels"):
+        monkeypatch.setitem(sys.modules, module, broken)
+        monkeypatch.setattr(thali.kernels, "column_moves", broken, raising=False)
+    else:
+        monkeypatch.setattr(particle_filter, "rejuvenate", broken.rejuvenate)
+    case = Case(4, PriorSpec("ibp", 1.0))
+    assert alarms(check(Filtering(case, particles=40, runs=150, rejuvenate=1), seed))
 
 
 def test_enumeration_catches_gaps_that_are_taken_for_zeros(monkeypatch, seed):

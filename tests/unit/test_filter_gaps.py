@@ -68,7 +68,8 @@ def test_proposals_weights_and_changes_are_those_of_plain_numpy(rng, sigma_x):
 @pytest.mark.parametrize("proposal", ["prior", "conditional"])
 def test_evidence_and_log_joints_are_those_of_what_was_observed(X, proposal, rng):
     data, model = Data.of(X), Model(thali.TwoParameterIBP(1.3, 0.7), thali.LinearGaussian(0.8, 0.9))
-    engine = thali.ParticleFilter(n_particles=20, proposal=proposal, resample_below=0.0)
+    way = {"proposal": proposal, "resample_below": 0.0, "rejuvenate": 0}
+    engine = thali.ParticleFilter(n_particles=20, **way)
     state = begun(engine, model, data, rng)
     for _ in range(engine.steps(data)):
         engine.step(rng, model, data, state)

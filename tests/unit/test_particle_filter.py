@@ -106,12 +106,13 @@ def test_the_prior_proposal_weighs_by_the_predictive_density(rng):
     X = rng.normal(size=(12, 3))
     data = Data.of(X)
     model = Model(thali.TwoParameterIBP(1.3, 0.7), thali.LinearGaussian(0.8, 0.9))
-    engine = thali.ParticleFilter(n_particles=40, proposal="prior", resample_below=0.0)
+    way = {"proposal": "prior", "resample_below": 0.0, "rejuvenate": 0}
+    engine = thali.ParticleFilter(n_particles=40, **way)
     state = engine.begin(rng, model, data, empty_start(rng, model, data))
     for _ in range(engine.steps(data)):
         engine.step(rng, model, data, state)
     found = engine.population(rng, model, data, state)
-    # without resampling, a weight is the likelihood of the particle's own Z
+    # without resampling, and with rows as they came, a weight is the likelihood of the particle's Z
     logs = np.array(
         [
             model.likelihood.log_marginal(X, np.unpackbits(Z, axis=0, count=12).astype(bool))
@@ -380,6 +381,7 @@ def test_a_stopped_filter_resumed_ends_as_one_never_stopped(X, tmp_path, monkeyp
     [
         ({"n_particles": 0}, "particles must be at least 1"),
         ({"passes": 0}, "passes must be at least 1"),
+        ({"rejuvenate": -1}, "rejuvenate must be at least 0"),
         ({"proposal": "posterior"}, "proposal must be 'conditional' or 'prior'"),
         ({"resample_below": 1.5}, "share between 0 and 1"),
     ],

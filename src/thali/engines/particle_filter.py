@@ -13,10 +13,11 @@ evidence P(X), and the weighted particles approximate the posterior; both hold f
 particles in the first case, and as their number grows in the second.
 
 Hyperparameters with hyperpriors are each particle's own. They begin as draws from these (scales
-half of the time from a bell around a guess, and weighted for it), and after every resampling take a
-step that leaves their posterior given the rows so far invariant (resample-move, Gilks and Berzuini
-2001). So the target is the joint posterior of Z and hyperparameters, and the evidence is integrated
-over those that are inferred.
+half of the time from a bell around a guess, and weighted for it), and now and then take a step that
+leaves their posterior given the rows so far invariant (``filtering/hyperparameters.py``). So the
+target is the joint posterior of Z and hyperparameters, and the evidence is integrated over those
+that are inferred. The rows so far take such steps too (``filtering/rejuvenation.py``): it is
+resample-move, of Gilks and Berzuini (2001).
 
 Where entries of X are missing p(x | …) is the density of what was observed of the row
 (``kernels/masked_particle_rows.py``).
@@ -26,43 +27,40 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 
 from thali.data import Data
-from thali.engines.base import Drawn, Info, Needs, Population, WeightedSampler, inferred
+from thali.engines.base import Drawn, Info, Needs, Population, WeightedSampler
 from thali.engines.clusters import filter as clusters
 from thali.engines.clusters.particles import FilterState
 from thali.engines.collapsed_gibbs import CollapsedGibbs
-from thali.engines.compiled_laws import scale_law, scale_laws
+from thali.engines.features import gibbs as features
 from thali.engines.filtering.gaps import Gaps
 from thali.engines.filtering.genealogy import Genealogy, effective_size
+from thali.engines.filtering.hyperparameters import GROWTH, move_numbers, scale_laws_of
 from thali.engines.filtering.particles import (
+    BLOCK,
     Draws,
     State,
     empty_particles,
     log_sum,
     zero_particles,
 )
+from thali.engines.filtering.rejuvenation import is_due, rejuvenate
 from thali.hyperparameters import Hyperprior
-from thali.likelihoods.base import Collapsed, GaussianRows, MaskedCollapsed, Scaled
+from thali.likelihoods.base import Collapsed, GaussianRows, MaskedCollapsed
 from thali.likelihoods.clusters import ConjugateClusters
-from thali.likelihoods.gaussian_scales import FINEST
 from thali.model import Model
 from thali.priors.base import Sequential
 from thali.priors.partition import ConsistentPartition
 from thali.registry import ENGINES
 from thali.settings import Settings, check_settings, setting
 from thali.starts import Start
-from thali.structures.features import FeatureCounts
 from thali.structures.partitions import PARTITIONS
 
-if TYPE_CHECKING:
-    from thali.kernels.scale_steps import ScaleLaws
-
 PROPOSALS = ("conditional", "prior")
-BLOCK = 64  # particles that share a generator; fixed, so that threads change nothing
 FEWEST = 20  # particles with which a filter that was stopped goes through the remaining rows
 A_MOMENT = 0.1  # seconds for which it does
 CODED = 5  # particles that are left where the rest of the rows is coded all at once
@@ -104,6 +102,12 @@ class ParticleFilter(Settings, WeightedSampler[State | FilterState]):
         Each pass beyond the first gives every particle one collapsed Gibbs sweep over all rows,
         inferred hyperparameters included. A sweep leaves the posterior invariant, so the weighted
         particles approximate it before and after, and each is nearer to a draw of it.
+    rejuvenate : int, default 1
+        Each time that rows have become half as many again, and after the last, every particle makes
+        so many sweeps of collapsed Gibbs sampling over its rows so far, moves on whole columns
+        included. Features that only the noise of early rows asked for go, and the estimate of P(X)
+        varies much less and stays unbiased. All of this takes two to three times as long as the
+        rest; 0 leaves it out. Of partitions no rows are looked at again.
 
     Examples
     --------
@@ -121,6 +125,9 @@ class ParticleFilter(Settings, WeightedSampler[State | FilterState]):
         0.5, help="Share of the particles below which they are resampled", minimum=0.0
     )
     passes: int = setting(1, help="Passes over the rows", minimum=1)
+    rejuvenate: int = setting(
+        1, help="Sweeps of each particle over its rows where these have grown by half", minimum=0
+    )
 
     needs_prior: ClassVar[Needs] = ((Sequential, ConsistentPartition),)
     needs_likelihood: ClassVar[Needs] = (
@@ -133,6 +140,7 @@ class ParticleFilter(Settings, WeightedSampler[State | FilterState]):
     races: ClassVar[bool] = False
     chains: ClassVar[int] = 1
     init: ClassVar[str] = "empty"
+    for_features: ClassVar[tuple[str, ...]] = ("rejuvenate",)
 
     def __post_init__(self) -> None:
         share = self.resample_below
@@ -153,14 +161,25 @@ class ParticleFilter(Settings, WeightedSampler[State | FilterState]):
     ) -> State | FilterState:
         """Particles without rows, their hyperparameters drawn."""
         if model.structure == PARTITIONS:
+            self.refuse_what_features_need()
             return clusters.begin(rng, model, data, start, self.n_particles)
         return self._begin(rng, model, data, start)
 
     def rehearsals(self, model: Model) -> tuple[str, ...]:
-        return ("rows",) if model.structure == PARTITIONS else ()
+        sweeps = self.rejuvenate > 0 and model.structure != PARTITIONS
+        return ("sweeps", "rows", "moves") if sweeps else ("rows",)
 
     def rehearse(self, part: str, model: Model, missing: bool) -> None:
-        clusters.rehearse(model)
+        if model.structure == PARTITIONS:
+            clusters.rehearse(model)
+        elif part == "rows":
+            rng, data = np.random.default_rng(0), Data.of([[np.nan if missing else 0.0, 1.0]] * 2)
+            start = Start("rehearsal", np.zeros((data.n, 0), bool), model.start(data))
+            state = self._begin(rng, model, data, start)
+            for _ in range(data.n):
+                self._take_row(rng, state, True, 0)
+        else:
+            features.rehearse(part, model, missing, "slice")
 
     def _begin(self, rng: np.random.Generator, model: Model, data: Data, start: Start) -> State:
         laws = scale_laws_of(model, data)  # says at once which hyperpriors it does not know
@@ -220,10 +239,12 @@ class ParticleFilter(Settings, WeightedSampler[State | FilterState]):
             return clusters.rejuvenate(rng, state)
         if state.row < data.n:
             last = state.row + 1 == data.n and self.passes == 1
-            return self._take_row(rng, state, may_resample=not last)
+            return self._take_row(rng, state, not last, self.rejuvenate)
         return self._rejuvenate(rng, state, state.drawn())
 
-    def _take_row(self, rng: np.random.Generator, state: State, may_resample: bool) -> Info:
+    def _take_row(
+        self, rng: np.random.Generator, state: State, may_resample: bool, sweeps: int
+    ) -> Info:
         uniforms = rng.random((len(state.log_weights), state.particles.m.shape[1] + 1))
         proposals = state.propose(uniforms, self.proposal == "conditional")
         drift = state.extend(proposals)
@@ -232,7 +253,11 @@ class ParticleFilter(Settings, WeightedSampler[State | FilterState]):
         heaviest = int(weights.argmax())
         if may_resample and effective_size(weights) < self.resample_below * len(weights):
             state.resample(rng, weights)
-            move(rng, state)
+        moves = bool(sweeps) and is_due(state.row, state.data.n)
+        if moves:
+            rejuvenate(rng, state, sweeps)
+        if moves or (state.model.hyperpriors and is_due(state.row, state.data.n, GROWTH)):
+            move_numbers(rng, state, afresh=moves)
         return state.describe(heaviest, drift)
 
     def _rejuvenate(self, rng: np.random.Generator, state: State, draws: Draws) -> Info:
@@ -270,7 +295,7 @@ class ParticleFilter(Settings, WeightedSampler[State | FilterState]):
             state.shrink(rng, min(FEWEST, len(state.log_weights)))
             until = time.monotonic() + A_MOMENT
             while state.row < data.n and time.monotonic() < until:
-                self._take_row(rng, state, may_resample=state.row + 1 < data.n)
+                self._take_row(rng, state, state.row + 1 < data.n, 0)
         if state.row < data.n:
             state.shrink(rng, min(CODED, len(state.log_weights)))
             state.code_the_rest()
@@ -346,38 +371,3 @@ def draw_numbers(
     apart = (np.log(values) - np.log(guess)) / BELL
     log_bell = -0.5 * apart**2 - np.log(BELL * np.sqrt(2.0 * np.pi)) - np.log(values)
     return values, log_p - (np.logaddexp(log_p, log_bell) - np.log(2.0))
-
-
-def move(rng: np.random.Generator, state: State) -> None:
-    """A step of every inferred hyperparameter of every particle, given the rows so far."""
-    particles, model, n = state.particles, state.model, state.row
-    if inferred(model.prior):
-        hyper, none = model.prior_values(state.hyper), np.zeros(0)
-        for p, k in enumerate(particles.k):  # microseconds each, and only after a resampling
-            numbers = {name: float(hyper[name][p]) for name in model.labels["prior"]}
-            model.prior.resample(rng, numbers, FeatureCounts(n, particles.m[p, :k], none))
-            for name, value in numbers.items():
-                hyper[name][p] = value
-    laws = scale_laws_of(model, state.data)
-    if laws.x.inferred or laws.a.inferred:
-        seeds = rng.integers(2**63, size=-(-len(state.log_weights) // BLOCK))
-
-        def work(first: int, last: int) -> None:
-            own = np.random.default_rng(seeds[first // BLOCK])
-            state.move_scales(own, laws, first, last)
-
-        state.in_blocks(work, BLOCK)
-
-
-def scale_laws_of(model: Model, data: Data) -> ScaleLaws:
-    """How σ_x and σ_a move, and where σ_x is cut off: as in sampling, or where rounding begins."""
-    likelihood = cast(Scaled, model.likelihood)
-    laws = scale_laws(likelihood, data, fixed=FINEST)
-    if laws is None:
-        given = (likelihood.sigma_x, likelihood.sigma_a)
-        strange = next(each for each in given if scale_law(each) is None)
-        raise ValueError(
-            f"ParticleFilter infers scales under Gamma or InverseGamma, not {strange}; fix the "
-            "scale at a number, or use CollapsedGibbs, which samples under any hyperprior."
-        )
-    return laws

@@ -22,6 +22,22 @@ class Genealogy:
     bits: list[np.ndarray] = field(default_factory=list)  # (P, bytes) a row
     parents: list[np.ndarray | None] = field(default_factory=list)  # (P,) a row, or none
 
+    @classmethod
+    def of(cls, matrices: list[np.ndarray], rows: int) -> Genealogy:
+        """One without ancestors, where each particle has rows of its own: from what ``matrices``
+        gives."""
+        widest = max(Z.shape[1] for Z in matrices)
+        step = 8 * max(1, CHUNK // (8 * len(matrices) * max(widest, 1)))
+        family = cls()
+        for first in range(0, rows, step):
+            some = min(step, rows - first)
+            bits = np.zeros((some, len(matrices), widest), np.uint8)
+            for p, Z in enumerate(matrices):
+                bits[:, p, : Z.shape[1]] = np.unpackbits(Z[first // 8 :], axis=0, count=some)
+            for z in bits:
+                family.record(z)
+        return family
+
     def record(self, z: np.ndarray) -> None:
         """Keep a row's bits (P, K)."""
         self.bits.append(np.packbits(z, axis=1))

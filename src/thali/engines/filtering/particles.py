@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     AnyParticles = Particles | MaskedParticles
 
 Found = TypeVar("Found")
+BLOCK = 64  # particles that share a generator; fixed, so that threads change nothing
 
 
 @dataclass
@@ -81,7 +83,8 @@ class State:
         return Seen(self.row, float(self.data.squares[: self.row].sum()), float(self.data.d))
 
     def in_blocks(self, work: Callable[[int, int], Found], size: int | None = None) -> list[Found]:
-        """``work(first, last)`` over all particles, in threads; results in order."""
+        """``work(first, last)`` over all particles, in threads; results in order. What asks for a
+        stop reaches them (``stopping``)."""
         count = len(self.log_weights)
         parts = max(1, min(2 * cores(), count // 32)) if size is None else -(-count // size)
         edges = np.linspace(0, count, parts + 1).astype(int)
@@ -89,7 +92,8 @@ class State:
             edges = np.minimum(np.arange(parts + 1) * size, count)
         if parts == 1 or cores() == 1:
             return [work(a, b) for a, b in pairwise(edges)]
-        return list(self.pool.map(lambda ends: work(*ends), pairwise(edges)))
+        tasks = [(copy_context(), *ends) for ends in pairwise(edges)]
+        return list(self.pool.map(lambda task: task[0].run(work, *task[1:]), tasks))
 
     # a row
 
