@@ -209,7 +209,7 @@ def test_scales_that_lose_digits_are_not_numbers_in_silence():
                 try:
                     found = estimate(*given, seed=seed)
                 except FloatingPointError:
-                    assert sigma < 1e-4  # noqa: PT017 which digits are enough for
+                    assert sigma < 1e-4
                 else:
                     assert not np.isnan(found).any()
 

@@ -111,7 +111,7 @@ def test_draws_count_with_their_weights():
 def test_lists_are_taken_as_arrays_are(numbers, table):
     model, shown, _ = numbers
     np.testing.assert_array_equal(model.impute(shown[:3].tolist()), model.impute(shown[:3]))
-    model, gaps, _ = table
+    model, _, _ = table
     rows = [[171.0, None, True, None], [None, 3, False, "dal"]]
     filled = model.impute(rows)
     assert not pd.DataFrame(filled).isna().to_numpy().any()
