@@ -98,7 +98,7 @@ def test_a_point_answer_gives_means_and_not_one_guess():
 
 def test_draws_count_with_their_weights():
     X = thali.datasets.planted(n=30, d=4, k=2, random_state=0).X
-    engine = thali.ParticleFilter(n_particles=6, chains=1)
+    engine = thali.ParticleFilter(n_particles=6, n_init=1)
     likelihood = thali.LinearGaussian(sigma_x=0.5, sigma_a=1.0)
     model = thali.LatentFeatures(likelihood=likelihood, engine=engine, random_state=1).fit(X)
     entries = of_new_rows(model.fit_, Data.checked(np.full((1, 4), np.nan)))
@@ -108,6 +108,7 @@ def test_draws_count_with_their_weights():
     np.testing.assert_allclose(shares, model.weights_, atol=0.011)
 
 
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 def test_lists_are_taken_as_arrays_are(numbers, table):
     model, shown, _ = numbers
     np.testing.assert_array_equal(model.impute(shown[:3].tolist()), model.impute(shown[:3]))

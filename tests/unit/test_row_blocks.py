@@ -124,7 +124,7 @@ def test_a_stopped_run_goes_on_to_the_same_end(X, missing, tmp_path, monkeypatch
 
 
 def test_a_time_budget_stops_early_and_keeps_what_there_is(X):
-    fitted = model(sweeps=10**6, burn_in=3).fit(X, time_budget=0.5)
+    fitted = model(sweeps=10**6, burn_in=3).fit(X, time_budget=3.0)  # a sweep takes milliseconds
     assert fitted.stopped_ == "time budget"
     assert fitted.history_["log_joint"].shape[1] > 3
 
