@@ -98,7 +98,7 @@ def test_a_point_answer_gives_means_and_not_one_guess():
 
 def test_draws_count_with_their_weights():
     X = thali.datasets.planted(n=30, d=4, k=2, random_state=0).X
-    engine = thali.ParticleFilter(n_particles=6, n_init=1)
+    engine = thali.ParticleFilter(n_particles=6)
     likelihood = thali.LinearGaussian(sigma_x=0.5, sigma_a=1.0)
     model = thali.LatentFeatures(likelihood=likelihood, engine=engine, random_state=1).fit(X)
     entries = of_new_rows(model.fit_, Data.checked(np.full((1, 4), np.nan)))
