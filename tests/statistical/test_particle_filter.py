@@ -197,8 +197,8 @@ def test_the_budget_counts_these_tests():
 
 KERNELS = {
     "the probability of the proposal forgotten": [
-        ("log_prior_ratio += odds[i] + np.log1p(np.exp(-log_ratio))", "log_prior_ratio += odds[i]"),
-        ("            log_prior_ratio += np.log1p(np.exp(log_ratio))\n", "            pass\n"),
+        ("return True, odds + np.log1p(np.exp(-log_ratio))", "return True, odds"),
+        ("return False, np.log1p(np.exp(log_ratio))", "return False, 0.0"),
     ],
     "the chance of no new dish forgotten": [
         (

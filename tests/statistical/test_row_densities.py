@@ -227,7 +227,7 @@ MUTANTS = {
         *("    return math.log(max(chance, LEAST))", "    return 0.0"),
     ),
     "drawn anew without weights": (
-        *(FILTER, "gaussian slab"),
+        *(FILTER, "mixed factors"),
         *("parents[i] = p\n", "parents[i] = i\n"),
     ),
     "amounts known": (FILTER, "gaussian slab", "sd = math.sqrt(variance)", "sd = 1.0"),
