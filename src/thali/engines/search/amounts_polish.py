@@ -6,21 +6,18 @@ a local maximum. σ_x goes to its best given Z and S. σ_a stays where it is: el
 and amounts shrink towards zero, where their slab is the highest.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import cast
 
 import numpy as np
 from scipy.optimize import minimize
 
-from thali.engines.base import inferred
 from thali.engines.search.amounts_candidates import AmountsProblem, KeptAmounts, log_density
 from thali.engines.search.candidates import Candidate, SearchProblem
-from thali.engines.search.forms import Form
-from thali.engines.search.polish import log_prior_of
 from thali.engines.search.prior_bounds import SearchPrior
-from thali.hyperparameters import Hyperprior, Values
+from thali.engines.search.real_polish import RealForm
+from thali.hyperparameters import Values
 from thali.likelihoods.base import Parameters
-from thali.likelihoods.gaussian_scales import LEAST
 from thali.likelihoods.search_rows import SlabAmounts
 from thali.priors.base import PredictsRow
 from thali.structures.features import feature_counts, potentials
@@ -29,7 +26,7 @@ SPARE = 4  # features more than there are that a pass may open
 FIRST = 3  # passes over amounts that are not known
 
 
-class AmountsForm(Form[KeptAmounts]):
+class AmountsForm(RealForm[KeptAmounts]):
     """The log joint is log P(X, S, [Z]); parameters are A = E[A | X, W] and S, each by features."""
 
     heuristics = ("inadmissible", "trivial")
@@ -171,22 +168,6 @@ class AmountsForm(Form[KeptAmounts]):
 
         return value
 
-    def hyperpriors(self, Z: np.ndarray) -> Mapping[str, Hyperprior]:
-        stays = self.model.labels["likelihood"]["sigma_a"]
-        return {name: each for name, each in self.model.hyperpriors.items() if name != stays}
-
-    def log_joint_by_hyper(
-        self, Z: np.ndarray, parameters: Parameters
-    ) -> Callable[[Values], float]:
-        model, density = self.model, self._density(Z, parameters)
-        of_prior = log_prior_of(model.prior, feature_counts(Z))
-        cut = "sigma_x" in inferred(model.likelihood)
-        scale = float(np.sqrt(self.data.mean_square))
-
-        def value(numbers: Values) -> float:
-            scales = model.likelihood_values(numbers)
-            if cut and scales["sigma_x"] < LEAST * max(scale, scales["sigma_a"]):
-                return -np.inf  # where its hyperprior is cut off, as in sampling
-            return density(numbers) + of_prior(*model.own_values("prior", numbers).items())
-
-        return value
+    def _by_scales(self, Z: np.ndarray, parameters: Parameters) -> Callable[[Values, float], float]:
+        density = self._density(Z, parameters)
+        return lambda numbers, log_prior: density(numbers) + log_prior

@@ -8,33 +8,32 @@ its best given Z. Other columns are proposed as if A were integrated out and of 
 grow, in those of the data shrink without end, as there is no mode of features and their scale.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import cast
 
 import numpy as np
 
-from thali.engines.base import inferred
 from thali.engines.search.candidates import Candidate, SearchProblem
 from thali.engines.search.columns import rearranged
-from thali.engines.search.forms import Answer, Form
+from thali.engines.search.forms import Answer
 from thali.engines.search.nonnegative_candidates import (
     HIGHEST,
     KeptFeatures,
     NonnegativeProblem,
 )
-from thali.engines.search.polish import HasScales, log_prior_of
+from thali.engines.search.polish import HasScales
 from thali.engines.search.prior_bounds import SearchPrior
-from thali.hyperparameters import Hyperprior, Values
+from thali.engines.search.real_polish import RealForm
+from thali.hyperparameters import Values
 from thali.likelihoods.base import Parameters
-from thali.likelihoods.gaussian_scales import LEAST
 from thali.priors.base import PredictsRow
 from thali.structures.features import feature_counts, potentials
 
 TRIALS = 3  # matrices with other columns that get a pass of their own
 
 
-class NonnegativeForm(Form[KeptFeatures]):
+class NonnegativeForm(RealForm[KeptFeatures]):
     """What is maximized is log P(X, A/σ_a, [Z])."""
 
     heuristics = ("inadmissible", "trivial", "admissible")
@@ -158,24 +157,7 @@ class NonnegativeForm(Form[KeptFeatures]):
         for Z in islice(rearranged(rng, answer.Z, X, scales, lam, tables.capacity), TRIALS):
             yield Z, self.parameters(Z, answer.hyper)
 
-    def hyperpriors(self, Z: np.ndarray) -> Mapping[str, Hyperprior]:
-        stays = self.model.labels["likelihood"]["sigma_a"]
-        return {name: each for name, each in self.model.hyperpriors.items() if name != stays}
-
-    def log_joint_by_hyper(
-        self, Z: np.ndarray, parameters: Parameters
-    ) -> Callable[[Values], float]:
-        model, A = self.model, parameters["A"]
+    def _by_scales(self, Z: np.ndarray, parameters: Parameters) -> Callable[[Values, float], float]:
+        A = parameters["A"]
         left = float(np.square(self.data.X - Z.astype(float) @ A).sum())
-        of_prior = log_prior_of(model.prior, feature_counts(Z))
-        cut = "sigma_x" in inferred(model.likelihood)
-        scale = float(np.sqrt(self.data.mean_square))
-
-        def value(numbers: Values) -> float:
-            scales = model.likelihood_values(numbers)
-            if cut and scales["sigma_x"] < LEAST * max(scale, scales["sigma_a"]):
-                return -np.inf  # where its hyperprior is cut off, as in sampling
-            log_prior = of_prior(*model.own_values("prior", numbers).items())
-            return self._value(numbers, left, A, log_prior)
-
-        return value
+        return lambda numbers, log_prior: self._value(numbers, left, A, log_prior)
