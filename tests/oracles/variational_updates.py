@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import sys
 import types
+from functools import cached_property
 
 import numpy as np
 from statistical.mutants import mutate
@@ -151,7 +152,7 @@ def sticks(given, watch):
             law = given.law()
             shares = oracle.best_shares(law.tau)
             counts = given.frequencies.padded(found.counts)
-            tau = given.frequencies.closed_form(counts, found.n, alpha)
+            tau = given.frequencies.turned(counts, found.n, alpha, 1)
             before = oracle.bound(law.but(shares=shares))
             fixed = oracle.bound(law.but(tau=tau, shares=shares))
             watch.note("τ given q_k", (fixed - before) / abs(before))
@@ -190,6 +191,9 @@ def random_problems(rng, count):
 
 
 # ---- broken copies ------------------------------------------------------------------------------
+METHODS = types.FunctionType | classmethod | property | cached_property
+
+
 def install(patch, module, changes):
     """Let every module of the library, and these tests, use a broken copy of one."""
     original, broken = importlib.import_module(module), mutate(module, changes)
@@ -204,9 +208,7 @@ def install(patch, module, changes):
         theirs = getattr(broken, name)
         if isinstance(mine, type):
             for method, body in vars(theirs).items():
-                if isinstance(body, types.FunctionType | classmethod | property) and not (
-                    method.startswith("__")
-                ):
+                if isinstance(body, METHODS) and not (method.startswith("__")):
                     patch.setattr(mine, method, body)
         else:
             users = [m for key, m in sys.modules.items() if key.startswith("thali") and m]

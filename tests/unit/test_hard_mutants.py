@@ -38,14 +38,14 @@ MUTANTS = {  # what is wrong -> where, old, new, and which check must notice
     ),
     "blocks never put back": (
         ROUNDS,
-        "if gained < 0.0:",
-        "if gained < -1e300:",
+        "if gained.sum() + level(whole) - now >= 0.0:",
+        "if True:",
         "put back",
     ),
     "blocks judged by the likelihood alone": (
         ROUNDS,
-        "gained += level(then) - level(counts)",
-        "gained += 0.0",
+        "    now = level(counts)\n",
+        "    level = lambda counts: 0.0\n    now = level(counts)\n",
         "put back",
     ),
     "empty features that stay": (

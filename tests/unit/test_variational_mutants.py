@@ -11,6 +11,7 @@ from unit import test_variational_bound, test_variational_evidence, test_variati
 from unit.test_variational_updates import ROUNDING, falls
 
 STICKS, FREQUENCIES = "thali.priors.stick_frequencies", "thali.priors.frequencies"
+STICKS_KERNEL = "thali.kernels.sticks"
 FEATURES, BOUND = "thali.likelihoods.feature_posteriors", "thali.engines.ascent.bound"
 MUTANTS = {  # what is wrong -> where, old, new, and which checks must notice
     "E[log π] as printed in the paper": (
@@ -20,16 +21,15 @@ MUTANTS = {  # what is wrong -> where, old, new, and which checks must notice
         {"bound", "falls"},
     ),
     "τ_k1 without the later features": (
-        STICKS,
-        "return np.column_stack([alpha + beyond, 1.0 + off])",
-        "beyond -= np.cumsum(counts[::-1])[::-1] - counts\n"
-        "        return np.column_stack([alpha + beyond, 1.0 + off])",
+        STICKS_KERNEL,
+        "beyond += counts[y] + off",
+        "beyond += off",
         {"falls", "optima"},
     ),
     "q_k of all sticks": (
-        STICKS,
-        "beyond = np.cumsum((counts + off)[::-1])[::-1] - off",
-        "beyond = np.cumsum((counts + off)[::-1])[::-1]",
+        STICKS_KERNEL,
+        "first, second = alpha + beyond + counts[y], 1.0 + off",
+        "first, second = alpha + beyond + counts[y] + off, 1.0 + off",
         {"falls", "optima"},
     ),
     "entropy of the bits with the wrong sign": (

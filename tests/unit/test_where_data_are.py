@@ -91,8 +91,8 @@ def test_starts_are_the_same_where_they_can_look_at_all_rows(gaps, tmp_path, in_
 @pytest.mark.parametrize("gaps", [False, True])
 @pytest.mark.parametrize("kind", ENGINES)
 def test_starts_of_a_sample_find_the_features_of_all(kind, gaps, tmp_path, monkeypatch):
-    monkeypatch.setattr("thali.data.elsewhere.data.FEWEST", 400)
-    monkeypatch.setattr("thali.data.elsewhere.data.SAMPLE", 0)
+    monkeypatch.setattr("thali.data.matrix.FEWEST", 400)
+    monkeypatch.setattr("thali.data.matrix.SAMPLE", 0)
     X, Z = problem(gaps)
     looked_at = []
     whole = FarData.sample

@@ -1,7 +1,7 @@
 r"""Rows of 0 and 1 on the device: rounds of pieces on the counts that the round began with.
 
-The rounds are those of ``hard_rounds.py``: a piece's new rows are taken, one piece after the other,
-if the bound does not fall, and put back if it would. All rows of a round are worked on at once.
+The rounds are those of ``hard_rounds.py``, and what is taken is decided there. All rows of a round
+that are on the device are worked on at once.
 """
 
 from collections.abc import Callable
@@ -13,12 +13,13 @@ import numpy as np
 from thali.backends.base import HardGlobals
 from thali.backends.device import Kind, cupy, kernel, launch
 from thali.backends.device_steps import scores
-from thali.backends.hard_rounds import ROUND
+from thali.backends.hard_rounds import GROUP, rounds_of, taken_of
 from thali.backends.rows import BLOCK, pieces_of
 
 SOLVERS = ("best", "local_search", "double_greedy")  # those that the device has, by number
 THREADS = 128  # as in gpu_hard.cu
-TOGETHER = ROUND * BLOCK  # rows of a round
+TOGETHER = GROUP * BLOCK  # rows that are taken or left together
+PARTS = BLOCK // THREADS  # blocks of threads that work on a piece
 SAME, LEAST = 1e-11, 1e-12  # as in kernels/row_solvers
 
 
@@ -66,49 +67,58 @@ class HardSent:
         return cupy().asarray(worth), cupy().asarray(own.astype(np.int8))
 
 
-def improve(kind: Kind, X: Any, W: Any, given: HardSent, counts: np.ndarray) -> np.ndarray:
-    """Improve these rows in place; the counts of all rows after it."""
-    B = scores(kind, X, given.phi)
-    for together in pieces_of(len(X), TOGETHER):
-        counts = one_round(kind, B[:, together], W[:, together], given, counts)
-    return counts
+class Rounds:
+    """Rounds over all rows, of which some are on the device at a time: whole groups of pieces."""
+
+    def __init__(self, kind: Kind, given: HardSent, counts: np.ndarray, n: int) -> None:
+        self.kind, self.given, self.counts = kind, given, counts
+        self._ends = iter(together.stop * BLOCK for together in rounds_of(-(-n // BLOCK)))
+        self._at = self._end = 0  # the next row, and the last of its round
+
+    def improve(self, X: Any, W: Any) -> None:
+        """Improve the next rows in place; the counts of all rows follow."""
+        B = scores(self.kind, X, self.given.phi)
+        first = 0
+        while first < len(X):
+            if self._at == self._end:
+                self._end = next(self._ends)
+                self._prior = self.given.prior(self.counts, self.kind)
+            last = min(len(X), first + self._end - self._at)
+            self._solve(B[:, first:last], W[:, first:last])
+            self._at, first = self._at + last - first, last
+
+    def _solve(self, B: Any, W: Any) -> None:
+        """Improve rows on the counts of their round, and put back what would lower the bound."""
+        (k, n), blocks = W.shape, -(-W.shape[1] // THREADS)
+        pieces = list(pieces_of(n, BLOCK))
+        room = cupy().zeros(8 * blocks + 4 * len(pieces) * k, np.uint8)
+        before = solve(self.kind, B, W, self.given, self._prior, room, blocks)
+        here = room.get()
+        parts = np.add.reduceat(here[: 8 * blocks].view(float), np.arange(0, blocks, PARTS))
+        changes = here[8 * blocks :].view(np.int32).reshape(len(pieces), k)
+        for first in range(0, len(pieces), GROUP):
+            group = slice(first, first + GROUP)
+            taken, self.counts = taken_of(
+                parts[group], changes[group], self.counts, self.given.level
+            )
+            for piece, stays in zip(pieces[group], taken, strict=True):
+                if not stays:
+                    W[:, piece] = before[:, piece]
 
 
-def one_round(kind: Kind, B: Any, W: Any, given: HardSent, counts: np.ndarray) -> np.ndarray:
-    """Improve rows on these counts, and put back pieces that would lower the bound."""
-    k, n = W.shape
-    pieces, blocks = list(pieces_of(n, BLOCK)), -(-n // THREADS)
-    before = W.copy()
-    found = cupy().empty(blocks + 6 * len(pieces) * k)
-    sums = found[blocks:].reshape(len(pieces), 2, 3, k)
-    solve(kind, B, W, given, counts, found[:blocks])
-    tallies = kernel("tallies", kind.real)
-    for i, piece in enumerate(pieces):
-        for rows, out in ((before[:, piece], sums[i, 0]), (W[:, piece], sums[i, 1])):
-            step = rows.strides[0] // rows.itemsize
-            launch(tallies, (k, 1), 256, rows, step, piece.stop - piece.start, out)
-    here = found.get()
-    gains = here[:blocks]
-    changes = here[blocks:].reshape(len(pieces), 2, 3, k)[:, :, 0]
-    for piece, (was, now) in zip(pieces, changes, strict=True):
-        then = counts + now - was
-        gained = gains[piece.start // THREADS : -(-piece.stop // THREADS)].sum()
-        if gained + given.level(then) - given.level(counts) < 0.0:
-            W[:, piece] = before[:, piece]
-        else:
-            counts = then
-    return counts
-
-
-def solve(kind: Kind, B: Any, W: Any, given: HardSent, counts: np.ndarray, gained: Any) -> None:
-    """The best set of features for each row, as far as the solver can tell."""
+def solve(
+    kind: Kind, B: Any, W: Any, given: HardSent, prior: tuple[Any, Any], room: Any, blocks: int
+) -> Any:
+    """The best set of features for each row, as far as the solver can tell; returns the rows as
+    they were. Into ``room`` goes what the bound's part of each block of threads gained, and how
+    many more rows of each piece have each feature."""
     (k, n), real = W.shape, np.dtype(kind.dtype).type
-    prior, own = given.prior(counts, kind)
     numbers, marks = cupy().empty(4 * n * k, kind.dtype), cupy().empty(3 * n * k, np.uint8)
     launch(
-        kernel("solve_rows", kind.real), (len(gained),), THREADS,
+        kernel("solve_rows", kind.real), (blocks,), THREADS,
         B, B.strides[0] // B.itemsize, W, W.strides[0] // W.itemsize,
-        given.pairs, given.total, given.half, prior, own, given.by_count,
+        given.pairs, given.total, given.half, *prior, given.by_count,
         real(given.precision), real(SAME), real(LEAST), n, np.int32(k), np.int32(k),
-        np.int32(given.solver), numbers, marks, gained,
+        np.int32(given.solver), numbers, marks, room, room[8 * blocks :], np.int32(PARTS),
     )  # fmt: skip
+    return marks[: n * k].reshape(k, n)

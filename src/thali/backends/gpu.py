@@ -17,7 +17,7 @@ import numpy as np
 from thali.backends.base import PASSES, Globals, HardGlobals
 from thali.backends.block import Block
 from thali.backends.device import ALIGNED, KINDS, Kind, cupy, locked, on_device
-from thali.backends.device_rounds import TOGETHER, HardSent, improve
+from thali.backends.device_rounds import TOGETHER, HardSent, Rounds
 from thali.backends.device_steps import TERMS, Sent, Sums, row_squares, sweep
 from thali.backends.far import AnyBlock
 from thali.backends.local import Local
@@ -196,11 +196,12 @@ class Gpu:
             rows.W[...] = DeviceRows.sent(here.nu, self.kind.dtype).W
             return self.tally(block, rows)
         if rows.k:
-            sent, counts = HardSent.of(given, self.kind), rows.likely.astype(float)
+            counts = rows.likely.astype(float)
+            rounds = Rounds(self.kind, HardSent.of(given, self.kind), counts, block.n)
             most = max(self._most(block) // TOGETHER, 1) * TOGETHER
             for X, piece in on_device(block.X, most):
                 W = rows.W[:, piece]
-                counts = improve(self.kind, X, W, sent, counts)
+                rounds.improve(X, W)
                 sums.add(X, W)
         found, likely = sums.statistics(block)
         rows.changed(likely)

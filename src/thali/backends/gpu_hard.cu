@@ -206,7 +206,6 @@ __device__ REAL keep(const Row &row, Set &set, Set &trial, REAL value, REAL same
 __device__ void solve(const Row &row, Set &set, Set &trial, REAL *upper, int solver, REAL same,
                       REAL share) {
     const REAL least = share * scale(row);
-    begin(row, set);
     REAL value = worth(row, set);
     if (solver == BEST) {
         for (int i = 0; i < row.k; i++) {
@@ -228,21 +227,35 @@ __device__ void solve(const Row &row, Set &set, Set &trial, REAL *upper, int sol
     keep(row, set, trial, value, same);
 }
 
-// Improve n rows W; what the likelihood's part of the bound gained, for each block of threads.
+// The likelihood's part of what a set is worth: the sum of likely_i, less half of its pairs.
+__device__ double likely(const Row &row, const Set &set, const REAL *B, long long b_step,
+                         const REAL *half, REAL precision) {
+    double value = 0.0;
+    for (int i = 0; i < row.k; i++)
+        if (set.z[i * row.step])
+            value += double(precision * B[i * b_step] - half[i]) -
+                     0.5 * double(row.weights[i * row.step] - set.slack[i * row.step]);
+    return value;
+}
+
+// Improve n rows W; what the likelihood's part of the bound gained, for each block of threads, and
+// how many more rows have each feature, for each `parts` of them (so many, K).
 // `numbers` has room for 4, `marks` for 3 numbers of each feature of each row; prior (2, k).
 extern "C" __global__ void solve_rows(const REAL *__restrict__ B, long long b_step, REAL *W,
                                       long long w_step, const REAL *pairs, const REAL *total,
                                       const REAL *half, const REAL *prior, const signed char *own_of,
                                       const REAL *by_count, REAL precision, REAL same, REAL share,
                                       long long n, int k, int kp, int solver, REAL *numbers,
-                                      unsigned char *marks, double *gained) {
-    __shared__ double sums[THREADS];
+                                      unsigned char *marks, double *gained, int *changes,
+                                      int parts) {
+    __shared__ double sums[THREADS / 32];
     const long long at = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    const bool here = at < n;
+    const long long room = n * k;
+    Set set = {marks + room + at, numbers + room + at, 0};
     double gain = 0.0;
-    if (at < n) {
-        const long long room = n * k;
+    if (here) {
         Row row = {k, kp, 0, n, pairs, total, by_count, own_of, numbers + at, marks + at};
-        Set set = {marks + room + at, numbers + room + at, 0};
         Set trial = {marks + 2 * room + at, numbers + 2 * room + at, 0};
         for (int i = 0; i < k; i++) {
             const bool has = W[i * w_step + at] > REAL(0.5);
@@ -250,28 +263,29 @@ extern "C" __global__ void solve_rows(const REAL *__restrict__ B, long long b_st
             row.weights[i * n] = precision * B[i * b_step + at] - half[i] + prior[has * k + i];
             row.others += !own(row, i);
         }
+        begin(row, set);
+        gain = -likely(row, set, B + at, b_step, half, precision);
         solve(row, set, trial, numbers + 3 * room + at, solver, same, share);
-        // of what the row was, and is: the sum of likely_i, less half of the pairs in it
-        for (int i = 0; i < k; i++) {
-            const bool was = row.has[i * n], is = set.z[i * n];
-            if (!was && !is)
-                continue;
-            const double likely = precision * B[i * b_step + at] - half[i];
-            double with_old = 0.0, with_new = 0.0;
-            for (int l = 0; l < k; l++) {
-                with_old += row.has[l * n] ? double(pairs[i * kp + l]) : 0.0;
-                with_new += set.z[l * n] ? double(pairs[i * kp + l]) : 0.0;
-            }
-            gain += (is ? likely - 0.5 * with_new : 0.0) - (was ? likely - 0.5 * with_old : 0.0);
-        }
+        gain += likely(row, set, B + at, b_step, half, precision);
         for (int i = 0; i < k; i++)
             W[i * w_step + at] = set.z[i * n];
     }
-    sums[threadIdx.x] = gain;
+    int *change = changes + blockIdx.x / parts * k;
+    for (int i = 0; i < k; i++) {
+        const int was = here && marks[i * n + at], is = here && set.z[i * n];
+        const int more = __popc(__ballot_sync(0xffffffff, is)) -
+                         __popc(__ballot_sync(0xffffffff, was));
+        if (more && threadIdx.x % 32 == 0)
+            atomicAdd(change + i, more);
+    }
+    for (int apart = 16; apart; apart /= 2)
+        gain += __shfl_down_sync(0xffffffff, gain, apart);
+    if (threadIdx.x % 32 == 0)
+        sums[threadIdx.x / 32] = gain;
     __syncthreads();
     if (threadIdx.x == 0) {
         double whole = 0.0;
-        for (int i = 0; i < blockDim.x; i++)
+        for (int i = 0; i < THREADS / 32; i++)
             whole += sums[i];
         gained[blockIdx.x] = whole;
     }

@@ -1,12 +1,14 @@
 r"""Rows of 0 and 1, piece by piece: in turn, or side by side in rounds.
 
 In turn, each row knows what those before it took: the counts m_k follow. Side by side, pieces keep
-to the counts that their round began with; a piece's new rows are then taken, one piece after the
-other, if the bound does not fall, and left as they were if it would. Which pieces make a round does
-not depend on the number of workers, so neither does the result.
+to the counts that their round began with. Their new rows are then taken, ``GROUP`` pieces at a
+time, if the bound does not fall by it; otherwise one piece after the other, and those by which it
+would fall are left as they were. Rounds grow, from one group to ``MOST``: the first pieces change
+the counts the most. Which pieces make a round does not depend on the number of workers, so neither
+does the result.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 from operator import add
 from typing import NamedTuple, Protocol, TypeVar
@@ -16,7 +18,8 @@ import numpy as np
 from thali.backends.rows import Rows
 from thali.structures.statistics import Statistics
 
-ROUND = 8  # pieces at work on the same counts, whatever the number of workers
+GROUP = 8  # pieces that are taken or left together, whatever the number of workers
+MOST = 8  # groups at work on the same counts
 
 
 Job = TypeVar("Job")
@@ -51,6 +54,19 @@ def in_turn(
     return reduce(add, (crew.improve(rng, piece, m, True)[1] for piece in pieces))
 
 
+def rounds_of(pieces: int) -> Iterator[range]:
+    """The pieces of each round.
+
+    >>> list(rounds_of(30))
+    [range(0, 8), range(8, 24), range(24, 30)]
+    """
+    first, groups = 0, 1
+    while first < pieces:
+        last = min(first + groups * GROUP, pieces)
+        yield range(first, last)
+        first, groups = last, min(2 * groups, MOST)
+
+
 def in_rounds(
     rng: np.random.Generator,
     rows: Rows,
@@ -59,26 +75,52 @@ def in_rounds(
     crew: Crew,
 ) -> Statistics:
     """Rounds of pieces on fixed counts; one whose rows would lower the bound is put back."""
-    found = []
+    found: list[Statistics] = []
     counts = rows.nu.sum(axis=0, dtype=float)
 
     def work(job: tuple[slice, int, np.ndarray]) -> tuple[float, np.ndarray, Statistics]:
         piece, seed, m = job
-        before = rows.nu[piece].copy()
+        before = rows.nu[piece].astype(np.uint8)
         gained, after = crew.improve(np.random.default_rng(seed), piece, m, False)
         return gained, before, after
 
-    for first in range(0, len(pieces), ROUND):
-        together = pieces[first : first + ROUND]
+    for together in rounds_of(len(pieces)):
         m = counts.astype(np.int64)
-        jobs = [(piece, int(rng.integers(2**62)), m) for piece in together]
-        for piece, (gained, before, after) in zip(together, crew.mapped(work, jobs), strict=True):
-            then = counts + after.counts - before.sum(axis=0, dtype=float)
-            gained += level(then) - level(counts)
-            if gained < 0.0:
-                rows.nu[piece] = before
-                after = crew.tally(piece)
-            else:
-                counts = then
-            found.append(after)
+        jobs = [(pieces[i], int(rng.integers(2**62)), m) for i in together]
+        done = list(crew.mapped(work, jobs))
+        for first in range(0, len(done), GROUP):
+            group = slice(first, first + GROUP)
+            gained = np.array([each[0] for each in done[group]])
+            changes = np.array(
+                [after.counts - before.sum(axis=0, dtype=float) for _, before, after in done[group]]
+            )
+            taken, counts = taken_of(gained, changes, counts, level)
+            for (piece, _, _), (_, before, after), stays in zip(
+                jobs[group], done[group], taken, strict=True
+            ):
+                if not stays:
+                    rows.nu[piece] = before
+                found.append(after if stays else crew.tally(piece))
     return reduce(add, found)
+
+
+def taken_of(
+    gained: np.ndarray,
+    changes: np.ndarray,
+    counts: np.ndarray,
+    level: Callable[[np.ndarray], float],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Which pieces of a group are taken, and the counts with them: all of them, if the bound does
+    not fall by it; else those by which it does not, one after the other."""
+    whole = counts + changes.sum(axis=0)
+    now = level(counts)
+    taken = np.ones(len(gained), bool)
+    if gained.sum() + level(whole) - now >= 0.0:
+        return taken, whole
+    for i, change in enumerate(changes):
+        then = counts + change
+        after = level(then)
+        taken[i] = gained[i] + after - now >= 0.0
+        if taken[i]:
+            counts, now = then, after
+    return taken, counts

@@ -29,6 +29,8 @@ from thali.data.missing import Patterns, first_guess, patterns
 Table: TypeAlias = "Data | ArrayLike | pd.DataFrame | sparray"  # what ``Data.of`` takes
 Made = TypeVar("Made")
 BLOCK = 2**20  # entries looked at together
+SAMPLE = 4  # blocks of entries that starts of tall data look at,
+FEWEST = 1000  # and rows in any case
 BY_GRAM = 600  # columns up to which their Gram matrix is kept, for starts to use again
 
 
@@ -176,6 +178,20 @@ class Data:
         if key not in self._kept:
             self._kept[key] = make()
         return cast(Made, self._kept[key])
+
+    # some of the rows
+
+    @property
+    def sampled(self) -> int:
+        """How many rows a sample has, if there are more."""
+        return max(FEWEST, SAMPLE * BLOCK // self.d)
+
+    def sample(self, rng: np.random.Generator) -> tuple[np.ndarray, Data]:
+        """Some rows at random, in memory, and which; all of them, where they are few."""
+        which = np.arange(self.n)
+        if self.n > self.sampled:
+            which = np.sort(rng.choice(self.n, self.sampled, replace=False))
+        return which, Data.checked(np.ascontiguousarray(self.X[which]))
 
     # missing entries
 

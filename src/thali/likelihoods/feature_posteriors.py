@@ -17,6 +17,7 @@ one feature after the other.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol, Self
 
 import numpy as np
@@ -115,6 +116,10 @@ class GaussianFeatures:
         return type(self)(np.ascontiguousarray(phi), sigma_x**2 * M, self.joint)
 
     def gram(self) -> np.ndarray:
+        return self._gram
+
+    @cached_property
+    def _gram(self) -> np.ndarray:
         V = self.phi.shape[1] * self.V if self.V.ndim == 2 else self.V.sum(axis=0)
         return np.asarray(self.phi @ self.phi.T + V)
 

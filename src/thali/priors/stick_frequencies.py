@@ -64,22 +64,15 @@ class Sticks(Frequencies):
 
     def updated(self, counts: np.ndarray, n: float, alpha: float) -> Self:
         """q_k and τ in turn until they stay; no turn lowers the bound."""
-        best, counts = self, self.padded(counts)
-        for _ in range(ROUNDS):
-            tau = best.closed_form(counts, n, alpha)
-            moved = np.abs(tau / best.tau - 1.0).max()
-            best = replace(best, tau=tau)
-            if moved < SAME:
-                break
-        return best
+        return replace(self, tau=self.turned(counts, n, alpha, ROUNDS))
 
-    def closed_form(self, counts: np.ndarray, n: float, alpha: float) -> np.ndarray:
-        """The best τ given the q_k that are best at the present τ."""
-        q = shares(first_breaks(self.tau))  # q[k, y] = q_k(y), rows sum to one
-        off = (n - counts) @ q  # Σ_m (n − counts_m) q_m(k), of k itself and the later ones
-        # and Σ_{i>k} of it: q_m(i) of the later features m
-        beyond = np.cumsum((counts + off)[::-1])[::-1] - off
-        return np.column_stack([alpha + beyond, 1.0 + off])
+    def turned(self, counts: np.ndarray, n: float, alpha: float, rounds: int) -> np.ndarray:
+        """τ after so many turns: the q_k that are best at τ, and the best τ given these."""
+        from thali.kernels.sticks import best_sticks
+
+        tau = self.tau.copy()
+        best_sticks(tau, self.padded(counts), float(n), float(alpha), rounds, SAME)
+        return tau
 
     def gain_of_mass(self, alpha: float) -> float:
         return gain_of_betas(self.tau, alpha)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from thali.data import Data
-from thali.data.elsewhere import FarData
 from thali.likelihoods.base import Collapsed
+from thali.likelihoods.table import TableLikelihood
 from thali.model import Model
 from thali.registry import STARTS
 from thali.starts.anneal import as_tempered
@@ -28,6 +28,8 @@ from thali.structures.features import FEATURES
 
 if TYPE_CHECKING:
     from thali.engines.base import AnyEngine, SpreadsStarts
+
+TALL = 4  # times the rows of a sample: data of more are begun from one
 
 
 @dataclass
@@ -49,7 +51,7 @@ class Starting:
 
     def starts(self, sequence: np.random.SeedSequence) -> list[Start]:
         """A start for each chain, as the engine's ``init`` says."""
-        if self.data.far:
+        if self.data.far or self._tall():
             return self._from_sample(sequence)
         init, chains = self.engine.init, self.engine.chains
         if not isinstance(init, str):
@@ -68,6 +70,16 @@ class Starting:
         starts = self._begin(names, generators)
         return self._race(starts, generators, sequence) if init == RACE else starts
 
+    def _tall(self) -> bool:
+        """Whether a start that looks at all rows would take a good part of the fit, and some of
+        them say as much."""
+        init, data = self.engine.init, self.data
+        looks = isinstance(init, str) and (init == RACE or not STARTS[init].blind)
+        spreads = hasattr(self.engine, "spread") and self.model.structure == FEATURES
+        gaussian = not isinstance(self.model.likelihood, TableLikelihood)
+        tall = not data.sparse and data.n > TALL * data.sampled
+        return looks and spreads and gaussian and tall
+
     def _refuse_idle_annealing(self, init: str) -> None:
         """Say so where no start that knows nothing of the data is made, for all the asking."""
         steps = getattr(self.engine, "anneal", 0)
@@ -83,7 +95,7 @@ class Starting:
 
     def _from_sample(self, sequence: np.random.SeedSequence) -> list[Start]:
         """Starts of some rows that fit in memory, and then of all of them."""
-        which, near = cast(FarData, self.data).sample(np.random.default_rng(sequence))
+        which, near = self.data.sample(np.random.default_rng(sequence))
         near = replace(near, future=self.data.future)
         if not isinstance(self.engine.init, str):
             filled, owner = self.model.likelihood.guess(near), type(self.engine).__name__

@@ -8,12 +8,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from thali.data import matrix
 from thali.data.elsewhere.source import Rows, Source
 from thali.data.matrix import Data
-
-SAMPLE = 4  # blocks of entries that starts look at,
-FEWEST = 1000  # and rows in any case
 
 
 class Gaps:
@@ -60,14 +56,6 @@ class FarData(Data):
     @property
     def missing(self) -> int:
         return int(self.X.survey.missing)
-
-    def sample(self, rng: np.random.Generator) -> tuple[np.ndarray, Data]:
-        """Some rows at random, in memory, and which; all of them, where they are few."""
-        most = max(FEWEST, SAMPLE * matrix.BLOCK // self.d)
-        which = np.arange(self.n)
-        if self.n > most:
-            which = np.sort(rng.choice(self.n, most, replace=False))
-        return which, Data.checked(np.ascontiguousarray(self.X[which]))
 
     # what would need all of X at once
 
