@@ -105,4 +105,5 @@ class Backend(Protocol):
     def draw_rows(
         self, rng: np.random.Generator, block: AnyBlock, rows: Rows, given: Globals
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Bits drawn from q, and amounts, zero where a bit is off (None where rows have none)."""
+        """Bits drawn from q, packed along the rows (⌈N/8⌉, K), and amounts, zero where a bit is off
+        (None where rows have none)."""

@@ -175,13 +175,16 @@ class Dask:
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """Each chunk has random numbers of its own."""
         if rows.slab is None:
-            return rng.random(rows.nu.shape) < rows.nu, None
+            return np.packbits(rng.random(rows.nu.shape) < rows.nu, axis=0), None
         chunks = self._chunks(block)
         seeds = rng.integers(2**62, size=len(chunks.rows))
         own = [(rows.part(p), int(seed)) for p, seed in zip(chunks.rows, seeds, strict=True)]
         drawn = mapped(draws, block, chunks, given, own)[1]
         bits, amounts = zip(*drawn, strict=True)
-        return np.concatenate(bits), np.concatenate(amounts)
+        unpacked = [
+            np.unpackbits(part, axis=0, count=len(S)) for part, S in zip(bits, amounts, strict=True)
+        ]
+        return np.packbits(np.concatenate(unpacked), axis=0), np.concatenate(amounts)
 
     def _chunks(self, block: AnyBlock) -> Chunks:
         """The chunks of a block: its own, parts of a file, or parts of an array that are sent."""

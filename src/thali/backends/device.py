@@ -66,9 +66,9 @@ def cupy() -> Any:
 
 
 @cache
-def kernel(name: str, real: str, wide: bool = False) -> Any:
-    """A kernel for numbers of one type."""
-    options = (f"-DREAL={real}", f"-DWIDE={int(wide)}")
+def kernel(name: str, real: str, few: bool = True) -> Any:
+    """A kernel for numbers of one type, and for few features or many."""
+    options = (f"-DREAL={real}", f"-DFEW={int(few)}")
     return cupy().RawKernel(KERNELS[name].read_text("utf-8"), name, options)
 
 

@@ -18,6 +18,7 @@ from thali.backends.rows import BLOCK, pieces_of
 
 SOLVERS = ("best", "local_search", "double_greedy")  # those that the device has, by number
 THREADS = 128  # as in gpu_hard.cu
+BITS = 64  # features that are the bits of one number there
 TOGETHER = GROUP * BLOCK  # rows that are taken or left together
 PARTS = BLOCK // THREADS  # blocks of threads that work on a piece
 SAME, LEAST = 1e-11, 1e-12  # as in kernels/row_solvers
@@ -57,14 +58,14 @@ class HardSent:
             given.log_odds, given.own, given.level,
         )  # fmt: skip
 
-    def prior(self, counts: np.ndarray, kind: Kind) -> tuple[Any, Any]:
+    def prior(self, counts: np.ndarray, kind: Kind) -> tuple[Any, Any, Any]:
         """Of rows without a feature and with it, (2, K): what having it is worth, and whether no
-        other row has it."""
+        other row has it; and whether that is so of any."""
         others = counts.astype(np.int64) - np.array([[0], [1]])
         own = others <= 0
         odds = self.log_odds[np.clip(others, 0, len(self.log_odds) - 1)]
         worth = np.where(own, self.own, odds).astype(kind.dtype)
-        return cupy().asarray(worth), cupy().asarray(own.astype(np.int8))
+        return cupy().asarray(worth), cupy().asarray(own.astype(np.int8)), np.int32(own.any())
 
 
 class Rounds:
@@ -107,18 +108,20 @@ class Rounds:
 
 
 def solve(
-    kind: Kind, B: Any, W: Any, given: HardSent, prior: tuple[Any, Any], room: Any, blocks: int
+    kind: Kind, B: Any, W: Any, given: HardSent, prior: tuple[Any, Any, Any], room: Any, blocks: int
 ) -> Any:
     """The best set of features for each row, as far as the solver can tell; returns the rows as
     they were. Into ``room`` goes what the bound's part of each block of threads gained, and how
     many more rows of each piece have each feature."""
     (k, n), real = W.shape, np.dtype(kind.dtype).type
-    numbers, marks = cupy().empty(4 * n * k, kind.dtype), cupy().empty(3 * n * k, np.uint8)
+    few = k <= BITS
+    numbers = cupy().empty(4 * n * k, kind.dtype)
+    marks = cupy().empty((1 if few else 3) * n * k, np.uint8)
     launch(
-        kernel("solve_rows", kind.real), (blocks,), THREADS,
+        kernel("solve_rows", kind.real, few), (blocks,), THREADS,
         B, B.strides[0] // B.itemsize, W, W.strides[0] // W.itemsize,
         given.pairs, given.total, given.half, *prior, given.by_count,
-        real(given.precision), real(SAME), real(LEAST), n, np.int32(k), np.int32(k),
+        real(given.precision), real(SAME), real(LEAST), n, np.int32(k),
         np.int32(given.solver), numbers, marks, room, room[8 * blocks :], np.int32(PARTS),
     )  # fmt: skip
     return marks[: n * k].reshape(k, n)

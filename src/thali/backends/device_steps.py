@@ -40,16 +40,24 @@ class Sent:
     Q: Any
     odds: Any
     precision: float
+    here: Any  # what is sent, in memory that the device reads while this goes on
 
     @classmethod
     def of(cls, given: Globals, kind: Kind) -> Self:
-        k = len(given.odds)
-        Q = np.zeros((k, -(-k // TILE) * TILE), kind.dtype)
-        Q[:, :k] = given.features.gram[0]
-        phi = np.ascontiguousarray(given.features.phi, kind.dtype)
-        odds = given.odds.astype(kind.dtype)
-        phi, Q, odds = (cupy().asarray(each) for each in (phi, Q, odds))
-        return cls(phi, Q, odds, 1.0 / given.sigma_x**2)
+        from cupyx import empty_pinned
+
+        k, d = given.features.phi.shape
+        wide = -(-k // TILE) * TILE
+        ends = np.cumsum([k * wide, k * d, k])
+        here = empty_pinned(ends[-1], kind.dtype)
+        Q, phi, odds = np.split(here, ends[:-1])
+        Q = Q.reshape(k, wide)
+        Q[:, :k], Q[:, k:] = given.features.gram[0], 0.0
+        phi.reshape(k, d)[:], odds[:] = given.features.phi, given.odds
+        there = cupy().empty(len(here), kind.dtype)
+        there.set(here)
+        Q, phi, odds = (there[first:last] for first, last in zip((0, *ends), ends, strict=False))
+        return cls(phi.reshape(k, d), Q, odds, 1.0 / given.sigma_x**2, here)
 
 
 def sweep(kind: Kind, X: Any, W: Any, given: Sent, passes: int) -> None:
@@ -64,10 +72,10 @@ def sweep(kind: Kind, X: Any, W: Any, given: Sent, passes: int) -> None:
     if wide:
         threads, shared = THREADS, 0
     launch(
-        kernel("expect_bits", kind.real, wide), (-(-n // threads),), threads,
+        kernel("expect_bits", kind.real, not wide), (-(-n // threads),), threads,
         B, B.shape[1], W, step, given.Q, given.odds,
         W.dtype.type(given.precision), W.dtype.type(SMALL), n,
-        np.int32(k), np.int32(given.Q.shape[1]), np.int32(passes), shared=shared,
+        np.int32(k), np.int32(len(given.Q) // k), np.int32(passes), shared=shared,
     )  # fmt: skip
 
 

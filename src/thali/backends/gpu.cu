@@ -1,5 +1,5 @@
-// What a device does to rows beside cuBLAS's products. REAL is float or double, WIDE whether a
-// row's probabilities lie in shared memory or, where there are too many, stay where they are.
+// What a device does to rows beside cuBLAS's products. REAL is float or double; with FEW
+// features a row's probabilities lie in shared memory, else they stay where they are.
 // All arrays of rows are by feature, (K, N), so that threads that lie side by side read numbers
 // that do: a thread has a row of its own.
 
@@ -25,7 +25,7 @@ extern "C" __global__ void expect_bits(const REAL *__restrict__ B, long long b_s
     const long long row = blockIdx.x * (long long)blockDim.x + threadIdx.x;
     if (row >= n)
         return;
-#if WIDE
+#if !FEW
     REAL *p = W + row;
     const long long step = w_step;
 #else
@@ -72,7 +72,7 @@ extern "C" __global__ void expect_bits(const REAL *__restrict__ B, long long b_s
         if (largest < small)
             break;
     }
-#if !WIDE
+#if FEW
     for (int i = 0; i < k; i++)
         W[i * w_step + row] = p[i * step];
 #endif

@@ -207,15 +207,20 @@ class Gpu:
         rows.changed(likely)
         return replace(found, gain=np.zeros(rows.k))
 
+    def draw_rows(
+        self, rng: np.random.Generator, block: AnyBlock, rows: Rows, given: Globals
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Random numbers are the device's own: other draws than those of the local backend."""
+        cp, W = cupy(), cast(DeviceRows, rows).W
+        device = cp.random.Generator(cp.random.Philox4x3210(int(rng.integers(2**63))))
+        bits = cp.packbits((device.random(W.shape, W.dtype) < W).ravel())  # rows end with zeros
+        packed = bits.reshape(len(W), -1)[:, : -(-rows.n // 8)].get()
+        return np.ascontiguousarray(packed.T), None
+
     # what is asked for seldom is done here
 
     def row_bounds(self, block: AnyBlock, rows: Rows, given: Globals, none: float) -> np.ndarray:
         return Local(cores()).row_bounds(self._here(cast(Block, block)), Rows(rows.nu), given, none)
-
-    def draw_rows(
-        self, rng: np.random.Generator, block: AnyBlock, rows: Rows, given: Globals
-    ) -> tuple[np.ndarray, np.ndarray | None]:
-        return Local().draw_rows(rng, block, Rows(rows.nu), given)
 
     def _here(self, block: Block) -> Block:
         return block._replace(X=cupy().asnumpy(block.X))

@@ -9,36 +9,71 @@
 #define DOUBLE_GREEDY 2
 #define NONE REAL(-1e300)
 #define THREADS 128
+#define TILE 8 // features whose slack a thread holds in registers
+
+#if FEW // at most 64 features: a set is the bits of one number
+typedef unsigned long long Marks;
+#define IN(marks, i, step) ((marks) >> (i) & 1)
+#define TURN(marks, i, step) ((marks) ^= 1ull << (i))
+#else
+typedef unsigned char *Marks;
+#define IN(marks, i, step) ((marks)[(i) * (step)])
+#define TURN(marks, i, step) ((marks)[(i) * (step)] ^= 1)
+#endif
 
 struct Row {
-    int k, kp, others;
+    int k, others;
+    bool some_own; // whether any row has features that no other has, or could
     long long step;
-    const REAL *pairs, *total, *by_count; // shared by all rows; pairs (k, kp)
-    const signed char *own;               // (2, k): of rows without a feature, and with it
+    const REAL *pairs, *total, *by_count; // shared by all rows; pairs (k, k)
+    const signed char *own_of;            // (2, k): of rows without a feature, and with it
     REAL *weights;
-    unsigned char *has; // the row as it was
+    Marks has; // the row as it was
 };
 
 struct Set { // z, its slack, and how many of the row's own features it has
-    unsigned char *z;
+    Marks z;
     REAL *slack;
     int j;
 };
 
-__device__ bool own(const Row &row, int i) { return row.own[row.has[i * row.step] * row.k + i]; }
+__device__ bool own(const Row &row, int i) {
+    return row.some_own && row.own_of[IN(row.has, i, row.step) * row.k + i];
+}
 
 __device__ REAL count(const Row &row, int j) { return row.by_count[row.others + j]; }
 
+__device__ bool in(const Row &row, const Set &set, int i) { return IN(set.z, i, row.step); }
+
+__device__ void empty(const Row &row, Set &set) {
+    for (int i = 0; i < row.k; i++)
+        if (in(row, set, i))
+            TURN(set.z, i, row.step);
+}
+
 __device__ void begin(const Row &row, Set &set) {
     set.j = 0;
-    for (int i = 0; i < row.k; i++)
-        set.slack[i * row.step] = row.weights[i * row.step];
-    for (int i = 0; i < row.k; i++)
-        if (set.z[i * row.step]) {
-            for (int l = 0; l < row.k; l++)
-                set.slack[l * row.step] -= row.pairs[i * row.kp + l];
-            set.j += own(row, i);
+    for (int first = 0; first < row.k; first += TILE) {
+        const int many = min(TILE, row.k - first);
+        REAL r[TILE];
+#pragma unroll
+        for (int t = 0; t < TILE; t++)
+            r[t] = t < many ? row.weights[(first + t) * row.step] : REAL(0);
+        for (int i = 0; i < row.k; i++) {
+            const REAL on = in(row, set, i) ? REAL(1) : REAL(0);
+#pragma unroll
+            for (int t = 0; t < TILE; t++)
+                if (t < many)
+                    r[t] -= on * row.pairs[i * row.k + first + t];
         }
+#pragma unroll
+        for (int t = 0; t < TILE; t++)
+            if (t < many)
+                set.slack[(first + t) * row.step] = r[t];
+    }
+    if (row.some_own)
+        for (int i = 0; i < row.k; i++)
+            set.j += in(row, set, i) && own(row, i);
 }
 
 __device__ REAL added(const Row &row, const Set &set, int i) {
@@ -52,18 +87,20 @@ __device__ REAL removed(const Row &row, const Set &set, int i) {
 }
 
 __device__ void flip(const Row &row, Set &set, int i) {
-    const REAL sign = set.z[i * row.step] ? REAL(1) : REAL(-1);
+    const bool off = in(row, set, i);
+    const REAL sign = off ? REAL(1) : REAL(-1);
+#pragma unroll 4
     for (int l = 0; l < row.k; l++)
-        set.slack[l * row.step] += sign * row.pairs[i * row.kp + l];
+        set.slack[l * row.step] += sign * row.pairs[i * row.k + l];
     if (own(row, i))
-        set.j += sign < 0 ? 1 : -1;
-    set.z[i * row.step] = sign < 0;
+        set.j += off ? -1 : 1;
+    TURN(set.z, i, row.step);
 }
 
 __device__ REAL worth(const Row &row, const Set &set) {
     REAL value = count(row, set.j) - count(row, 0);
     for (int i = 0; i < row.k; i++)
-        if (set.z[i * row.step])
+        if (in(row, set, i))
             value += REAL(0.5) * (row.weights[i * row.step] + set.slack[i * row.step]);
     return value;
 }
@@ -79,17 +116,17 @@ __device__ void climb(const Row &row, Set &set, REAL least) {
     while (true) {
         REAL best = least;
         int at = -1;
-        for (int i = 0; i < row.k; i++)
-            if (!set.z[i * row.step]) {
-                const REAL gain = added(row, set, i);
-                if (gain > best) {
-                    best = gain;
-                    at = i;
-                }
+#pragma unroll 4
+        for (int i = 0; i < row.k; i++) {
+            const REAL gain = added(row, set, i); // read of all, so that many are under way
+            if (!in(row, set, i) && gain > best) {
+                best = gain;
+                at = i;
             }
+        }
         if (at < 0) { // nothing more to put in: is there one to take out?
             for (int i = 0; i < row.k; i++)
-                if (set.z[i * row.step]) {
+                if (in(row, set, i)) {
                     const REAL gain = removed(row, set, i);
                     if (gain > best) {
                         best = gain;
@@ -109,15 +146,14 @@ __device__ REAL complement_worth(const Row &row, const Set &set) {
     for (int i = 0; i < row.k; i++) {
         own_ones += own(row, i);
         const REAL weight = row.weights[i * row.step];
-        if (!set.z[i * row.step])
+        if (!in(row, set, i))
             value += weight - REAL(0.5) * (row.total[i] - weight + set.slack[i * row.step]);
     }
     return value + count(row, own_ones - set.j) - count(row, 0);
 }
 
 __device__ void local_search(const Row &row, Set &set, REAL least) {
-    for (int i = 0; i < row.k; i++)
-        set.z[i * row.step] = 0;
+    empty(row, set);
     begin(row, set);
     REAL best = NONE;
     int at = 0;
@@ -132,21 +168,21 @@ __device__ void local_search(const Row &row, Set &set, REAL least) {
     climb(row, set, least);
     if (complement_worth(row, set) > worth(row, set)) {
         for (int i = 0; i < row.k; i++)
-            set.z[i * row.step] ^= 1;
+            TURN(set.z, i, row.step);
         begin(row, set);
     }
 }
 
 __device__ void double_greedy(const Row &row, Set &low, REAL *upper) {
     Set high = {low.z, upper, 0}; // the set that starts full; of its z nothing is asked
+    empty(row, low);
     for (int i = 0; i < row.k; i++) {
-        low.z[i * row.step] = 0;
         upper[i * row.step] = row.weights[i * row.step] - row.total[i];
         high.j += own(row, i);
     }
     begin(row, low);
     for (int i = 0; i < row.k; i++) {
-        const REAL *pairs = row.pairs + i * row.kp;
+        const REAL *pairs = row.pairs + i * row.k;
         if (added(row, low, i) >= removed(row, high, i))
             flip(row, low, i);
         else {
@@ -161,22 +197,22 @@ __device__ void double_greedy(const Row &row, Set &low, REAL *upper) {
 __device__ bool exchange(const Row &row, Set &set, REAL least) {
     bool moved = false;
     for (int i = 0; i < row.k; i++) {
-        if (!set.z[i * row.step])
+        if (!in(row, set, i))
             continue;
         const int left = set.j - own(row, i); // own features without i
         REAL best = set.slack[i * row.step] + count(row, set.j) - count(row, left) + least;
         const REAL fresh = count(row, left + 1) - count(row, left);
         int at = -1;
-        for (int l = 0; l < row.k; l++)
-            if (!set.z[l * row.step]) {
-                REAL gain = set.slack[l * row.step] + row.pairs[i * row.kp + l];
-                if (own(row, l))
-                    gain += fresh;
-                if (gain > best) {
-                    best = gain;
-                    at = l;
-                }
+#pragma unroll 4
+        for (int l = 0; l < row.k; l++) {
+            REAL gain = set.slack[l * row.step] + row.pairs[i * row.k + l];
+            if (own(row, l))
+                gain += fresh;
+            if (!in(row, set, l) && gain > best) {
+                best = gain;
+                at = l;
             }
+        }
         if (at >= 0) {
             flip(row, set, i);
             flip(row, set, at);
@@ -209,7 +245,8 @@ __device__ void solve(const Row &row, Set &set, Set &trial, REAL *upper, int sol
     REAL value = worth(row, set);
     if (solver == BEST) {
         for (int i = 0; i < row.k; i++) {
-            trial.z[i * row.step] = set.z[i * row.step];
+            if (in(row, trial, i) != in(row, set, i))
+                TURN(trial.z, i, row.step);
             trial.slack[i * row.step] = set.slack[i * row.step];
         }
         trial.j = set.j;
@@ -232,7 +269,7 @@ __device__ double likely(const Row &row, const Set &set, const REAL *B, long lon
                          const REAL *half, REAL precision) {
     double value = 0.0;
     for (int i = 0; i < row.k; i++)
-        if (set.z[i * row.step])
+        if (in(row, set, i))
             value += double(precision * B[i * b_step] - half[i]) -
                      0.5 * double(row.weights[i * row.step] - set.slack[i * row.step]);
     return value;
@@ -240,39 +277,55 @@ __device__ double likely(const Row &row, const Set &set, const REAL *B, long lon
 
 // Improve n rows W; what the likelihood's part of the bound gained, for each block of threads, and
 // how many more rows have each feature, for each `parts` of them (so many, K).
-// `numbers` has room for 4, `marks` for 3 numbers of each feature of each row; prior (2, k).
+// `numbers` has room for 4, `marks` for 3 numbers of each feature of each row; prior (2, k). The
+// first marks are the rows as they were.
 extern "C" __global__ void solve_rows(const REAL *__restrict__ B, long long b_step, REAL *W,
                                       long long w_step, const REAL *pairs, const REAL *total,
                                       const REAL *half, const REAL *prior, const signed char *own_of,
-                                      const REAL *by_count, REAL precision, REAL same, REAL share,
-                                      long long n, int k, int kp, int solver, REAL *numbers,
+                                      int some_own, const REAL *by_count, REAL precision, REAL same,
+                                      REAL share, long long n, int k, int solver, REAL *numbers,
                                       unsigned char *marks, double *gained, int *changes,
                                       int parts) {
     __shared__ double sums[THREADS / 32];
     const long long at = blockIdx.x * (long long)blockDim.x + threadIdx.x;
     const bool here = at < n;
     const long long room = n * k;
-    Set set = {marks + room + at, numbers + room + at, 0};
+    Row row = {k, 0, some_own != 0, n, pairs, total, by_count, own_of, numbers + at};
+    Set set = {0, numbers + room + at, 0}, trial = {0, numbers + 2 * room + at, 0};
+#if FEW
+    row.has = 0;
+#else
+    row.has = marks + at;
+    set.z = marks + room + at;
+    trial.z = marks + 2 * room + at;
+#endif
     double gain = 0.0;
     if (here) {
-        Row row = {k, kp, 0, n, pairs, total, by_count, own_of, numbers + at, marks + at};
-        Set trial = {marks + 2 * room + at, numbers + 2 * room + at, 0};
         for (int i = 0; i < k; i++) {
             const bool has = W[i * w_step + at] > REAL(0.5);
-            row.has[i * n] = set.z[i * n] = has;
+            marks[i * n + at] = has;
+#if FEW
+            row.has |= (unsigned long long)has << i;
+#else
+            set.z[i * n] = has;
+            trial.z[i * n] = 0;
+#endif
             row.weights[i * n] = precision * B[i * b_step + at] - half[i] + prior[has * k + i];
             row.others += !own(row, i);
         }
+#if FEW
+        set.z = row.has;
+#endif
         begin(row, set);
         gain = -likely(row, set, B + at, b_step, half, precision);
         solve(row, set, trial, numbers + 3 * room + at, solver, same, share);
         gain += likely(row, set, B + at, b_step, half, precision);
         for (int i = 0; i < k; i++)
-            W[i * w_step + at] = set.z[i * n];
+            W[i * w_step + at] = in(row, set, i);
     }
     int *change = changes + blockIdx.x / parts * k;
     for (int i = 0; i < k; i++) {
-        const int was = here && marks[i * n + at], is = here && set.z[i * n];
+        const int was = here && IN(row.has, i, n), is = here && in(row, set, i);
         const int more = __popc(__ballot_sync(0xffffffff, is)) -
                          __popc(__ballot_sync(0xffffffff, was));
         if (more && threadIdx.x % 32 == 0)

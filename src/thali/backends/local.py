@@ -96,14 +96,14 @@ class Local:
 
         bits = rng.random(rows.nu.shape) < rows.nu
         if rows.slab is None:
-            return bits, None
+            return np.packbits(bits, axis=0), None
         S = np.zeros(bits.shape)
         precision, laplace = 1.0 / given.sigma_x**2, rows.slab == "laplace"
         for piece in self.pieces(block, rows.k):
             part, W = block.part(piece), rows.part(piece).weights()
             R, Q = left_over(part, part.gone, W, given.features)
             draw_amounts(rng, R, Q, precision, laplace, W, bits[piece], S[piece])
-        return bits, S
+        return np.packbits(bits, axis=0), S
 
     def _total(
         self, block: AnyBlock, rows: Rows, work: Callable[[Block, Rows], Statistics]

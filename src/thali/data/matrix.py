@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csr_array, sparray
 
 from thali.data import sparse
-from thali.data.checks import as_matrix, as_sparse, is_on_device
+from thali.data.checks import as_matrix, as_sparse, is_on_device, refuse_squares
 from thali.data.missing import Patterns, first_guess, patterns
 
 Table: TypeAlias = "Data | ArrayLike | pd.DataFrame | sparray"  # what ``Data.of`` takes
@@ -63,13 +63,26 @@ class Data:
         if isinstance(X, Data):
             return X
         if is_on_device(X):
-            return cls.of(cast(Any, X).get()).beside(X)
+            return cls.on_device(cast(Any, X))
         data = cls.checked(as_sparse(X) if sparse.is_sparse(X) else as_matrix(X))
         if data.observed is not None and not data.observed.any():
             raise ValueError(
                 f"X has no observed entry: all {data.X.size} are missing; give at least one number."
             )
         return data
+
+    @classmethod
+    def on_device(cls, X: Any) -> Data:
+        """Of an array of CuPy: numbers that are all there are looked through where they lie."""
+        real = X.ndim == 2 and X.size > 0 and X.dtype.kind == "f"
+        largest = float(max(X.max(), -X.min())) if real else np.inf  # not a number, if one is none
+        if not np.isfinite(largest):
+            return cls.of(X.get()).beside(X)
+        refuse_squares(largest)
+        here = np.empty(X.shape)
+        for block in blocks(here):
+            X[block].astype(np.float64).get(out=here[block])
+        return cls(here).beside(X)
 
     @classmethod
     def checked(cls, X: np.ndarray | csr_array) -> Data:
@@ -191,7 +204,8 @@ class Data:
         which = np.arange(self.n)
         if self.n > self.sampled:
             which = np.sort(rng.choice(self.n, self.sampled, replace=False))
-        return which, Data.checked(np.ascontiguousarray(self.X[which]))
+        found = Data.checked(np.ascontiguousarray(self.X[which]))
+        return which, found if self.device is None else found.beside(self.device[which])
 
     # missing entries
 

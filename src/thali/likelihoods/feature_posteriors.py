@@ -75,9 +75,9 @@ class FeaturePosterior(Protocol):
 
 def expected_squares(found: Statistics, q: FeaturePosterior) -> float:
     """E‖X − WA‖² over what was observed; a difference, that rounding must not take below zero."""
-    quadratic = found.C * (q.gram() if found.C.ndim == 2 else q.grams())
-    cross = float((q.phi * found.T).sum())
-    return max(found.squares - 2.0 * cross + float(quadratic.sum()), 0.0)
+    quadratic = np.vdot(found.C, q.gram() if found.C.ndim == 2 else q.grams())
+    cross = np.vdot(q.phi, found.T)
+    return max(found.squares - 2.0 * float(cross) + float(quadratic), 0.0)
 
 
 def left_for_last(
@@ -128,9 +128,7 @@ class GaussianFeatures:
         return np.asarray(columns[:, :, None] * columns[:, None, :] + self.V)
 
     def squares(self) -> float:
-        return float(np.square(self.phi).sum()) + self._over_columns(
-            np.trace(self.V, axis1=-2, axis2=-1)
-        )
+        return float(np.trace(self._gram))
 
     def gain(self, sigma_a: float) -> float:
         log_det = self._over_columns(np.linalg.slogdet(self.V)[1])
@@ -139,10 +137,11 @@ class GaussianFeatures:
 
     def gains(self, sigma_a: float) -> np.ndarray:
         assert not self.joint, "a joint q is not a sum over features"
-        v = np.diagonal(self.V, axis1=-2, axis2=-1)
-        v = np.broadcast_to(v, self.phi.T.shape)  # (D, K)
-        each = np.log(v / sigma_a**2) + 1.0 - (v + np.square(self.phi.T)) / sigma_a**2
-        return np.asarray(0.5 * each.sum(axis=0))
+        v = np.diagonal(self.V, axis1=-2, axis2=-1)  # (K,), or (D, K)
+        each = np.log(v / sigma_a**2) + 1.0 - v / sigma_a**2
+        of_all = each.sum(axis=0) if each.ndim == 2 else self.phi.shape[1] * each
+        squares = np.einsum("kd,kd->k", self.phi, self.phi)
+        return np.asarray(0.5 * (of_all - squares / sigma_a**2))
 
     def taken(self, order: np.ndarray) -> Self:
         V = np.ascontiguousarray(self.V[..., order[:, None], order])

@@ -81,10 +81,7 @@ class Buffet(PositiveNumbers, PredictsRow, HasFrequencies, Sequential):
 
     def tables(self, n: int) -> FeatureTables:
         alpha, beta = self._alpha_beta()
-        m = np.arange(n, dtype=float)
-        with np.errstate(divide="ignore"):
-            log_odds = np.log(m) - np.log(beta + n - 1.0 - m)
-        return FeatureTables(log_odds, float(np.log(alpha * beta / (beta + n - 1.0))), -1)
+        return FeatureTables(log_odds(n, beta), float(np.log(alpha * beta / (beta + n - 1.0))), -1)
 
     def next_row(self, n: int, hyper: Values) -> NextRow:
         beta = self._beta(hyper)
@@ -186,6 +183,14 @@ def log_orders(counts: FeatureCounts) -> float:
     """Σ_h log K_h!, which is 0 where no two columns are equal."""
     times = counts.multiplicities
     return float(gammaln(times + 1.0).sum()) if len(times) < len(counts.column_sums) else 0.0
+
+
+@lru_cache(maxsize=2)  # α, which changes in every sweep, is not in it; N numbers each
+def log_odds(n: int, beta: float) -> np.ndarray:
+    """log m − log(β + n − 1 − m), for m of n − 1 other rows."""
+    m = np.arange(n, dtype=float)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(m) - np.log(beta + n - 1.0 - m))
 
 
 @lru_cache(maxsize=256)  # the prior of every sweep of a chain needs the same one

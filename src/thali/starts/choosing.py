@@ -102,7 +102,9 @@ class Starting:
             start = given_rows(self.engine.init, self.model, self.data, filled, which, owner)
             return [start] * self.engine.chains
         cast(Any, self.engine).backend_for(self.model, self.data)  # which may refuse them at once
-        engine = cast("SpreadsStarts[Any]", self.engine.replace(backend="local"))
+        engine = cast("SpreadsStarts[Any]", self.engine)
+        if self.data.far:
+            engine = engine.replace(backend="local")
         inner = Starting(engine, self.model, near, self.stopped, self.side_by_side)
         found = inner.starts(sequence)
         self.disagreed = inner.disagreed

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from thali.engines.ascent.bound import best_positive
-from thali.hyperparameters import Hyperprior, Value
+from thali.hyperparameters import Gamma, Hyperprior, Value
 from thali.priors.base import PredictsRow
 from thali.structures.features import FeatureCounts, counts_from_gram
 
@@ -64,6 +64,10 @@ class Counts:
         """
         found = dict(hyper)
         for name, hyperprior in hyperpriors.items() if len(counts) else ():
+            mode = self._mode(name, hyperprior, found, counts, n)
+            if mode > 0.0:
+                found[name] = mode
+                continue
 
             def target(value: float, name: str = name, of: Hyperprior = hyperprior) -> float:
                 at = self.at({**found, name: value})
@@ -71,3 +75,20 @@ class Counts:
 
             found[name] = best_positive(target, found[name])
         return found
+
+    def _mode(
+        self,
+        name: str,
+        hyperprior: Hyperprior,
+        hyper: Mapping[str, Value],
+        counts: np.ndarray,
+        n: float,
+    ) -> float:
+        """The best α where it is known at once: where given Z it has a gamma distribution."""
+        if name != "alpha" or not isinstance(hyperprior, Gamma):
+            return 0.0
+        prior = self.prior.replace(alpha=hyperprior)  # type: ignore[attr-defined]
+        law = prior.mass_law(int(n), dict(hyper))
+        if law is None or law.shape == 0.0:
+            return 0.0
+        return float((law.shape + np.count_nonzero(counts > 0.5) - 1.0) / (law.rate + law.total))

@@ -177,7 +177,7 @@ class Optimizer(Settings, BoundOptimizer[StateT]):
             kept = {"A": state.features.draw(rng)[used]}
             if amounts is not None:
                 kept["S"] = np.ascontiguousarray(amounts[:, used].T)
-            Z.append(Z[0] if point and Z else np.packbits(bits[:, used], axis=0))
+            Z.append(Z[0] if point and Z else np.ascontiguousarray(bits[:, used]))
             parameters.append(kept)
             scalars.append((float(len(used)), float("nan"), *as_scalars(state.hyper).values()))
         weights = np.full(count, 1.0 / count)

@@ -123,8 +123,9 @@ class AscentState(ABC):
         """The prior's part and its hyperparameters given the rows' statistics."""
 
     def row_draws(self, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
-        """Bits and amounts drawn from q(rows), without end; of a q that is a point, itself."""
-        bits = self.rows.nu > 0.5
+        """Bits, packed along the rows, and amounts drawn from q(rows), without end; of a q that is
+        a point, itself."""
+        bits = np.packbits(self.rows.nu > 0.5, axis=0)
         while True:
             yield bits, None
 
@@ -185,7 +186,7 @@ class State(AscentState):
             self.prior_hyper["alpha"] = best
 
     def row_draws(self, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
-        """Bits and amounts drawn from q(rows), without end."""
+        """Bits, packed along the rows, and amounts drawn from q(rows), without end."""
         if self.rows.point:
             yield from super().row_draws(rng)
         given = self.globals()
