@@ -49,7 +49,7 @@ class Sent:
         k, d = given.features.phi.shape
         wide = -(-k // TILE) * TILE
         ends = np.cumsum([k * wide, k * d, k])
-        here = empty_pinned(ends[-1], kind.dtype)
+        here = empty_pinned((int(ends[-1]),), kind.dtype)
         Q, phi, odds = np.split(here, ends[:-1])
         Q = Q.reshape(k, wide)
         Q[:, :k], Q[:, k:] = given.features.gram[0], 0.0
