@@ -1,10 +1,12 @@
-"""Variational inference on a GPU, beside its two products, beside this machine, beside a copy.
+"""Optimizers on a GPU, beside two products there, beside this machine, beside a copy.
 
 1. The rows' half of an iteration (`local_step`) at 10⁵×1000 with 50 features, in each precision,
    beside the two products it cannot do without, X E[A]ᵀ and νᵀX, on the same device; the whole
    iteration; the same here, on all cores; how far the bounds are apart after twenty iterations.
 2. 10⁶×1000 with 100 features, X left in the memory of this machine: the rows' half beside a copy of
    X to the device and nothing else.
+3. An iteration of maximization-expectation at 10⁵×1000 with 50 features, beside the variational one.
+4. Whole fits of these data, nothing else set than where they run, starts and answers with them.
 
     python benchmarks/gpu.py [--quick]
 """
@@ -149,6 +151,66 @@ def sent(cp: Any, quick: bool) -> None:
     print(markdown(["rows", "ms", "GB/s", "of the copy's speed"], rows), flush=True)
 
 
+def near(data: Data, Z: np.ndarray, engine: Any) -> AscentState:
+    """A state of this engine near the truth, iterated until little moves."""
+    model = Model(thali.IBP(), thali.LinearGaussian()).resolve(data)
+    start = Start("near", Z, model.start(data))
+    state = engine.begin(np.random.default_rng(0), model, data, start)
+    for _ in range(3):
+        iterate(state)
+    return state
+
+
+def hard(cp: Any, quick: bool) -> None:
+    n, d, k = (20_000, 500, 20) if quick else (100_000, 1000, 50)
+    X, Z = problem(cp, n, d, k)
+    data = Data.of(X)
+    engines = {
+        "variational, float32": thali.Variational(
+            truncation=k, n_init=1, backend="gpu", dtype="float32"
+        ),
+        "variational, float64": thali.Variational(truncation=k, n_init=1, backend="gpu"),
+        **{
+            f"maximization-expectation, {solver}": thali.MaximizationExpectation(
+                n_init=1, backend="gpu", solver=solver
+            )
+            for solver in ("best", "local_search", "double_greedy")
+        },
+        "maximization-expectation here, best": thali.MaximizationExpectation(
+            n_init=1, backend="local"
+        ),
+    }
+    rows = []
+    for label, engine in engines.items():
+        state = near(data, Z, engine)
+        times = 3 if "here" in label else TIMES
+        whole = milliseconds(lambda state=state: iterate(state), times)
+        rows.append([label, f"{whole:.2f}", f"{milliseconds(state.local_step, times):.2f}"])
+    print(f"\n## An iteration, {n}×{d}, {k} features\n")
+    print(markdown(["ms", "whole", "its rows' half"], rows), flush=True)
+
+
+def fits(cp: Any, quick: bool) -> None:
+    n, d, k = (20_000, 500, 20) if quick else (100_000, 1000, 50)
+    X, Z = problem(cp, n, d, k)
+    rows = []
+    for label, engine in {
+        "variational, float32": thali.Variational(dtype="float32", n_init=1),
+        "variational, float32, n_init=2": thali.Variational(dtype="float32"),
+        "maximization-expectation": thali.MaximizationExpectation(n_init=1),
+    }.items():
+        model = thali.LatentFeatures(
+            "ibp", "linear_gaussian", engine.replace(backend="gpu"), random_state=0, progress=False
+        )
+        model.fit(X[:5000])  # compiles
+        began = time.perf_counter()
+        model.fit(X)
+        took = time.perf_counter() - began
+        rows.append([label, f"{took:.2f}", str(model.n_components_), f"{model.elbo_:.1f}"])
+    print(f"\n## Whole fits, {n}×{d}, {k} features, X on the device\n")
+    print(markdown(["", "seconds", "features", "bound"], rows), flush=True)
+
+
 def name(cp: Any) -> str:
     """What the device is called."""
     return str(cp.cuda.runtime.getDeviceProperties(0)["name"].decode())
@@ -165,7 +227,9 @@ def main() -> None:
         return
     with threadpool_limits(limits=1, user_api="blas"):
         speed(cp, quick)
+        hard(cp, quick)
         sent(cp, quick)
+    fits(cp, quick)
 
 
 if __name__ == "__main__":

@@ -38,14 +38,14 @@ MUTANTS = {  # what is wrong -> where, old, new, and which check must notice
     ),
     "blocks never put back": (
         ROUNDS,
-        "if gained.sum() + level(whole) - now >= 0.0:",
+        "if gained.sum() + then - now >= 0.0:",
         "if True:",
         "put back",
     ),
     "blocks judged by the likelihood alone": (
         ROUNDS,
-        "    now = level(counts)\n",
-        "    level = lambda counts: 0.0\n    now = level(counts)\n",
+        "then = level(whole)",
+        "then = now",
         "put back",
     ),
     "empty features that stay": (

@@ -66,8 +66,8 @@ MUTANTS = {  # what is wrong -> where, old, new, and which checks must notice
     ),
     "σ_x from the means of A": (
         FEATURES,
-        "quadratic = found.C * (q.gram() if found.C.ndim == 2 else q.grams())",
-        "quadratic = found.C * (q.phi @ q.phi.T if found.C.ndim == 2 else q.grams())",
+        "quadratic = np.vdot(found.C, q.gram() if found.C.ndim == 2 else q.grams())",
+        "quadratic = np.vdot(found.C, q.phi @ q.phi.T if found.C.ndim == 2 else q.grams())",
         {"bound", "falls", "evidence", "optima"},
     ),
     "the factorized law's variances from the joint one": (

@@ -114,6 +114,24 @@ def multiply(
     )  # fmt: skip
 
 
+def sent(dtype: str, *arrays: np.ndarray) -> tuple[list[Any], np.ndarray]:
+    """Copies of arrays on the device, sent in one piece, and this piece: the device reads it until
+    the work that is asked for now is done."""
+    from cupyx import empty_pinned
+
+    sizes = [-(-array.size // ALIGNED) * ALIGNED for array in arrays]
+    here = empty_pinned((sum(sizes),), dtype)
+    there = cupy().empty(len(here), dtype)
+    found, first = [], 0
+    for array, size in zip(arrays, sizes, strict=True):
+        last = first + array.size
+        here[first:last].reshape(array.shape)[...] = array
+        found.append(there[first:last].reshape(array.shape))
+        first += size
+    there.set(here)
+    return found, here
+
+
 # rows of X
 
 

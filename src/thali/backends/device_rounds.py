@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from thali.backends.base import HardGlobals
-from thali.backends.device import Kind, cupy, kernel, launch
+from thali.backends.device import Kind, cupy, kernel, launch, sent
 from thali.backends.device_steps import scores
 from thali.backends.hard_rounds import GROUP, rounds_of, taken_of
 from thali.backends.rows import BLOCK, pieces_of
@@ -38,24 +38,24 @@ class HardSent:
     log_odds: np.ndarray
     own: np.ndarray
     level: Callable[[np.ndarray], float]
+    here: np.ndarray  # what the device reads while it works
 
     @classmethod
     def of(cls, given: HardGlobals, kind: Kind) -> Self:
         precision, Q = 1.0 / given.sigma_x**2, given.features.gram[0]
         pairs = precision * Q
         np.fill_diagonal(pairs, 0.0)
-        arrays = (
+        (phi, pairs, total, half, by_count), here = sent(
+            kind.dtype,
             given.features.phi,
             pairs,
             pairs.sum(axis=1),
             0.5 * precision * np.diagonal(Q),
             np.append(given.in_use, 0.0),  # one more is read, and not used
         )
-        sent = [cupy().asarray(np.ascontiguousarray(each, kind.dtype)) for each in arrays]
-        phi, pairs, total, half, by_count = sent
         return cls(
             phi, pairs, total, half, by_count, precision, given.solver,
-            given.log_odds, given.own, given.level,
+            given.log_odds, given.own, given.level, here,
         )  # fmt: skip
 
     def prior(self, counts: np.ndarray, kind: Kind) -> tuple[Any, Any, Any]:
@@ -73,6 +73,7 @@ class Rounds:
 
     def __init__(self, kind: Kind, given: HardSent, counts: np.ndarray, n: int) -> None:
         self.kind, self.given, self.counts = kind, given, counts
+        self._level = given.level(counts)
         self._ends = iter(together.stop * BLOCK for together in rounds_of(-(-n // BLOCK)))
         self._at = self._end = 0  # the next row, and the last of its round
 
@@ -99,8 +100,8 @@ class Rounds:
         changes = here[8 * blocks :].view(np.int32).reshape(len(pieces), k)
         for first in range(0, len(pieces), GROUP):
             group = slice(first, first + GROUP)
-            taken, self.counts = taken_of(
-                parts[group], changes[group], self.counts, self.given.level
+            taken, self.counts, self._level = taken_of(
+                parts[group], changes[group], self.counts, self._level, self.given.level
             )
             for piece, stays in zip(pieces[group], taken, strict=True):
                 if not stays:

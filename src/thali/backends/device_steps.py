@@ -24,6 +24,7 @@ from thali.backends.device import (
     launch,
     multiply,
     on_device,
+    sent,
 )
 from thali.backends.local import SMALL
 from thali.structures.statistics import Statistics
@@ -40,24 +41,15 @@ class Sent:
     Q: Any
     odds: Any
     precision: float
-    here: Any  # what is sent, in memory that the device reads while this goes on
+    here: np.ndarray  # what the device reads while it works
 
     @classmethod
     def of(cls, given: Globals, kind: Kind) -> Self:
-        from cupyx import empty_pinned
-
-        k, d = given.features.phi.shape
-        wide = -(-k // TILE) * TILE
-        ends = np.cumsum([k * wide, k * d, k])
-        here = empty_pinned((int(ends[-1]),), kind.dtype)
-        Q, phi, odds = np.split(here, ends[:-1])
-        Q = Q.reshape(k, wide)
-        Q[:, :k], Q[:, k:] = given.features.gram[0], 0.0
-        phi.reshape(k, d)[:], odds[:] = given.features.phi, given.odds
-        there = cupy().empty(len(here), kind.dtype)
-        there.set(here)
-        Q, phi, odds = (there[first:last] for first, last in zip((0, *ends), ends, strict=False))
-        return cls(phi.reshape(k, d), Q, odds, 1.0 / given.sigma_x**2, here)
+        k = len(given.odds)
+        Q = np.zeros((k, -(-k // TILE) * TILE))
+        Q[:, :k] = given.features.gram[0]
+        (phi, Q, odds), here = sent(kind.dtype, given.features.phi, Q, given.odds)
+        return cls(phi, Q, odds, 1.0 / given.sigma_x**2, here)
 
 
 def sweep(kind: Kind, X: Any, W: Any, given: Sent, passes: int) -> None:
@@ -75,7 +67,7 @@ def sweep(kind: Kind, X: Any, W: Any, given: Sent, passes: int) -> None:
         kernel("expect_bits", kind.real, not wide), (-(-n // threads),), threads,
         B, B.shape[1], W, step, given.Q, given.odds,
         W.dtype.type(given.precision), W.dtype.type(SMALL), n,
-        np.int32(k), np.int32(len(given.Q) // k), np.int32(passes), shared=shared,
+        np.int32(k), np.int32(given.Q.shape[1]), np.int32(passes), shared=shared,
     )  # fmt: skip
 
 
@@ -137,13 +129,12 @@ class Sums:
         squares = float(block.squares.sum())  # while the device is at work
         cupy().cuda.get_current_stream().synchronize()
         counts, gain, likely, C, T = np.split(here, np.cumsum([k, k, k, k * k]))
-        C = C.reshape(k, k).copy()
+        C = C.reshape(k, k)
         np.fill_diagonal(C, counts)
         found = Statistics(
-            float(block.n), counts.copy(), C, T.reshape(k, self.d).copy(), squares,
-            float(block.size), gain.copy(),
-        )  # fmt: skip
-        return found, likely.copy()
+            float(block.n), counts, C, T.reshape(k, self.d), squares, float(block.size), gain
+        )
+        return found, likely
 
 
 def row_squares(X: Any) -> np.ndarray:

@@ -77,6 +77,7 @@ def in_rounds(
     """Rounds of pieces on fixed counts; one whose rows would lower the bound is put back."""
     found: list[Statistics] = []
     counts = rows.nu.sum(axis=0, dtype=float)
+    now = level(counts)
 
     def work(job: tuple[slice, int, np.ndarray]) -> tuple[float, np.ndarray, Statistics]:
         piece, seed, m = job
@@ -94,7 +95,7 @@ def in_rounds(
             changes = np.array(
                 [after.counts - before.sum(axis=0, dtype=float) for _, before, after in done[group]]
             )
-            taken, counts = taken_of(gained, changes, counts, level)
+            taken, counts, now = taken_of(gained, changes, counts, now, level)
             for (piece, _, _), (_, before, after), stays in zip(
                 jobs[group], done[group], taken, strict=True
             ):
@@ -108,19 +109,19 @@ def taken_of(
     gained: np.ndarray,
     changes: np.ndarray,
     counts: np.ndarray,
+    now: float,
     level: Callable[[np.ndarray], float],
-) -> tuple[np.ndarray, np.ndarray]:
-    """Which pieces of a group are taken, and the counts with them: all of them, if the bound does
-    not fall by it; else those by which it does not, one after the other."""
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Which pieces of a group are taken, and counts and level with them: all of them, if the bound
+    does not fall by it; else those by which it does not, one after the other."""
     whole = counts + changes.sum(axis=0)
-    now = level(counts)
+    then = level(whole)
     taken = np.ones(len(gained), bool)
-    if gained.sum() + level(whole) - now >= 0.0:
-        return taken, whole
+    if gained.sum() + then - now >= 0.0:
+        return taken, whole, then
     for i, change in enumerate(changes):
-        then = counts + change
-        after = level(then)
-        taken[i] = gained[i] + after - now >= 0.0
+        then = level(counts + change)
+        taken[i] = gained[i] + then - now >= 0.0
         if taken[i]:
-            counts, now = then, after
-    return taken, counts
+            counts, now = counts + change, then
+    return taken, counts, now

@@ -22,6 +22,7 @@ from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.linalg.lapack import dpotrf, dpotri
 
 from thali.structures.statistics import Statistics
 
@@ -92,6 +93,20 @@ def left_for_last(
     return (found.T[-1] - others) / precision, sigma_x**2 / precision
 
 
+def inverse(C: np.ndarray, r: float) -> tuple[np.ndarray, np.ndarray]:
+    """(C + rI)⁻¹, symmetric to the last digit, and log det(C + rI); of one matrix or of a stack."""
+    S = C + r * np.eye(C.shape[-1])
+    if S.ndim == 2 and len(S):
+        L, failed = dpotrf(S, lower=True)
+        M, failed = dpotri(L, lower=True) if not failed else (S, failed)
+        if not failed:
+            M = M + M.T  # of which above the diagonal nothing was
+            M.flat[:: len(M) + 1] *= 0.5
+            return M, 2.0 * np.log(np.diagonal(L)).sum()
+    M = np.linalg.inv(S)
+    return 0.5 * (M + np.swapaxes(M, -1, -2)), np.linalg.slogdet(S)[1]
+
+
 @dataclass(frozen=True)
 class GaussianFeatures:
     """E[A] = ``phi`` and the covariance ``V`` of a column: (K, K) for all, or (D, K, K)."""
@@ -105,23 +120,34 @@ class GaussianFeatures:
         return cls(np.zeros((k, d)), sigma_a**2 * np.eye(k), joint)
 
     def updated(self, found: Statistics, sigma_x: float, sigma_a: float) -> Self:
-        k = len(found.T)
         r = (sigma_x / sigma_a) ** 2
-        M = np.linalg.inv(found.C + r * np.eye(k))
-        M = 0.5 * (M + np.swapaxes(M, -1, -2))
+        M, log_det = inverse(found.C, r)
         phi = M @ found.T if M.ndim == 2 else np.einsum("dkl,ld->kd", M, found.T, optimize=True)
+        products = M @ found.products @ M if M.ndim == 2 else None  # φφᵀ, without φ
         if not self.joint:
             diagonal = np.diagonal(found.C, axis1=-2, axis2=-1) + r
-            M = np.eye(k) / diagonal[..., None]
-        return type(self)(np.ascontiguousarray(phi), sigma_x**2 * M, self.joint)
+            M, log_det = np.eye(len(phi)) / diagonal[..., None], np.log(diagonal).sum(axis=-1)
+        best = type(self)(np.ascontiguousarray(phi), sigma_x**2 * M, self.joint)
+        vars(best)["_log_det"] = 2.0 * len(phi) * np.log(sigma_x) - log_det
+        if products is not None:
+            vars(best)["_gram"] = best._with_variance(products)
+        return best
 
     def gram(self) -> np.ndarray:
         return self._gram
 
     @cached_property
     def _gram(self) -> np.ndarray:
+        return self._with_variance(self.phi @ self.phi.T)
+
+    def _with_variance(self, products: np.ndarray) -> np.ndarray:
         V = self.phi.shape[1] * self.V if self.V.ndim == 2 else self.V.sum(axis=0)
-        return np.asarray(self.phi @ self.phi.T + V)
+        return np.asarray(products + V)
+
+    @cached_property
+    def _log_det(self) -> np.ndarray:
+        """log det V, of each column where they have their own."""
+        return np.asarray(np.linalg.slogdet(self.V)[1])
 
     def grams(self) -> np.ndarray:
         columns = self.phi.T
@@ -131,7 +157,7 @@ class GaussianFeatures:
         return float(np.trace(self._gram))
 
     def gain(self, sigma_a: float) -> float:
-        log_det = self._over_columns(np.linalg.slogdet(self.V)[1])
+        log_det = self._over_columns(self._log_det)
         count = self.phi.size
         return 0.5 * (log_det + count - count * 2.0 * np.log(sigma_a) - self.squares() / sigma_a**2)
 
