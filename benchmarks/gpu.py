@@ -5,7 +5,7 @@
    iteration; the same here, on all cores; how far the bounds are apart after twenty iterations.
 2. 10⁶×1000 with 100 features, X left in the memory of this machine: the rows' half beside a copy of
    X to the device and nothing else.
-3. An iteration of maximization-expectation at 10⁵×1000 with 50 features, beside the variational one.
+3. An iteration of maximization-expectation at 10⁵×1000 with 50 features, beside the other one.
 4. Whole fits of these data, nothing else set than where they run, starts and answers with them.
 
     python benchmarks/gpu.py [--quick]
@@ -192,7 +192,7 @@ def hard(cp: Any, quick: bool) -> None:
 
 def fits(cp: Any, quick: bool) -> None:
     n, d, k = (20_000, 500, 20) if quick else (100_000, 1000, 50)
-    X, Z = problem(cp, n, d, k)
+    X = problem(cp, n, d, k)[0]
     rows = []
     for label, engine in {
         "variational, float32": thali.Variational(dtype="float32", n_init=1),
