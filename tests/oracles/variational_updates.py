@@ -75,6 +75,10 @@ def whole_iterations(given, count):
         move(given, *([rng] if move.__name__ == "add_feature" else []))
         watch.after(move.__name__)
         watch.told(move.__name__)
+    given.births = moves.SURE  # so that several are tried
+    moves.add_features(given, rng)
+    watch.after("add_features")
+    watch.told("add_features")
     return watch.falls
 
 

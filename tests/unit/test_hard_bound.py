@@ -222,6 +222,9 @@ def falls(rng, count):
         watch.after("join", told="reported")
         moves.add_feature(given, given.rng)
         watch.after("birth", told="reported")
+        given.births = moves.SURE
+        moves.add_features(given, given.rng)
+        watch.after("births", told="reported")
         yield from watch.falls.items()
 
 
@@ -231,7 +234,7 @@ def test_no_update_lowers_the_bound(count, rng):
     for name, fall in falls(rng, count):
         found[name] = max(found.get(name, -np.inf), fall)
     kinds = {"row", "counts", "rows", "rows side by side", "features", "prior", "σ_x", "σ_a"}
-    for name in ("iteration", "step", "drop", "join", "birth"):
+    for name in ("iteration", "step", "drop", "join", "birth", "births"):
         kinds |= {name, f"bound after {name}"}
     assert found.keys() == kinds
     assert max(found.values()) < ROUNDING, found

@@ -308,3 +308,30 @@ def test_a_feature_is_born_with_the_size_of_the_data(X):
     left = X[:5].sum(axis=0) - state.rows.nu[:5].sum(axis=0) @ state.features.phi
     precision = 5.0 + (state.hyper["sigma_x"] / state.hyper["sigma_a"]) ** 2
     assert np.allclose(law.mu[-1], left / precision, rtol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore::thali.DegenerateFit")  # of one feature at a time too many
+@pytest.mark.parametrize(
+    "engine", [thali.Variational(truncation=60), thali.MaximizationExpectation()]
+)
+def test_many_features_are_born_several_at_a_time(engine, monkeypatch):
+    rng = np.random.default_rng(0)
+    Z = rng.random((800, 30)) < 0.15
+    X = Z @ rng.normal(size=(30, 60)) + 0.3 * rng.normal(size=(800, 60))
+    engine = engine.replace(n_init=1, init=Z[:, :2], max_iter=300)
+    model = thali.LatentFeatures("ibp", thali.LinearGaussian(), engine, random_state=0)
+    born, several = [], moves._add_several
+
+    def counted(state, rng):
+        before = state.k
+        kept = several(state, rng)
+        born.append(state.k - before if kept else 0)
+        return kept
+
+    monkeypatch.setattr(moves, "_add_several", counted)
+    together = model.fit(X).elbo_
+    assert max(born) >= 8
+    monkeypatch.setattr(moves, "SURE", 10**9)
+    born.clear()
+    assert together > model.fit(X).elbo_  # of one at a time
+    assert not born

@@ -25,7 +25,7 @@ def test_no_update_lowers_the_bound(count, rng):
         "bits", "rows", "law of amounts", "one feature", "features", "τ given q_k", "q_k", "τ",
         "frequencies", "α", "σ_x", "σ_a", "order",
     }  # fmt: skip
-    for name in ("iteration", "drop_features", "join_features", "add_feature"):
+    for name in ("iteration", "drop_features", "join_features", "add_feature", "add_features"):
         kinds |= {name, f"bound after {name}"}
     assert found.keys() == kinds
     assert max(found.values()) < ROUNDING, found

@@ -94,7 +94,7 @@ class Backend(Protocol):
     def residual_scores(
         self, block: AnyBlock, rows: Rows, phi: np.ndarray, v: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Ev, (N,), and vᵀEᵀE, (D,), of what is left, E = X − E[W]E[A]."""
+        """Ev and EᵀEv of what is left, E = X − E[W]E[A]; v is (D,), or several side by side."""
 
     def row_bounds(self, block: AnyBlock, rows: Rows, given: Globals, none: float) -> np.ndarray:
         """Each row's own part of the bound, (N,): a lower bound of log p(x) given the rest of q.

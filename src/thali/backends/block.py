@@ -2,7 +2,7 @@ r"""Rows of X, wherever they are, and the products that are asked of them.
 
     scores     X E[A]ᵀ         (n, K)
     cross      E[W]ᵀ X         (K, D)
-    residual   E v and vᵀEᵀE   of E = X − E[W]E[A]
+    residual   E v and EᵀE v   of E = X − E[W]E[A]
 
 X may be an array, a memory map that is only read, or a sparse matrix, of which these products cost
 O(K) for an entry that it has. No kernel is given X: kernels see products, which are new arrays, so
@@ -85,15 +85,15 @@ class Block(NamedTuple):
     def residual(
         self, W: np.ndarray, phi: np.ndarray, v: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Ev and vᵀEᵀE of E = X − E[W]E[A], which is not made where X is sparse."""
+        """Ev and EᵀEv of E = X − E[W]E[A], which is not made where X is sparse."""
         if is_sparse(self.X):
             scores = self.X @ v - W @ (phi @ v)
-            return scores, self.X.T @ scores - (W.T @ scores) @ phi
+            return scores, self.X.T @ scores - phi.T @ (W.T @ scores)
         E = self.X - W @ phi
         if self.mask is not None:
             E *= self.mask
         scores = E @ v
-        return scores, scores @ E
+        return scores, E.T @ scores
 
 
 def dtype_here(dtype: str) -> str:

@@ -109,9 +109,12 @@ class DeviceRows(Rows):
         found.changed()
         return found
 
-    def with_column(self, column: np.ndarray, scores: np.ndarray) -> Self:
-        new = self.sent(column[:, None], self.W.dtype)
+    def with_columns(self, columns: np.ndarray) -> Self:
+        new = self.sent(columns, self.W.dtype)
         return type(self)(cupy().vstack([self.W, new.W]), self.n)
+
+    def with_column(self, column: np.ndarray, scores: np.ndarray) -> Self:
+        return self.with_columns(column[:, None])
 
 
 @dataclass(frozen=True)
@@ -176,13 +179,14 @@ class Gpu:
     ) -> tuple[np.ndarray, np.ndarray]:
         block, rows, dtype = cast(Block, block), cast(DeviceRows, rows), self.kind.dtype
         phi, v = (cupy().asarray(each, dtype) for each in (phi, v))
-        scores, back = cupy().empty(block.n), cupy().zeros(block.d)
+        beside = v.shape[1:]
+        scores, back = cupy().empty((block.n, *beside)), cupy().zeros((block.d, *beside))
         along = phi @ v
         for X, piece in on_device(block.X, self._most(block)):
             W = rows.W[:, piece]
-            e = X @ v - along @ W
+            e = X @ v - W.T @ along
             scores[piece] = e
-            back += e @ X - (W @ e) @ phi
+            back += X.T @ e - phi.T @ (W @ e)
         return scores.get(), back.get()
 
     def hard_step(

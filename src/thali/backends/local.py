@@ -68,7 +68,7 @@ class Local:
     def residual_scores(
         self, block: AnyBlock, rows: Rows, phi: np.ndarray, v: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        scores, back = np.zeros(block.n), np.zeros(block.d)
+        scores, back = np.zeros((block.n, *v.shape[1:])), np.zeros((block.d, *v.shape[1:]))
 
         def work(piece: slice) -> np.ndarray:
             found = block.part(piece).residual(rows.part(piece).weights(), phi, v)

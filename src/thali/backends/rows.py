@@ -94,11 +94,15 @@ class Rows:
         found.nu[:, a] = np.maximum(self.nu[:, a], self.nu[:, b])
         return found
 
+    def with_columns(self, columns: np.ndarray) -> Self:
+        """More features, (N, more); for rows without amounts."""
+        return type(self)(np.column_stack([self.nu, columns.astype(self.nu.dtype)]))
+
     def with_column(self, column: np.ndarray, scores: np.ndarray) -> Self:
         """One more feature; amounts, where rows have any, in proportion to the scores."""
-        nu = np.column_stack([self.nu, column.astype(self.nu.dtype)])
         if self.slab is None:
-            return type(self)(nu)
+            return self.with_columns(column[:, None])
+        nu = np.column_stack([self.nu, column.astype(self.nu.dtype)])
         size = float(np.sqrt(np.mean(scores[column] ** 2))) or 1.0
         first = scores / size
         new = first, first**2 + 1e-4, np.zeros(len(column))

@@ -205,5 +205,5 @@ class MaximizationExpectation(Optimizer[PointState]):
         Z = np.unpackbits(arrays["Z"], axis=0, count=data.n)
         return replace(
             self._state(model, data, Z, features, hyper),
-            **{name: numbers[name] for name in PROGRESS},
+            **{name: numbers[name] for name in PROGRESS if name in numbers},
         )

@@ -355,7 +355,7 @@ class Variational(Optimizer[Any], AbsorbsRows):
         state.frequencies = replace(state.frequencies, tau=tau)
         if "found_n" in arrays:
             state.found = Statistics.of_arrays(arrays, "found_")
-        return replace(state, **{name: numbers[name] for name in PROGRESS})
+        return replace(state, **{name: numbers[name] for name in PROGRESS if name in numbers})
 
     # pieces
 
@@ -365,7 +365,7 @@ class Variational(Optimizer[Any], AbsorbsRows):
         """The stream that led to these parameters of q: a plain fit is one of a single piece."""
         arrays = {k: np.array(v) for k, v in params.items()}
         arrays |= {f"{FEATURES}{k}": v for k, v in arrays.items() if k in ("phi", "V", "mu", "s")}
-        at_rest = dict(zip(PROGRESS, (0, 0, -np.inf, 0, False), strict=True))
+        at_rest = dict(zip(PROGRESS, (0, 0, -np.inf, 0, 0, False), strict=True))
         where = "auto" if data.far else "local"  # chunks of Dask's collections are not brought here
         alone = self.replace(n_init=1, backend=where, dtype=dtype_here(self.dtype))
         state = alone._from_arrays(model, data, arrays, at_rest | {"hyper": hyper})

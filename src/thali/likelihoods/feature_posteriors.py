@@ -18,7 +18,7 @@ one feature after the other.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,6 +30,9 @@ LOG_2 = float(np.log(2.0))
 PASSES = 2  # over the nonnegative features in an update
 
 
+Posterior = TypeVar("Posterior", bound="FeaturePosterior")
+
+
 class FeaturePosterior(Protocol):
     """What the engine asks of a distribution of A, made from statistics."""
 
@@ -39,6 +42,11 @@ class FeaturePosterior(Protocol):
 
     def updated(self, found: Statistics, sigma_x: float, sigma_a: float) -> Self:
         """The best q given the rows."""
+
+    def fitted(
+        self, found: Statistics, sigma_x: float, sigma_a: float
+    ) -> tuple[float, float, Self]:
+        """Of the best q given the rows E‖X − WA‖² and Σ E[a_kd²], and a q to go on from."""
 
     def gram(self) -> np.ndarray:
         """Σ_d E[a_d a_dᵀ], (K, K)."""
@@ -79,6 +87,14 @@ def expected_squares(found: Statistics, q: FeaturePosterior) -> float:
     quadratic = np.vdot(found.C, q.gram() if found.C.ndim == 2 else q.grams())
     cross = np.vdot(q.phi, found.T)
     return max(found.squares - 2.0 * float(cross) + float(quadratic), 0.0)
+
+
+def of_updated(
+    q: Posterior, found: Statistics, sigma_x: float, sigma_a: float
+) -> tuple[float, float, Posterior]:
+    """``fitted`` of a q that has no shorter way."""
+    best = q.updated(found, sigma_x, sigma_a)
+    return expected_squares(found, best), best.squares(), best
 
 
 def left_for_last(
@@ -123,26 +139,33 @@ class GaussianFeatures:
         r = (sigma_x / sigma_a) ** 2
         M, log_det = inverse(found.C, r)
         phi = M @ found.T if M.ndim == 2 else np.einsum("dkl,ld->kd", M, found.T, optimize=True)
-        products = M @ found.products @ M if M.ndim == 2 else None  # φφᵀ, without φ
         if not self.joint:
             diagonal = np.diagonal(found.C, axis1=-2, axis2=-1) + r
             M, log_det = np.eye(len(phi)) / diagonal[..., None], np.log(diagonal).sum(axis=-1)
         best = type(self)(np.ascontiguousarray(phi), sigma_x**2 * M, self.joint)
         vars(best)["_log_det"] = 2.0 * len(phi) * np.log(sigma_x) - log_det
-        if products is not None:
-            vars(best)["_gram"] = best._with_variance(products)
         return best
+
+    def fitted(
+        self, found: Statistics, sigma_x: float, sigma_a: float
+    ) -> tuple[float, float, Self]:
+        if found.C.ndim == 3:
+            return of_updated(self, found, sigma_x, sigma_a)
+        r, d = (sigma_x / sigma_a) ** 2, found.T.shape[1]
+        M, _ = inverse(found.C, r)
+        cross = M @ found.products  # φTᵀ, without φ
+        V = sigma_x**2 * (M if self.joint else np.diag(1.0 / (np.diagonal(found.C) + r)))
+        gram = cross @ M + d * V
+        squares = found.squares - 2.0 * np.trace(cross) + np.vdot(found.C, gram)
+        return max(float(squares), 0.0), float(np.trace(gram)), self
 
     def gram(self) -> np.ndarray:
         return self._gram
 
     @cached_property
     def _gram(self) -> np.ndarray:
-        return self._with_variance(self.phi @ self.phi.T)
-
-    def _with_variance(self, products: np.ndarray) -> np.ndarray:
         V = self.phi.shape[1] * self.V if self.V.ndim == 2 else self.V.sum(axis=0)
-        return np.asarray(products + V)
+        return np.asarray(self.phi @ self.phi.T + V)
 
     @cached_property
     def _log_det(self) -> np.ndarray:
@@ -235,6 +258,11 @@ class NonnegativeFeatures:
             np.ascontiguousarray(C), found.T, mu, s, phi, sigma_x, (sigma_x / sigma_a) ** 2, PASSES
         )
         return self.of(mu, s)
+
+    def fitted(
+        self, found: Statistics, sigma_x: float, sigma_a: float
+    ) -> tuple[float, float, Self]:
+        return of_updated(self, found, sigma_x, sigma_a)
 
     def gram(self) -> np.ndarray:
         return np.asarray(self.phi @ self.phi.T + np.diag(self.variance.sum(axis=1)))

@@ -5,7 +5,8 @@ as it is reported.
            exact and costs no pass over the data.
     join   two features that rows have together, or that look alike, become one
     birth  a new feature along the main direction of what is left, X − E[W]E[A], for the rows that
-           score high on it
+           score high on it; after several births in a row all at once that the independent sources
+           are behind the rows' scores on the directions that noise would not have
 
 The latter two are tried on a copy for a few iterations.
 """
@@ -18,12 +19,15 @@ import numpy as np
 from thali.backends.rows import Rows
 from thali.engines.ascent.state import AscentState, iterate
 from thali.likelihoods.feature_posteriors import FeaturePosterior
-from thali.stopping import stopped
+from thali.starts.sources import two_valued_sources
+from thali.stopping import Stopped, stopped
 
 TRIAL = 4  # iterations before a join or a birth is kept or not
 PACE = 2.0  # of gains to come, against the last
 CANDIDATES = 3  # features or pairs that are tried at a time
 POWER = 4  # rounds of power iteration
+SURE = 3  # births in a row after which several are tried at once,
+TOGETHER = 100  # at most
 
 
 def drop_features(state: AscentState) -> bool:
@@ -70,6 +74,16 @@ def join_features(state: AscentState) -> bool:
     return False
 
 
+def add_features(state: AscentState, rng: np.random.Generator) -> bool:
+    """Add features if the bound gains by it: one, or more where births went on for some time."""
+    born = state.births >= SURE and _add_several(state, rng)
+    if not born:
+        state.births = state.births if state.births < SURE else 0
+        born = add_feature(state, rng)
+    state.births = state.births + 1 if born else 0
+    return born
+
+
 def add_feature(state: AscentState, rng: np.random.Generator) -> bool:
     """Add a feature along the main direction of the residual if the bound gains by it."""
     if state.room == 0 or stopped():
@@ -83,13 +97,34 @@ def add_feature(state: AscentState, rng: np.random.Generator) -> bool:
     return False
 
 
+def _add_several(state: AscentState, rng: np.random.Generator) -> bool:
+    """Add as many features as the residual seems to hold, if the bound gains by all together."""
+    if stopped() or state.rows.slab is not None:
+        return False
+    scores = leading_scores(state, rng, min(TOGETHER, state.room))
+    if scores.shape[1] < 2:
+        return False
+    try:
+        columns = two_valued_sources(rng, scores)
+    except Stopped:
+        return False
+    columns = columns ^ (columns.mean(axis=0) > 0.5)  # the fewer rows are those that have it
+    columns = columns[:, columns.any(axis=0)]
+    trial = _changed(state, state.rows.with_columns(columns))
+    trial.features = _with_feature(state, trial.rows)
+    return _try(state, trial)
+
+
 def _with_feature(state: AscentState, rows: Rows) -> FeaturePosterior:
-    """The features and one more, that of the last column of ``rows``, at its best given the others.
+    """The features and more, those of the last columns of ``rows``, each at its best given the
+    others before it.
 
     Features that are updated one after the other would else begin beside one of any size.
     """
-    found = state.backend.tally(state.data, rows)
-    return state.features.grown(found, *state.sigmas)
+    found, features = state.backend.tally(state.data, rows), state.features
+    for k in range(state.k + 1, rows.k + 1):
+        features = features.grown(found.taken(np.arange(k)), *state.sigmas)
+    return features
 
 
 def main_scores(state: AscentState, rng: np.random.Generator) -> np.ndarray:
@@ -99,6 +134,19 @@ def main_scores(state: AscentState, rng: np.random.Generator) -> np.ndarray:
         v = np.asarray(v / (np.linalg.norm(v) or 1.0))
         scores, v = state.backend.residual_scores(state.data, state.rows, phi, v)
     return scores
+
+
+def leading_scores(state: AscentState, rng: np.random.Generator, most: int) -> np.ndarray:
+    """The rows' scores, (N, at most so many), on the main directions of X − E[W]E[A] whose mean
+    squares noise of the present σ_x would hardly reach (Marchenko and Pastur's edge)."""
+    n, d, phi = state.data.n, state.data.d, state.features.phi
+    V = rng.standard_normal((d, min(most, d)))
+    for _ in range(POWER):
+        V = np.linalg.qr(V)[0]
+        scores, V = state.backend.residual_scores(state.data, state.rows, phi, V)
+    U, s, _ = np.linalg.svd(scores, full_matrices=False)
+    edge = state.sigmas[0] * (np.sqrt(n) + np.sqrt(d))
+    return np.asarray((U * s)[:, s > edge])
 
 
 def high_or_low(scores: np.ndarray) -> Iterator[np.ndarray]:

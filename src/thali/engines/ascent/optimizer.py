@@ -15,7 +15,7 @@ import numpy as np
 from thali.backends.base import Backend, Globals, Moments
 from thali.backends.choosing import BACKENDS
 from thali.data import Data
-from thali.engines.ascent.moves import add_feature, drop_features, join_features
+from thali.engines.ascent.moves import add_features, drop_features, join_features
 from thali.engines.ascent.state import AscentState, iterate
 from thali.engines.ascent.stream import fresh_rows
 from thali.engines.base import BoundOptimizer, Info, Population
@@ -36,7 +36,7 @@ DRAWS = 100  # of q, for what is averaged over it
 DRAWN = 2e8  # bytes of all of them together
 DRAWN_SPARSE = 2e7  # where X is sparse, and so small beside them
 COOLING = 6  # passes over rows that know nothing yet, under falling noise
-PROGRESS = ("hold_sigma", "iteration", "bound", "quiet", "finished")  # of a state, plain values
+PROGRESS = ("hold_sigma", "iteration", "bound", "quiet", "births", "finished")  # plain values
 FEATURES = "features_"  # with which the names of q(features) begin in files
 
 StateT = TypeVar("StateT", bound=AscentState)
@@ -117,7 +117,7 @@ class Optimizer(Settings, BoundOptimizer[StateT]):
         before = state.reported
         drop_features(state)
         join_features(state)
-        add_feature(state, rng)
+        add_features(state, rng)
         return state.reported - before > self._negligible(state)
 
     def _negligible(self, state: StateT) -> float:
