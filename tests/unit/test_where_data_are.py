@@ -15,6 +15,7 @@ from resuming import check_resuming
 
 import thali
 from thali.cli.commands import run
+from thali.data import Data
 from thali.data.elsewhere import FarData, RowBlocks, Source, opened
 from thali.data.elsewhere.files import Scratch
 
@@ -108,6 +109,28 @@ def test_starts_of_a_sample_find_the_features_of_all(kind, gaps, tmp_path, monke
     for init in (Z, given):  # a matrix of all rows, and another model's
         other = fitted(mapped(X, tmp_path), kind, init=init, max_iter=60)
         assert np.isclose(other.elbo_, given.elbo_, rtol=1e-3)
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+def test_starts_of_tall_data_in_memory_look_at_a_sample_too(kind, monkeypatch):
+    monkeypatch.setattr("thali.data.matrix.FEWEST", 400)
+    monkeypatch.setattr("thali.data.matrix.SAMPLE", 0)
+    looked_at, whole = [], Data.sample
+    monkeypatch.setattr(
+        Data, "sample", lambda self, rng: looked_at.append(whole(self, rng)) or looked_at[-1]
+    )
+    X, Z = problem()
+    short = X[: 4 * 400]
+    assert len(X) > len(short)
+    model = fitted(X, kind, init="ica", max_iter=60)
+    (which, near), *_ = looked_at
+    assert len(which) == near.n == 400
+    assert np.array_equal(near.X, X[which])
+    assert np.isclose(model.elbo_, fitted(X, kind, init=Z, max_iter=60).elbo_, rtol=1e-3)
+    looked_at.clear()
+    fitted(short, kind, init="ica", max_iter=2)
+    fitted(X, kind, init="prior", max_iter=2)  # looks at no row
+    assert not looked_at
 
 
 def test_units_are_found_in_one_pass_more(tmp_path):
