@@ -186,6 +186,14 @@ def hard(cp: Any, quick: bool) -> None:
         times = 3 if "here" in label else TIMES
         whole = milliseconds(lambda state=state: iterate(state), times)
         rows.append([label, f"{whole:.2f}", f"{milliseconds(state.local_step, times):.2f}"])
+    gaps = np.where(np.random.default_rng(0).random(X.shape) < 0.1, np.nan, X.get())
+    for label, engine in (
+        ("variational, float32, 10% missing", engines["variational, float32"]),
+        ("maximization-expectation, best, 10% missing", engines["maximization-expectation, best"]),
+    ):
+        state = near(Data.of(gaps), Z, engine)
+        whole = milliseconds(lambda state=state: iterate(state), 5)
+        rows.append([label, f"{whole:.2f}", f"{milliseconds(state.local_step, 5):.2f}"])
     print(f"\n## An iteration, {n}×{d}, {k} features\n")
     print(markdown(["ms", "whole", "its rows' half"], rows), flush=True)
 

@@ -76,7 +76,6 @@ GAPS = np.where(np.arange(80).reshape(20, 4) == 7, np.nan, planted(20, 4, 2)[0])
 @pytest.mark.parametrize(
     ("X", "likelihood", "why"),
     [
-        (GAPS, "linear_gaussian", "X has missing entries"),
         (scipy.sparse.eye_array(20, format="csr"), "linear_gaussian", "X is sparse"),
         (planted(20, 4, 2)[0], "sparse_factor", "rows of SparseFactor have amounts"),
         (planted(20, 4, 2)[0], "mixed", "what rows of MixedColumns show are latents"),
@@ -165,11 +164,26 @@ def problem(n, d, k, noise):
     return X, nu, Globals(Moments(phi, gram, None), rng.standard_normal(k), noise)
 
 
+def holed(X, share=0.2, seed=5):
+    """The same with entries missing, no row among them."""
+    found = np.where(np.random.default_rng(seed).random(X.shape) < share, np.nan, X)
+    found[:, 0] = X[:, 0]
+    return found
+
+
 @pytest.mark.parametrize("dtype", EXACT)
 @pytest.mark.parametrize("sent", [False, True])
-@pytest.mark.parametrize("k", [1, 13, 50, 1000])
-def test_a_local_step_is_that_of_the_local_backend(k, sent, dtype, cupy, monkeypatch):
+@pytest.mark.parametrize("gaps", [False, True])
+@pytest.mark.parametrize("k", [1, 13, 50, 70, 1000])
+def test_a_local_step_is_that_of_the_local_backend(k, gaps, sent, dtype, cupy, monkeypatch):
+    if gaps and k > 100:
+        pytest.skip("a matrix of so many features for each column")
     X, nu, given = problem(4133 if k < 100 else 133, 60, k, noise=4.0)
+    if gaps:
+        X, phi, rng = holed(X), given.features.phi, np.random.default_rng(2)
+        own = phi.T[:, :, None] * phi.T[:, None, :] + np.diag(0.01 + 0.01 * rng.random(k))
+        moments = Moments(phi, own.sum(axis=0)[None], own.reshape(len(own), -1))
+        given = given._replace(features=moments)
     if sent:
         monkeypatch.setattr(gpu, "SENT", 2048 * X[0].nbytes)
     data, here = Data.of(X), Rows.of(nu)
@@ -202,9 +216,11 @@ def near(X, Z, backend, engine=None):
     return state
 
 
+@pytest.mark.parametrize("gaps", [False, True])
 @pytest.mark.parametrize(("dtype", "share"), [("float64", 1e-9), ("float32", 1e-4), ("tf32", 1e-3)])
-def test_the_bound_is_the_same_after_each_of_twenty_iterations(dtype, share, cupy):
+def test_the_bound_is_the_same_after_each_of_twenty_iterations(dtype, share, gaps, cupy):
     X, Z = planted(2000, 50, 10)
+    X = holed(X) if gaps else X
     states = near(X, Z, Local()), near(X, Z, gpu.Gpu(dtype))
     for _ in range(20):
         here, there = (iterate(state) for state in states)
@@ -213,11 +229,13 @@ def test_the_bound_is_the_same_after_each_of_twenty_iterations(dtype, share, cup
 
 @pytest.mark.parametrize("sent", [False, True])
 @pytest.mark.parametrize("solver", device_rounds.SOLVERS)
-@pytest.mark.parametrize("n", [300, 20_001])
+@pytest.mark.parametrize("gaps", [False, True])
+@pytest.mark.parametrize(("n", "k"), [(200, 6), (20_001, 6), (3001, 70)])
 def test_rounds_of_rows_that_are_points_are_those_of_the_local_backend(
-    n, solver, sent, cupy, monkeypatch
+    n, k, gaps, solver, sent, cupy, monkeypatch
 ):
-    X, Z = planted(n, 20, 6)
+    X, Z = planted(n, 20 if k < 20 else 90, k)
+    X = holed(X) if gaps else X
     Z[:, -1] = np.arange(n) == 7  # a feature that one row owns
     if sent:
         monkeypatch.setattr(gpu, "SENT", 2048 * X[0].nbytes)
@@ -241,6 +259,23 @@ def test_a_fit_finds_the_same(lies, cupy):
     assert pickle.loads(pickle.dumps(there)).elbo_ == there.elbo_
     new = cupy.asarray(X[:9])
     assert np.array_equal(there.transform(new), here.transform(X[:9]))
+
+
+def test_a_fit_to_data_with_gaps_finds_the_same(cupy):
+    X = holed(planted(300, 30, 5, 0.4)[0], 0.1)
+    for engine in (
+        thali.Variational(truncation=12, max_iter=40),
+        thali.MaximizationExpectation(n_init=1),
+    ):
+        here, there = (
+            thali.LatentFeatures(
+                "ibp", thali.LinearGaussian(), engine.replace(backend=backend), random_state=0
+            ).fit(X)
+            for backend in ("local", "gpu")
+        )
+        assert np.array_equal(there.Z_, here.Z_)
+        assert there.elbo_ == pytest.approx(here.elbo_, rel=1e-9)
+        assert np.allclose(there.impute(), here.impute(), atol=0.1)  # means of other draws
 
 
 def test_columns_are_put_into_units_there_too(cupy):
@@ -285,9 +320,11 @@ def test_rows_there_change_as_rows_here_do(cupy, rng):
     assert np.array_equal(there.nu, nu)
 
 
-def test_what_is_left_points_the_same_way(cupy, rng):
+@pytest.mark.parametrize("gaps", [False, True])
+@pytest.mark.parametrize("beside", [(), (3,)])
+def test_what_is_left_points_the_same_way(beside, gaps, cupy, rng):
     X, nu, given = problem(500, 40, 6, 1.0)
-    v, data = rng.standard_normal(40), Data.of(X)
+    v, data = rng.standard_normal((40, *beside)), Data.of(holed(X) if gaps else X)
     backend = gpu.Gpu("float64")
     found = backend.residual_scores(*backend.hold(data, Rows.of(nu), ""), given.features.phi, v)
     here = Block.of(data, "float64"), Rows.of(nu)
@@ -305,7 +342,7 @@ def test_sums_in_single_precision_lose_nothing_by_many_rows(cupy):
         gpu.DeviceRows.sent(np.full((n, 1), 0.3), "float32"),
     )
     sums = device_steps.Sums(kind, 1, 2)
-    sums.add(X, rows.W)
+    sums.add(X, None, rows.W)
     found, likely = sums.statistics(Block(X, None, np.ones(n)))
     nu, x = (float(np.float32(value)) for value in (0.3, 1.1))
     assert found.counts[0] == pytest.approx(n * nu, rel=1e-9)

@@ -19,13 +19,11 @@ def choose_backend(name: str, dtype: str, data: Data, lacks: str, threads: int) 
         return Dask()
     if data.sparse:
         lacks = "X is sparse"
-    if data.observed is not None:
-        lacks = "X has missing entries"
     if data.far:
         lacks = "X is read by blocks of rows"
     if name == "gpu" and lacks:
         raise ValueError(
-            f"backend='gpu' is for complete, dense data and features without amounts, but {lacks}; "
+            f"backend='gpu' is for dense data in memory and features without amounts, but {lacks}; "
             "use backend='local'."
         )
     if name == "local" or lacks or (name == "auto" and data.device is None):

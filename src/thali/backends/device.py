@@ -22,6 +22,8 @@ ALIGNED = 32  # rows of a feature begin where threads can read them together
 SHARES = 16  # of the rows, whose sums are added at the end
 KERNELS = {
     "expect_bits": SOFT,
+    "expect_own_bits": SOFT,
+    "outer_products": SOFT,
     "tallies": SOFT,
     "fold": SOFT,
     "fold_double": SOFT,
@@ -66,9 +68,10 @@ def cupy() -> Any:
 
 
 @cache
-def kernel(name: str, real: str, few: bool = True) -> Any:
-    """A kernel for numbers of one type, and for few features or many."""
-    options = (f"-DREAL={real}", f"-DFEW={int(few)}")
+def kernel(name: str, real: str, few: bool = True, own: bool = False) -> Any:
+    """A kernel for numbers of one type, for few features or many, for rows with their own matrices
+    or without."""
+    options = (f"-DREAL={real}", f"-DFEW={int(few)}", f"-DOWN={int(own)}")
     return cupy().RawKernel(KERNELS[name].read_text("utf-8"), name, options)
 
 

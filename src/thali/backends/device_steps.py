@@ -39,6 +39,7 @@ class Sent:
 
     phi: Any
     Q: Any
+    grams: Any  # E[a_d a_dᵀ] of each column, (D, K²); of complete data None
     odds: Any
     precision: float
     here: np.ndarray  # what the device reads while it works
@@ -48,14 +49,24 @@ class Sent:
         k = len(given.odds)
         Q = np.zeros((k, -(-k // TILE) * TILE))
         Q[:, :k] = given.features.gram[0]
-        (phi, Q, odds), here = sent(kind.dtype, given.features.phi, Q, given.odds)
-        return cls(phi, Q, odds, 1.0 / given.sigma_x**2, here)
+        own = () if given.features.grams is None else (given.features.grams,)
+        (phi, Q, odds, *grams), here = sent(kind.dtype, given.features.phi, Q, given.odds, *own)
+        return cls(phi, Q, grams[0] if own else None, odds, 1.0 / given.sigma_x**2, here)
 
 
-def sweep(kind: Kind, X: Any, W: Any, given: Sent, passes: int) -> None:
-    """Sweeps over ν of these rows, in place."""
+def sweep(kind: Kind, X: Any, gone: Any, W: Any, given: Sent, passes: int) -> None:
+    """Sweeps over ν of these rows, in place; ``gone`` is 1 where an entry is missing, or None."""
     (k, n), step = W.shape, W.strides[0] // W.itemsize
     B = scores(kind, X, given.phi)
+    numbers = W.dtype.type(given.precision), W.dtype.type(SMALL), n
+    counts = np.int32(k), np.int32(given.Q.shape[1]), np.int32(passes)
+    if gone is not None:
+        own = missed_grams(kind, gone, given.grams)
+        launch(
+            kernel("expect_own_bits", kind.real), (-(-n // THREADS),), THREADS,
+            B, B.shape[1], W, step, given.Q, own, own.shape[1], given.odds, *numbers, *counts,
+        )  # fmt: skip
+        return
     threads = THREADS
     while threads > ALIGNED and threads * k * W.itemsize > SHARED:
         threads //= 2
@@ -65,9 +76,7 @@ def sweep(kind: Kind, X: Any, W: Any, given: Sent, passes: int) -> None:
         threads, shared = THREADS, 0
     launch(
         kernel("expect_bits", kind.real, not wide), (-(-n // threads),), threads,
-        B, B.shape[1], W, step, given.Q, given.odds,
-        W.dtype.type(given.precision), W.dtype.type(SMALL), n,
-        np.int32(k), np.int32(given.Q.shape[1]), np.int32(passes), shared=shared,
+        B, B.shape[1], W, step, given.Q, given.odds, *numbers, *counts, shared=shared,
     )  # fmt: skip
 
 
@@ -80,15 +89,27 @@ def scores(kind: Kind, X: Any, phi: Any) -> Any:
     return B
 
 
+def missed_grams(kind: Kind, gone: Any, grams: Any) -> Any:
+    """What the columns that each row misses have of Σ_d E[a_d a_dᵀ], (K², at least so many)."""
+    (n, d), size = gone.shape, grams.shape[1]
+    found = cupy().empty((size, -(-n // ALIGNED) * ALIGNED), kind.dtype)
+    along = Matrix(grams, size, turned=True)
+    multiply(kind, (n, size, d), Matrix(gone, d, turned=True), along, Matrix(found, found.shape[1]))
+    return found
+
+
 class Sums:
-    """Sums over rows, in double, one after the other: counts, gain, likely (K each), C and T."""
+    """Sums over rows, in double, one after the other: counts, gain, likely (K each), C and T; and,
+    where entries are missing, how many, and what each column misses of C, (K², D)."""
 
-    def __init__(self, kind: Kind, k: int, d: int) -> None:
-        self.kind, self.k, self.d = kind, k, d
-        self.total = cupy().zeros(3 * k + k * k + k * d)
+    def __init__(self, kind: Kind, k: int, d: int, masked: bool = False) -> None:
+        self.kind, self.k, self.d, self.masked = kind, k, d, masked
+        self.total = cupy().zeros(3 * k + k * k + k * d + masked * (1 + k * k * d))
 
-    def add(self, X: Any, W: Any) -> None:
-        """Add those of some rows."""
+    def add(self, X: Any, gone: Any, W: Any) -> None:
+        """Add those of some rows; ``gone`` is 1 where an entry is missing, or None."""
+        if gone is not None:
+            self._missed(gone, W)
         n, k, step = len(X), self.k, W.strides[0] // W.itemsize
         shares = cupy().empty((SHARES, 3 * k))
         tallies = kernel("tallies", self.kind.real)
@@ -100,6 +121,23 @@ class Sums:
             self._products(X, W, first, min(group, whole - first), TERMS)
         if n % TERMS:
             self._products(X[whole * TERMS :], W[:, whole * TERMS :], 0, 1, n % TERMS)
+
+    def _missed(self, gone: Any, W: Any) -> None:
+        """Add up the missing entries, and goneᵀ E[zzᵀ] of all rows, ``TERMS`` at a time."""
+        k, d, at = self.k, self.d, 3 * self.k + self.k * self.k + self.k * self.d
+        self.total[at] += gone.sum(dtype=float)
+        for first in range(0, len(gone), TERMS):
+            rows = slice(first, min(first + TERMS, len(gone)))
+            part, n = W[:, rows], rows.stop - first
+            table = cupy().empty((k * k, n), self.kind.dtype)
+            launch(
+                kernel("outer_products", self.kind.real), (-(-n // 256), k), 256,
+                part, W.strides[0] // W.itemsize, table, n, n, np.int32(k),
+            )  # fmt: skip
+            found = cupy().empty((1, k * k, d), self.kind.dtype)
+            shape, by_row = (d, k * k, n), Matrix(gone[rows], d)
+            multiply(self.kind, shape, by_row, Matrix(table, n), Matrix(found, d))
+            self._fold(found, at + 1)
 
     def _products(self, X: Any, W: Any, first: int, batch: int, terms: int) -> None:
         """C and T of a batch of rows, so many ``terms`` in each."""
@@ -128,13 +166,15 @@ class Sums:
         self.total.get(out=here, blocking=False)
         squares = float(block.squares.sum())  # while the device is at work
         cupy().cuda.get_current_stream().synchronize()
-        counts, gain, likely, C, T = np.split(here, np.cumsum([k, k, k, k * k]))
-        C = C.reshape(k, k)
+        sizes = np.cumsum([k, k, k, k * k, k * self.d])
+        counts, gain, likely, C, T, missed = np.split(here, sizes)
+        C, entries = C.reshape(k, k), float(block.size)
         np.fill_diagonal(C, counts)
-        found = Statistics(
-            float(block.n), counts, C, T.reshape(k, self.d), squares, float(block.size), gain
-        )
-        return found, likely
+        if self.masked:
+            C = C[None] - missed[1:].reshape(k * k, self.d).T.reshape(self.d, k, k)
+            entries -= float(missed[0])
+        T = T.reshape(k, self.d)
+        return Statistics(float(block.n), counts, C, T, squares, entries, gain), likely
 
 
 def row_squares(X: Any) -> np.ndarray:

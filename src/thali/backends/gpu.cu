@@ -78,6 +78,53 @@ extern "C" __global__ void expect_bits(const REAL *__restrict__ B, long long b_s
 #endif
 }
 
+// The same of rows that miss entries, and so have matrices of their own: Q less `gone`, (K², N).
+// Residuals are made anew for each feature, since Q is read once a pass in any case.
+extern "C" __global__ void expect_own_bits(const REAL *__restrict__ B, long long b_step, REAL *W,
+                                           long long w_step, const REAL *__restrict__ Q,
+                                           const REAL *__restrict__ gone, long long gone_step,
+                                           const REAL *__restrict__ odds, REAL precision,
+                                           REAL small, long long n, int k, int kp, int passes) {
+    const long long row = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (row >= n)
+        return;
+    REAL *p = W + row;
+    gone += row;
+    for (int pass = 0; pass < passes; pass++) {
+        REAL largest = 0;
+        for (int i = 0; i < k; i++) {
+            REAL r = B[i * b_step + row], own = 0;
+#pragma unroll 8
+            for (int j = 0; j < k; j++) {
+                const REAL q = Q[i * kp + j] - gone[(i * (long long)k + j) * gone_step];
+                r -= p[j * w_step] * q;
+                own = j == i ? q : own;
+            }
+            const REAL old = p[i * w_step];
+            const REAL x = odds[i] + precision * (r + (old - REAL(0.5)) * own);
+            const REAL now = REAL(1) / (REAL(1) + exp(-x));
+            if (fabs(now - old) > STILL) {
+                p[i * w_step] = now;
+                largest = max(largest, fabs(now - old));
+            }
+        }
+        if (largest < small)
+            break;
+    }
+}
+
+// Of each row E[z zᵀ], (K², N).
+extern "C" __global__ void outer_products(const REAL *__restrict__ W, long long w_step, REAL *out,
+                                          long long out_step, long long n, int k) {
+    const long long row = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (row >= n)
+        return;
+    const int i = blockIdx.y;
+    const REAL p = W[i * w_step + row];
+    for (int j = 0; j < k; j++)
+        out[(i * (long long)k + j) * out_step + row] = j == i ? p : p * W[j * w_step + row];
+}
+
 // Of feature blockIdx.x, over a share of the rows: sums of p and of its entropies, and how many
 // rows have it rather than not; into out, (shares, 3, K).
 extern "C" __global__ void tallies(const REAL *__restrict__ W, long long w_step, long long n,

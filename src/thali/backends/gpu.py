@@ -7,6 +7,7 @@ statistics back, once (``device_steps.py``). X that is larger than the device ha
 here and is sent, some rows at a time, whenever it is needed.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any, Self, cast
@@ -17,17 +18,19 @@ import numpy as np
 from thali.backends.base import PASSES, Globals, HardGlobals
 from thali.backends.block import Block
 from thali.backends.device import ALIGNED, KINDS, Kind, cupy, locked, on_device
-from thali.backends.device_rounds import TOGETHER, HardSent, Rounds
+from thali.backends.device_rounds import HardSent, Rounds, piece_size
 from thali.backends.device_steps import TERMS, Sent, Sums, row_squares, sweep
 from thali.backends.far import AnyBlock
+from thali.backends.hard_rounds import GROUP
 from thali.backends.local import Local
-from thali.backends.rows import BLOCK, Rows
+from thali.backends.rows import Rows
 from thali.data import Data
 from thali.machine import cores
 from thali.structures.statistics import Statistics
 
 AT_ONCE = 2**18  # rows that are worked on at once, of an X that lies on the device
 SENT = 2**27  # bytes of an X that does not, likewise
+OWN = 2**29  # bytes of the rows' own matrices, where entries are missing
 ROOM = 0.7  # of the free device memory that X may take
 SENDING = Lock()  # of X, by one restart for all
 
@@ -141,16 +144,33 @@ class Gpu:
             if X is None:
                 X = kept[dtype] = self._send(data)
             squares = data.once(("squares on the device", dtype), lambda: row_squares(X))
-        return Block(X, None, squares), DeviceRows.sent(rows.nu, dtype)
+            seen = kept.get("seen")
+            if data.observed is not None and seen is None:
+                seen = kept["seen"] = self._put(data.observed)
+        return Block(X, seen, squares), DeviceRows.sent(rows.nu, dtype)
 
     def _send(self, data: Data) -> Any:
-        """X on the device, or here if there is no room for it."""
+        """X on the device, or here if there is no room for it; zeros where entries are missing."""
         dtype, there = self.kind.dtype, data.device
         if there is not None:
             return cupy().ascontiguousarray(there, dtype)
-        X = data.X.astype(dtype, copy=False)
+        X = data.X if data.observed is None else np.where(data.observed, data.X, 0.0)
+        return self._put(X.astype(dtype, copy=False))
+
+    def _put(self, array: np.ndarray) -> Any:
+        """It on the device, or here if there is no room for it."""
         room = ROOM * cupy().cuda.runtime.memGetInfo()[0] if self.room is None else self.room
-        return cupy().asarray(X) if X.nbytes <= room else locked(X)
+        return cupy().asarray(array) if array.nbytes <= room else locked(array)
+
+    def _pieces(self, block: Block, most: int) -> Iterator[tuple[Any, Any, slice]]:
+        """Rows of X on the device, at most so many at a time, 1 where an entry of them is missing
+        (None where none is), and which they are."""
+        if block.mask is None:
+            yield from ((X, None, piece) for X, piece in on_device(block.X, most))
+            return
+        both = zip(on_device(block.X, most), on_device(block.mask, most), strict=True)
+        for (X, piece), (seen, _) in both:
+            yield X, cupy().logical_not(seen).astype(self.kind.dtype), piece
 
     def local_step(
         self, block: AnyBlock, rows: Rows, given: Globals, passes: int = PASSES
@@ -160,12 +180,12 @@ class Gpu:
 
     def _step(self, block: Block, rows: DeviceRows, sent: Sent | None, passes: int) -> Statistics:
         """Sweeps over rows that were sent what they need for it, and the sums over all."""
-        sums = Sums(self.kind, rows.k, block.d)
-        for X, piece in on_device(block.X, self._most(block)) if rows.k else ():
+        sums = Sums(self.kind, rows.k, block.d, block.masked)
+        for X, gone, piece in self._pieces(block, self._most(block, rows.k)) if rows.k else ():
             W = rows.W[:, piece]
             if sent is not None:
-                sweep(self.kind, X, W, sent, passes)
-            sums.add(X, W)
+                sweep(self.kind, X, gone, W, sent, passes)
+            sums.add(X, gone, W)
         found, likely = sums.statistics(block)
         rows.changed(likely)
         return found
@@ -182,31 +202,37 @@ class Gpu:
         beside = v.shape[1:]
         scores, back = cupy().empty((block.n, *beside)), cupy().zeros((block.d, *beside))
         along = phi @ v
-        for X, piece in on_device(block.X, self._most(block)):
+        for X, gone, piece in self._pieces(block, self._most(block, rows.k)):
             W = rows.W[:, piece]
-            e = X @ v - W.T @ along
+            if gone is None:
+                e = X @ v - W.T @ along
+                back += X.T @ e - phi.T @ (W @ e)
+            else:
+                E = (X - W.T @ phi) * (1 - gone)
+                e = E @ v
+                back += E.T @ e
             scores[piece] = e
-            back += X.T @ e - phi.T @ (W @ e)
         return scores.get(), back.get()
 
     def hard_step(
         self, rng: np.random.Generator, block: AnyBlock, rows: Rows, given: HardGlobals
     ) -> Statistics:
         block, rows = cast(Block, block), cast(DeviceRows, rows)
-        sums = Sums(self.kind, rows.k, block.d)
-        if block.n <= BLOCK:  # so few that each knows what those before it took
+        sums, size = Sums(self.kind, rows.k, block.d, block.masked), piece_size(block, rows.k)
+        if block.n <= size:  # so few that each knows what those before it took
             here = Rows.hard(rows.nu)
             Local().hard_step(rng, self._here(block), here, given)
             rows.W[...] = DeviceRows.sent(here.nu, self.kind.dtype).W
             return self.tally(block, rows)
         if rows.k:
             counts = rows.likely.astype(float)
-            rounds = Rounds(self.kind, HardSent.of(given, self.kind), counts, block.n)
-            most = max(self._most(block) // TOGETHER, 1) * TOGETHER
-            for X, piece in on_device(block.X, most):
+            rounds = Rounds(self.kind, HardSent.of(given, self.kind), counts, block.n, size)
+            together = GROUP * size
+            most = max(self._most(block, rows.k) // together, 1) * together
+            for X, gone, piece in self._pieces(block, most):
                 W = rows.W[:, piece]
-                rounds.improve(X, W)
-                sums.add(X, W)
+                rounds.improve(X, gone, W)
+                sums.add(X, gone, W)
         found, likely = sums.statistics(block)
         rows.changed(likely)
         return replace(found, gain=np.zeros(rows.k))
@@ -227,10 +253,14 @@ class Gpu:
         return Local(cores()).row_bounds(self._here(cast(Block, block)), Rows(rows.nu), given, none)
 
     def _here(self, block: Block) -> Block:
-        return block._replace(X=cupy().asnumpy(block.X))
+        mask = None if block.mask is None else cupy().asnumpy(block.mask)
+        return block._replace(X=cupy().asnumpy(block.X), mask=mask)
 
-    def _most(self, block: Block) -> int:
+    def _most(self, block: Block, k: int) -> int:
         """Rows that are worked on at once."""
-        if not isinstance(block.X, np.ndarray):
-            return AT_ONCE
-        return max(SENT // (block.X.itemsize * block.d) // TERMS, 1) * TERMS
+        most, size = AT_ONCE, block.X.itemsize
+        if isinstance(block.X, np.ndarray):
+            most = SENT // (size * block.d)
+        if block.masked:
+            most = min(most, OWN // (size * max(k * k, 1)))
+        return max(most // TERMS, 1) * TERMS

@@ -3,6 +3,7 @@
 // counts of other rows are those that the round began with. REAL is float or double.
 //
 // A row's numbers lie `step` apart, so that threads that lie side by side read numbers that do.
+// With OWN matrices each row has what it misses of E[AAᵀ]: (K², N) in `gone`.
 
 #define BEST 0
 #define LOCAL_SEARCH 1
@@ -29,7 +30,31 @@ struct Row {
     const signed char *own_of;            // (2, k): of rows without a feature, and with it
     REAL *weights;
     Marks has; // the row as it was
+#if OWN
+    const REAL *gone;
+    long long gone_step;
+    REAL precision;
+#endif
 };
+
+__device__ REAL pair(const Row &row, int i, int l) {
+#if OWN
+    if (i == l)
+        return 0;
+    const REAL missed = row.gone[(i * (long long)row.k + l) * row.gone_step];
+    return row.pairs[i * row.k + l] - row.precision * missed;
+#else
+    return row.pairs[i * row.k + l];
+#endif
+}
+
+__device__ REAL total(const Row &row, int i) {
+#if OWN
+    return row.total[i * row.step];
+#else
+    return row.total[i];
+#endif
+}
 
 struct Set { // z, its slack, and how many of the row's own features it has
     Marks z;
@@ -64,7 +89,7 @@ __device__ void begin(const Row &row, Set &set) {
 #pragma unroll
             for (int t = 0; t < TILE; t++)
                 if (t < many)
-                    r[t] -= on * row.pairs[i * row.k + first + t];
+                    r[t] -= on * pair(row, i, first + t);
         }
 #pragma unroll
         for (int t = 0; t < TILE; t++)
@@ -91,7 +116,7 @@ __device__ void flip(const Row &row, Set &set, int i) {
     const REAL sign = off ? REAL(1) : REAL(-1);
 #pragma unroll 4
     for (int l = 0; l < row.k; l++)
-        set.slack[l * row.step] += sign * row.pairs[i * row.k + l];
+        set.slack[l * row.step] += sign * pair(row, i, l);
     if (own(row, i))
         set.j += off ? -1 : 1;
     TURN(set.z, i, row.step);
@@ -147,7 +172,7 @@ __device__ REAL complement_worth(const Row &row, const Set &set) {
         own_ones += own(row, i);
         const REAL weight = row.weights[i * row.step];
         if (!in(row, set, i))
-            value += weight - REAL(0.5) * (row.total[i] - weight + set.slack[i * row.step]);
+            value += weight - REAL(0.5) * (total(row, i) - weight + set.slack[i * row.step]);
     }
     return value + count(row, own_ones - set.j) - count(row, 0);
 }
@@ -177,17 +202,16 @@ __device__ void double_greedy(const Row &row, Set &low, REAL *upper) {
     Set high = {low.z, upper, 0}; // the set that starts full; of its z nothing is asked
     empty(row, low);
     for (int i = 0; i < row.k; i++) {
-        upper[i * row.step] = row.weights[i * row.step] - row.total[i];
+        upper[i * row.step] = row.weights[i * row.step] - total(row, i);
         high.j += own(row, i);
     }
     begin(row, low);
     for (int i = 0; i < row.k; i++) {
-        const REAL *pairs = row.pairs + i * row.k;
         if (added(row, low, i) >= removed(row, high, i))
             flip(row, low, i);
         else {
             for (int l = 0; l < row.k; l++)
-                upper[l * row.step] += pairs[l];
+                upper[l * row.step] += pair(row, i, l);
             high.j -= own(row, i);
         }
     }
@@ -205,7 +229,7 @@ __device__ bool exchange(const Row &row, Set &set, REAL least) {
         int at = -1;
 #pragma unroll 4
         for (int l = 0; l < row.k; l++) {
-            REAL gain = set.slack[l * row.step] + row.pairs[i * row.k + l];
+            REAL gain = set.slack[l * row.step] + pair(row, i, l);
             if (own(row, l))
                 gain += fresh;
             if (!in(row, set, l) && gain > best) {
@@ -264,28 +288,38 @@ __device__ void solve(const Row &row, Set &set, Set &trial, REAL *upper, int sol
     keep(row, set, trial, value, same);
 }
 
+// Half of a feature's own cost.
+__device__ REAL half_of(const Row &row, const REAL *half, int i) {
+#if OWN
+    return half[i] -
+           REAL(0.5) * row.precision * row.gone[i * (long long)(row.k + 1) * row.gone_step];
+#else
+    return half[i];
+#endif
+}
+
 // The likelihood's part of what a set is worth: the sum of likely_i, less half of its pairs.
 __device__ double likely(const Row &row, const Set &set, const REAL *B, long long b_step,
                          const REAL *half, REAL precision) {
     double value = 0.0;
     for (int i = 0; i < row.k; i++)
         if (in(row, set, i))
-            value += double(precision * B[i * b_step] - half[i]) -
+            value += double(precision * B[i * b_step] - half_of(row, half, i)) -
                      0.5 * double(row.weights[i * row.step] - set.slack[i * row.step]);
     return value;
 }
 
 // Improve n rows W; what the likelihood's part of the bound gained, for each block of threads, and
 // how many more rows have each feature, for each `parts` of them (so many, K).
-// `numbers` has room for 4, `marks` for 3 numbers of each feature of each row; prior (2, k). The
-// first marks are the rows as they were.
+// `numbers` has room for 4, with OWN matrices 5, and `marks` for 3 numbers of each feature of each
+// row; prior (2, k). The first marks are the rows as they were.
 extern "C" __global__ void solve_rows(const REAL *__restrict__ B, long long b_step, REAL *W,
                                       long long w_step, const REAL *pairs, const REAL *total,
                                       const REAL *half, const REAL *prior, const signed char *own_of,
                                       int some_own, const REAL *by_count, REAL precision, REAL same,
                                       REAL share, long long n, int k, int solver, REAL *numbers,
                                       unsigned char *marks, double *gained, int *changes,
-                                      int parts) {
+                                      int parts, const REAL *gone, long long gone_step) {
     __shared__ double sums[THREADS / 32];
     const long long at = blockIdx.x * (long long)blockDim.x + threadIdx.x;
     const bool here = at < n;
@@ -301,6 +335,19 @@ extern "C" __global__ void solve_rows(const REAL *__restrict__ B, long long b_st
 #endif
     double gain = 0.0;
     if (here) {
+#if OWN
+        row.gone = gone + at;
+        row.gone_step = gone_step;
+        row.precision = precision;
+        REAL *totals = numbers + 4 * room + at;
+        row.total = totals;
+        for (int i = 0; i < k; i++) {
+            REAL sum = 0;
+            for (int l = 0; l < k; l++)
+                sum += pair(row, i, l);
+            totals[i * n] = sum;
+        }
+#endif
         for (int i = 0; i < k; i++) {
             const bool has = W[i * w_step + at] > REAL(0.5);
             marks[i * n + at] = has;
@@ -310,7 +357,8 @@ extern "C" __global__ void solve_rows(const REAL *__restrict__ B, long long b_st
             set.z[i * n] = has;
             trial.z[i * n] = 0;
 #endif
-            row.weights[i * n] = precision * B[i * b_step + at] - half[i] + prior[has * k + i];
+            row.weights[i * n] = precision * B[i * b_step + at] - half_of(row, half, i) +
+                                 prior[has * k + i];
             row.others += !own(row, i);
         }
 #if FEW
