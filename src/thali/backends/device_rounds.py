@@ -145,8 +145,7 @@ def solve(
 
 def piece_size(block: Block, k: int) -> int:
     """Rows of a piece: as many as in memory, in whole blocks of threads."""
-    return (
-        max(Local().pieces(block, k)[0].stop if block.masked else BLOCK, THREADS)
-        // THREADS
-        * THREADS
-    )
+    if not block.masked:
+        return BLOCK
+    size = Local().pieces(block, k)[0].stop
+    return size if size >= block.n else max(size // THREADS, 1) * THREADS

@@ -101,7 +101,7 @@ class Variational(Optimizer[Any], AbsorbsRows):
     backend : {"auto", "local", "dask", "gpu"}, default "auto"
         Where rows are worked on: on this machine, by Dask (``pip install 'thali[dask]'``) wherever
         its workers are, or on an NVIDIA GPU (``pip install 'thali[gpu]'``). The GPU is for
-        complete, dense data in memory and features without amounts; larger data than it holds are
+        dense data in memory and features without amounts; larger data than it holds are
         sent piece by piece. "auto" takes Dask for its own collections, and the GPU where X is an
         array of CuPy. What is asked of new rows, and ``partial_fit``, are computed here.
     forgetting : float, default 0.7
