@@ -147,5 +147,5 @@ def piece_size(block: Block, k: int) -> int:
     """Rows of a piece: as many as in memory, in whole blocks of threads."""
     if not block.masked:
         return BLOCK
-    size = Local().pieces(block, k)[0].stop
+    size = int(Local().pieces(block, k)[0].stop)
     return size if size >= block.n else max(size // THREADS, 1) * THREADS
