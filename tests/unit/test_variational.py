@@ -335,3 +335,20 @@ def test_many_features_are_born_several_at_a_time(engine, monkeypatch):
     born.clear()
     assert together > model.fit(X).elbo_  # of one at a time
     assert not born
+
+
+@pytest.mark.filterwarnings("ignore::thali.DegenerateFit")
+@pytest.mark.parametrize("sigma", [1e-2, 1e-3])
+@pytest.mark.parametrize("kind", [thali.Variational, thali.MaximizationExpectation])
+def test_columns_that_depend_on_each_other_cost_no_digits(kind, sigma):
+    """A column that is the sum of two makes ZᵀZ singular but for r = σ_x²/σ_a²."""
+    rng = np.random.default_rng(0)
+    Z = rng.random((3000, 4)) < 0.4
+    Z[:, 1] &= ~Z[:, 0]
+    Z = np.column_stack([Z, Z[:, 0] | Z[:, 1]])
+    X = Z @ rng.normal(size=(5, 60)) + sigma * rng.normal(size=(3000, 60))
+    engine = kind(truncation=8, n_init=1, init=Z, max_iter=20)
+    model = thali.LatentFeatures("ibp", thali.LinearGaussian(), engine, random_state=0).fit(X)
+    steps = np.diff(model.history_["elbo"][0])
+    assert steps.min() > -1e-9 * abs(model.elbo_)
+    assert model.sigma_x_ == pytest.approx(sigma, rel=0.15)  # not below a thousandth of the data

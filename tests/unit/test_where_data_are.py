@@ -133,6 +133,15 @@ def test_starts_of_tall_data_in_memory_look_at_a_sample_too(kind, monkeypatch):
     assert not looked_at
 
 
+def test_a_prior_of_so_many_rows_and_no_fewer_gets_all_of_them(monkeypatch):
+    monkeypatch.setattr("thali.data.matrix.FEWEST", 60)
+    monkeypatch.setattr("thali.data.matrix.SAMPLE", 0)
+    prior = thali.FlexibleIBP(column_potentials=-np.log(np.arange(1.0, 401.0)))
+    engine = thali.MaximizationExpectation(n_init=1, init="ica", max_iter=5)
+    model = thali.LatentFeatures(prior, thali.LinearGaussian(), engine, random_state=0)
+    assert model.fit(problem()[0][:400]).n_components_ > 0
+
+
 def test_units_are_found_in_one_pass_more(tmp_path):
     X, Z = problem(gaps=True)
     X = 100.0 + X * np.linspace(1.0, 50.0, X.shape[1])

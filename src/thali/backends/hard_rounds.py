@@ -75,7 +75,7 @@ def in_rounds(
     crew: Crew,
 ) -> Statistics:
     """Rounds of pieces on fixed counts; one whose rows would lower the bound is put back."""
-    found: list[Statistics] = []
+    found: Statistics | None = None
     counts = rows.nu.sum(axis=0, dtype=float)
     now = level(counts)
 
@@ -87,22 +87,22 @@ def in_rounds(
 
     for together in rounds_of(len(pieces)):
         m = counts.astype(np.int64)
-        jobs = [(pieces[i], int(rng.integers(2**62)), m) for i in together]
-        done = list(crew.mapped(work, jobs))
-        for first in range(0, len(done), GROUP):
-            group = slice(first, first + GROUP)
-            gained = np.array([each[0] for each in done[group]])
+        for first in range(together.start, together.stop, GROUP):
+            group = pieces[first : min(first + GROUP, together.stop)]
+            jobs = [(piece, int(rng.integers(2**62)), m) for piece in group]
+            done = list(crew.mapped(work, jobs))
+            gained = np.array([each for each, _, _ in done])
             changes = np.array(
-                [after.counts - before.sum(axis=0, dtype=float) for _, before, after in done[group]]
+                [after.counts - before.sum(axis=0, dtype=float) for _, before, after in done]
             )
             taken, counts, now = taken_of(gained, changes, counts, now, level)
-            for (piece, _, _), (_, before, after), stays in zip(
-                jobs[group], done[group], taken, strict=True
-            ):
+            for piece, (_, before, after), stays in zip(group, done, taken, strict=True):
                 if not stays:
                     rows.nu[piece] = before
-                found.append(after if stays else crew.tally(piece))
-    return reduce(add, found)
+                more = after if stays else crew.tally(piece)
+                found = more if found is None else found + more
+    assert found is not None
+    return found
 
 
 def taken_of(

@@ -18,7 +18,7 @@ one feature after the other.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, Self, TypeVar
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,9 +30,6 @@ LOG_2 = float(np.log(2.0))
 PASSES = 2  # over the nonnegative features in an update
 
 
-Posterior = TypeVar("Posterior", bound="FeaturePosterior")
-
-
 class FeaturePosterior(Protocol):
     """What the engine asks of a distribution of A, made from statistics."""
 
@@ -42,11 +39,6 @@ class FeaturePosterior(Protocol):
 
     def updated(self, found: Statistics, sigma_x: float, sigma_a: float) -> Self:
         """The best q given the rows."""
-
-    def fitted(
-        self, found: Statistics, sigma_x: float, sigma_a: float
-    ) -> tuple[float, float, Self]:
-        """Of the best q given the rows E‖X − WA‖² and Σ E[a_kd²], and a q to go on from."""
 
     def gram(self) -> np.ndarray:
         """Σ_d E[a_d a_dᵀ], (K, K)."""
@@ -87,14 +79,6 @@ def expected_squares(found: Statistics, q: FeaturePosterior) -> float:
     quadratic = np.vdot(found.C, q.gram() if found.C.ndim == 2 else q.grams())
     cross = np.vdot(q.phi, found.T)
     return max(found.squares - 2.0 * float(cross) + float(quadratic), 0.0)
-
-
-def of_updated(
-    q: Posterior, found: Statistics, sigma_x: float, sigma_a: float
-) -> tuple[float, float, Posterior]:
-    """``fitted`` of a q that has no shorter way."""
-    best = q.updated(found, sigma_x, sigma_a)
-    return expected_squares(found, best), best.squares(), best
 
 
 def left_for_last(
@@ -145,19 +129,6 @@ class GaussianFeatures:
         best = type(self)(np.ascontiguousarray(phi), sigma_x**2 * M, self.joint)
         vars(best)["_log_det"] = 2.0 * len(phi) * np.log(sigma_x) - log_det
         return best
-
-    def fitted(
-        self, found: Statistics, sigma_x: float, sigma_a: float
-    ) -> tuple[float, float, Self]:
-        if found.C.ndim == 3:
-            return of_updated(self, found, sigma_x, sigma_a)
-        r, d = (sigma_x / sigma_a) ** 2, found.T.shape[1]
-        M, _ = inverse(found.C, r)
-        cross = M @ found.products  # φTᵀ, without φ
-        V = sigma_x**2 * (M if self.joint else np.diag(1.0 / (np.diagonal(found.C) + r)))
-        gram = cross @ M + d * V
-        squares = found.squares - 2.0 * np.trace(cross) + np.vdot(found.C, gram)
-        return max(float(squares), 0.0), float(np.trace(gram)), self
 
     def gram(self) -> np.ndarray:
         return self._gram
@@ -258,11 +229,6 @@ class NonnegativeFeatures:
             np.ascontiguousarray(C), found.T, mu, s, phi, sigma_x, (sigma_x / sigma_a) ** 2, PASSES
         )
         return self.of(mu, s)
-
-    def fitted(
-        self, found: Statistics, sigma_x: float, sigma_a: float
-    ) -> tuple[float, float, Self]:
-        return of_updated(self, found, sigma_x, sigma_a)
 
     def gram(self) -> np.ndarray:
         return np.asarray(self.phi @ self.phi.T + np.diag(self.variance.sum(axis=1)))

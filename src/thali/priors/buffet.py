@@ -81,7 +81,9 @@ class Buffet(PositiveNumbers, PredictsRow, HasFrequencies, Sequential):
 
     def tables(self, n: int) -> FeatureTables:
         alpha, beta = self._alpha_beta()
-        return FeatureTables(log_odds(n, beta), float(np.log(alpha * beta / (beta + n - 1.0))), -1)
+        return FeatureTables(
+            log_odds(n, beta).copy(), float(np.log(alpha * beta / (beta + n - 1.0))), -1
+        )
 
     def next_row(self, n: int, hyper: Values) -> NextRow:
         beta = self._beta(hyper)

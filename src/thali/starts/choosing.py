@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -46,8 +46,11 @@ class Starting:
     def __post_init__(self) -> None:
         self.engine = self.given.planned(self.model, self.data, 0)
         self.disagreed = False  # whether a race went on for longer than is usual
-        # starts look at complete data, in memory
-        self.filled = self.data if self.data.far else self.model.likelihood.guess(self.data)
+
+    @cached_property
+    def filled(self) -> Data:
+        """The data without gaps: starts look at complete data, in memory."""
+        return self.data if self.data.far else self.model.likelihood.guess(self.data)
 
     def starts(self, sequence: np.random.SeedSequence) -> list[Start]:
         """A start for each chain, as the engine's ``init`` says."""
@@ -77,8 +80,9 @@ class Starting:
         looks = isinstance(init, str) and (init == RACE or not STARTS[init].blind)
         spreads = hasattr(self.engine, "spread") and self.model.structure == FEATURES
         gaussian = not isinstance(self.model.likelihood, TableLikelihood)
+        of_fewer = getattr(self.model.prior, "rows_described", None) is None  # rows, too
         tall = not data.sparse and data.n > TALL * data.sampled
-        return looks and spreads and gaussian and tall
+        return looks and spreads and gaussian and of_fewer and tall
 
     def _refuse_idle_annealing(self, init: str) -> None:
         """Say so where no start that knows nothing of the data is made, for all the asking."""

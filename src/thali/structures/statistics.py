@@ -10,7 +10,6 @@ here, so that blocks of rows may lie anywhere.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -27,11 +26,6 @@ class Statistics:
     squares: float  # Σ x² of what was observed
     entries: float  # how many entries were observed
     gain: np.ndarray  # the bound's terms of q(z_k) and q(s_k) themselves
-
-    @cached_property
-    def products(self) -> np.ndarray:
-        """TTᵀ, all that a Gaussian q of the features needs T for but its means."""
-        return np.asarray(self.T @ self.T.T)
 
     def __add__(self, other: Statistics) -> Statistics:
         return self.mixed(1.0, other, 1.0)

@@ -27,7 +27,8 @@ PACE = 2.0  # of gains to come, against the last
 CANDIDATES = 3  # features or pairs that are tried at a time
 POWER = 4  # rounds of power iteration
 SURE = 3  # births in a row after which several are tried at once,
-TOGETHER = 100  # at most
+TOGETHER = 100  # at most,
+SCORES = 1e8  # and with so many bytes for the rows' scores, of which a few copies are made
 
 
 def drop_features(state: AscentState) -> bool:
@@ -99,9 +100,10 @@ def add_feature(state: AscentState, rng: np.random.Generator) -> bool:
 
 def _add_several(state: AscentState, rng: np.random.Generator) -> bool:
     """Add as many features as the residual seems to hold, if the bound gains by all together."""
-    if stopped() or state.rows.slab is not None:
+    most = min(TOGETHER, state.room, int(SCORES / (8 * state.data.n)))
+    if most < 2 or stopped() or state.rows.slab is not None:
         return False
-    scores = leading_scores(state, rng, min(TOGETHER, state.room))
+    scores = leading_scores(state, rng, most)
     if scores.shape[1] < 2:
         return False
     try:
@@ -144,9 +146,9 @@ def leading_scores(state: AscentState, rng: np.random.Generator, most: int) -> n
     for _ in range(POWER):
         V = np.linalg.qr(V)[0]
         scores, V = state.backend.residual_scores(state.data, state.rows, phi, V)
-    U, s, _ = np.linalg.svd(scores, full_matrices=False)
+    squares, turned = np.linalg.eigh(scores.T @ scores)
     edge = state.sigmas[0] * (np.sqrt(n) + np.sqrt(d))
-    return np.asarray((U * s)[:, s > edge])
+    return np.asarray(scores @ turned[:, squares > edge**2])
 
 
 def high_or_low(scores: np.ndarray) -> Iterator[np.ndarray]:

@@ -21,7 +21,7 @@ from thali.engines.ascent.bound import best_mass, best_scale, log_fit
 from thali.engines.ascent.counts import Counts
 from thali.engines.base import inferred
 from thali.hyperparameters import Values
-from thali.likelihoods.feature_posteriors import FeaturePosterior
+from thali.likelihoods.feature_posteriors import FeaturePosterior, expected_squares
 from thali.model import Model
 from thali.priors.frequencies import Frequencies
 from thali.structures.statistics import Statistics
@@ -137,16 +137,16 @@ class AscentState(ABC):
         """
         self.fit_prior(found)
         scales, hyperpriors = self.scales, inferred(self.model.likelihood)
+        self.features = self.features.updated(found, *self.sigmas)
         if hold or not hyperpriors.keys() & {"sigma_x", "sigma_a"}:
-            self.features = self.features.updated(found, *self.sigmas)
             return found
-        left, squares, self.features = self.features.fitted(found, *self.sigmas)
         if "sigma_x" in hyperpriors:
+            left = expected_squares(found, self.features)
             sigma = best_scale(hyperpriors["sigma_x"], left, found.entries, scales["sigma_x"])
             scale = np.sqrt(found.squares / max(found.entries, 1.0))
             scales["sigma_x"] = max(sigma, self.least * max(scale, scales["sigma_a"]))
         if "sigma_a" in hyperpriors:
-            size = float(found.T.size)
+            squares, size = self.features.squares(), float(self.features.phi.size)
             sigma = best_scale(hyperpriors["sigma_a"], squares, size, scales["sigma_a"])
             finest = scales["sigma_x"] / self.least if self.least else np.inf
             scales["sigma_a"] = min(sigma, finest) if "sigma_x" in hyperpriors else sigma
