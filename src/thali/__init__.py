@@ -43,6 +43,7 @@ from thali.priors import (
     PitmanYor,
     SmoothIBP,
     SmoothPartition,
+    TruncatedIBP,
     TwoParameterIBP,
 )
 from thali.results.discrete import DiscreteData
@@ -108,6 +109,7 @@ __all__ = [
     "TooManyFeatures",
     "TopicModel",
     "TopicWords",
+    "TruncatedIBP",
     "TwoParameterIBP",
     "UncollapsedGibbs",
     "Variational",

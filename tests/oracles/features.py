@@ -117,6 +117,13 @@ def log_prior_finite(counts: NDArray, n: int, alpha: float, n_components: int) -
     return orders + counts @ log_p + empty * log_p0
 
 
+def log_prior_truncated(counts: NDArray, n: int, alpha: float, most: int) -> Floats:
+    """log P([Z]) of the buffet given K ≤ most, by the Poisson law of K."""
+    held = stats.poisson.logcdf(most, alpha * harmonic(n))
+    within = np.asarray(counts).sum(axis=-1) <= most
+    return np.where(within, log_prior_ibp(counts, n, alpha) - held, -np.inf)
+
+
 # ---- the same priors by simulation, from their stories ----------------------------------------
 def simulate_buffet(rng: Rng, n: int, alpha: float, beta: float = 1.0) -> NDArray[np.int64]:
     """Customers one after the other: old dishes w.p. m/(β+i−1), then Poisson(αβ/(β+i−1)) new."""
@@ -133,6 +140,14 @@ def simulate_finite(rng: Rng, n: int, alpha: float, n_components: int) -> NDArra
     """π_k ~ Beta(α/K, 1), z_nk ~ Bernoulli(π_k); empty columns kept."""
     pi = rng.beta(alpha / n_components, 1.0, size=n_components)
     return (rng.uniform(size=(n, n_components)) < pi).astype(np.int64)
+
+
+def simulate_truncated(rng: Rng, n: int, alpha: float, most: int) -> NDArray[np.int64]:
+    """The buffet, played again and again until it has few enough dishes."""
+    while True:
+        Z = simulate_buffet(rng, n, alpha)
+        if Z.shape[1] <= most:
+            return Z
 
 
 # ---- likelihood -------------------------------------------------------------------------------
@@ -326,7 +341,7 @@ class Exact:
 class PriorSpec:
     """A prior as the oracles see it; alpha is a number or the (shape, rate) of a Gamma law."""
 
-    kind: str  # "ibp", "two_parameter" or "finite"
+    kind: str  # "ibp", "two_parameter", "finite" or "truncated"
     alpha: float | tuple[float, float]
     beta: float = 1.0
     n_components: int = 0
@@ -335,11 +350,11 @@ class PriorSpec:
         """log P([Z]) of each class with α integrated out, and E[α | Z] of each class.
 
         Infinite: ∫ α^K e^{−αH} Gamma(α; a, b) dα = b^a Γ(a+K) / (Γ(a) (b+H)^{a+K}), in closed form.
-        Finite: Gauss–Legendre over the quantiles of the Gamma law.
+        Finite and truncated: by the trapezium rule on log α.
         """
         K = counts.sum(axis=1)
-        if self.kind == "finite":
-            return self._log_classes_finite(counts, n)
+        if self.limited:
+            return self._log_classes_limited(counts, n)
         beta = self.beta if self.kind == "two_parameter" else None
         H = harmonic(n, self.beta if self.kind == "two_parameter" else 1.0)
         weight = log_class_weight(counts, n, beta)
@@ -349,14 +364,20 @@ class PriorSpec:
             return weight + mixed, (a + K) / (b + H)
         return weight + K * np.log(self.alpha) - self.alpha * H, np.full(len(K), self.alpha)
 
-    def _log_classes_finite(self, counts: NDArray, n: int) -> tuple[Floats, Floats]:
+    @property
+    def limited(self) -> bool:
+        """Whether there are at most ``n_components`` features."""
+        return self.kind in ("finite", "truncated")
+
+    def _log_classes_limited(self, counts: NDArray, n: int) -> tuple[Floats, Floats]:
+        log_prior = log_prior_finite if self.kind == "finite" else log_prior_truncated
         if not isinstance(self.alpha, tuple):
-            log_p = log_prior_finite(counts, n, self.alpha, self.n_components)
+            log_p = log_prior(counts, n, self.alpha, self.n_components)
             return log_p, np.full(len(counts), self.alpha)
         nodes, log_weights = gamma_nodes(*self.alpha)
         per_node = np.stack(
             [
-                log_prior_finite(counts, n, a, self.n_components) + w
+                log_prior(counts, n, a, self.n_components) + w
                 for a, w in zip(nodes, log_weights, strict=True)
             ]
         )
@@ -403,8 +424,8 @@ class Tail:
 def tail(
     prior: PriorSpec, counts: NDArray, s: Spectrum | MaskedSpectrum, N: int, cap: int
 ) -> Tail | None:
-    """None for the finite prior, of which nothing is cut off."""
-    if prior.kind == "finite":
+    """None for priors with a limit, of which nothing is cut off."""
+    if prior.limited:
         return None
     last = counts.sum(axis=1) == cap
     beta = prior.beta if prior.kind == "two_parameter" else None

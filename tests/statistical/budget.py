@@ -23,14 +23,14 @@ from scipy import stats
 BUDGET = 1e-3
 SAFETY = 10.0
 TESTS = {  # family -> how many tests judge p-values in it; each family asserts its number
-    "priors": 18,
+    "priors": 21,
     "forms": 12,
     "fine_noise": 1,
-    "ladder": 843,
+    "ladder": 1048,
     "linear_gaussian": 2,
     "oracles": 2,
     "enumeration": 86,
-    "prior_recovery": 18,
+    "prior_recovery": 20,
     "geweke": 10,
     "noisy_or": 16,
     "poisson": 14,

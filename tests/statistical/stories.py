@@ -29,6 +29,8 @@ def library_prior(spec: PriorSpec):
     alpha = thali.Gamma(*spec.alpha) if isinstance(spec.alpha, tuple) else spec.alpha
     if spec.kind == "finite":
         return thali.BetaBernoulli(alpha=alpha, n_components=spec.n_components)
+    if spec.kind == "truncated":
+        return thali.TruncatedIBP(alpha=alpha, max_features=spec.n_components)
     if spec.kind == "two_parameter":
         return thali.TwoParameterIBP(alpha=alpha, beta=spec.beta)
     return thali.IBP(alpha=alpha)
@@ -48,6 +50,8 @@ def simulate_matrix(rng, spec, n, alpha):
     if spec.kind == "finite":
         Z = oracles.simulate_finite(rng, n, alpha, spec.n_components)
         return Z[:, Z.any(axis=0)]
+    if spec.kind == "truncated":
+        return oracles.simulate_truncated(rng, n, alpha, spec.n_components)
     return oracles.simulate_buffet(rng, n, alpha, spec.beta)
 
 
@@ -60,6 +64,7 @@ class Story:
         "ibp": (PriorSpec("ibp", 3.0), 16),
         "two_parameter_ibp": (PriorSpec("two_parameter", 2.0, beta=0.4), 16),
         "beta_bernoulli": (PriorSpec("finite", (1.0, 1.0), n_components=3), 3),
+        "truncated_ibp": (PriorSpec("truncated", (1.0, 1.0), n_components=3), 3),
     }
     tiny = ((1.4, -0.6, 0.1), (1.5, 0.4, -0.8))
 
@@ -143,6 +148,7 @@ class NonnegativeStory(Story):
         "ibp": (PriorSpec("ibp", (2.0, 1.0)), 9),
         "two_parameter_ibp": (PriorSpec("two_parameter", 2.0, beta=2.5), 9),
         "beta_bernoulli": (PriorSpec("finite", 3.0, n_components=4), 4),
+        "truncated_ibp": (PriorSpec("truncated", 2.0, n_components=4), 4),
     }
 
     def fixed(self):
@@ -176,6 +182,7 @@ class SparseFactorStory(Story):
         "ibp": (PriorSpec("ibp", 0.8), 2),
         "two_parameter_ibp": (PriorSpec("two_parameter", 0.6, beta=2.5), 2),
         "beta_bernoulli": (PriorSpec("finite", 1.5, n_components=2), 2),
+        "truncated_ibp": (PriorSpec("truncated", 1.0, n_components=2), 2),
     }
 
     def likelihood(self, **settings):
@@ -233,6 +240,7 @@ class NoisyOrStory(Story):
         "ibp": (PriorSpec("ibp", 3.0), 14),
         "two_parameter_ibp": (PriorSpec("two_parameter", 2.0, beta=0.4), 14),
         "beta_bernoulli": (PriorSpec("finite", (1.0, 1.0), n_components=3), 3),
+        "truncated_ibp": (PriorSpec("truncated", (1.0, 1.0), n_components=3), 3),
     }
     rates: ClassVar = {"epsilon": 0.1, "lam": 0.7, "p": 0.35}
 
@@ -279,6 +287,7 @@ class PoissonStory(Story):
         "ibp": (PriorSpec("ibp", 3.0), 14),
         "two_parameter_ibp": (PriorSpec("two_parameter", 2.0, beta=0.4), 14),
         "beta_bernoulli": (PriorSpec("finite", (1.0, 1.0), n_components=3), 3),
+        "truncated_ibp": (PriorSpec("truncated", (1.0, 1.0), n_components=3), 3),
     }
     size, base, shape = 0.8, 0.4, 0.5
 

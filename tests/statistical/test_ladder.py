@@ -86,11 +86,13 @@ FLAT = {  # cases of test_prior_recovery
     "ibp": "ibp α~Gamma",
     "two_parameter_ibp": "two_parameter β=2.5 α=1",
     "beta_bernoulli": "finite α=3",
+    "truncated_ibp": "truncated α~Gamma",
 }
 JOINT = {
     "ibp": PriorSpec("ibp", ALPHA),
     "two_parameter_ibp": PriorSpec("two_parameter", ALPHA, beta=2.5),
     "beta_bernoulli": PriorSpec("finite", ALPHA, n_components=3),
+    "truncated_ibp": PriorSpec("truncated", ALPHA, n_components=2),
 }
 GAPS = ((0, 0), (1, 1), (2, 0))
 
@@ -536,6 +538,26 @@ def test_gaps_filled_with_means_are_caught(monkeypatch, seed):
     story = STORIES["linear_gaussian"][""]
     for engine, way in (("collapsed_gibbs", "plain"), ("uncollapsed_gibbs", "integrated")):
         assert alarms(check_joint(WAYS[engine][way], story, "ibp", seed, size=2500, gaps=GAPS))
+
+
+def test_a_truncation_forgotten_where_alpha_is_drawn_is_caught(monkeypatch, seed):
+    """α | Z ~ Gamma(a + K, b + H_N), as if K were not held: that is of another prior."""
+    monkeypatch.setattr(thali.TruncatedIBP, "resample", thali.IBP.resample)
+    monkeypatch.setattr(thali.TruncatedIBP, "_beta", lambda prior, hyper: 1.0, raising=False)
+    story = STORIES["linear_gaussian"][""]
+    for engine, way in (("collapsed_gibbs", "plain"), ("uncollapsed_gibbs", "integrated")):
+        assert alarms(check_flat(WAYS[engine][way], story, "truncated_ibp", seed, size=3000))
+    gibbs = WAYS["collapsed_gibbs"]["plain"]
+    assert alarms(check_enumeration(gibbs, story, "truncated_ibp", seed, size=6000))
+
+
+def test_a_limit_by_which_new_features_share_their_room_is_caught(monkeypatch, seed):
+    """As many as the finite prior's unused ones, in place of Poisson many."""
+    monkeypatch.setattr("thali.priors.truncated_ibp.held_to", lambda most: most)
+    story = STORIES["linear_gaussian"][""]
+    for engine, way in (("collapsed_gibbs", "plain"), ("metropolis", "integrated")):
+        found = check_enumeration(WAYS[engine][way], story, "truncated_ibp", seed, size=4000)
+        assert alarms(found)
 
 
 def test_the_grid_is_as_large_as_the_declarations():

@@ -150,8 +150,8 @@ def test_births_and_deaths_agree_with_the_slice_step(seed):
 # ---- broken variants --------------------------------------------------------------------------
 MUTANTS = {
     "own features counted in order": (
-        "from thali.kernels.new_features import MOST_NEW, NewFeatures, log_step\n",
-        """from thali.kernels.new_features import MOST_NEW, NewFeatures
+        "import MOST_NEW, NewFeatures, is_full, log_step, room_left\n",
+        """import MOST_NEW, NewFeatures, is_full, room_left
 @njit
 def log_step(new, theta, j):
     return new.log_weight

@@ -5,6 +5,7 @@ less than N·D·(σ_a/σ_x)²: 10⁻¹⁰, so that Z follows its prior:
 
     K ~ Poisson(α Σ_i β/(β+i−1)),  or Binomial(K_max, 1 − p_0) for the finite prior
     E[number of dishes that i rows have] = α β C(N, i) B(i, N−i+β),  or K_max C(N, i) p_i
+    truncated: K ~ Poisson(α H_N) given K ≤ K_max,  and E[K]/(i H_N)
     α ~ its own law
 """
 
@@ -34,6 +35,7 @@ CASES = {
     "finite α=0.5": PriorSpec("finite", 0.5, n_components=4),
     "finite α=3": PriorSpec("finite", 3.0, n_components=6),
     "finite α~Gamma": PriorSpec("finite", (2.0, 1.5), n_components=4),
+    "truncated α~Gamma": PriorSpec("truncated", (2.0, 1.0), n_components=3),
 }
 
 
@@ -53,6 +55,8 @@ def over_alpha(spec, f):
 
 def law_of_k(spec):
     k = np.arange(80)
+    if spec.kind == "truncated":
+        return over_alpha(spec, lambda a: truncated_poisson(a, spec.n_components, k))
     if spec.kind != "finite":
         return np.exp(spec.log_k_prior(N, k))
     most = spec.n_components
@@ -61,9 +65,17 @@ def law_of_k(spec):
     )
 
 
+def truncated_poisson(alpha, most, k):
+    mean = alpha * oracles.harmonic(N)
+    return stats.poisson.pmf(k, mean) / stats.poisson.cdf(most, mean) * (k <= most)
+
+
 def dishes_by_takers(spec):
     """E[#{k: m_k = i}] for i = 1 … N."""
     i = np.arange(1, N + 1)
+    if spec.kind == "truncated":
+        k = np.arange(spec.n_components + 1)
+        return law_of_k(spec)[k] @ k / (i * oracles.harmonic(N))
     ways = np.array([comb(N, int(v)) for v in i])
     if spec.kind == "finite":
         most = spec.n_components

@@ -56,8 +56,8 @@ def test_rows_that_are_not_held_are_caught(hold, monkeypatch, seed):
     [
         (  # two blocks create features in a finite prior's last room at once
             "N=3 finite α=3",
-            "tables._replace(capacity=tables.capacity - more)",
-            "tables._replace(capacity=tables.capacity - more + int(block is not opened[0]))",
+            "capacity=room_left(tables.capacity, more)",
+            "capacity=room_left(tables.capacity, more - int(block is not opened[0]))",
         ),
         (  # own features are told by what one block's rows did alone
             "N=4 ibp α=1",

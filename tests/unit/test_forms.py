@@ -19,6 +19,7 @@ PRIORS = {
     "shared": thali.TwoParameterIBP(alpha=1.3, beta=0.4),
     "finite": thali.BetaBernoulli(alpha=1.3, n_components=4),
     "finite_1": thali.BetaBernoulli(alpha=3.0, n_components=1),
+    "truncated": thali.TruncatedIBP(alpha=1.3, max_features=4),
     "smooth": thali.SmoothIBP(alpha=1.5, power=0.5, shift=0.7),
     "learned": thali.LearnedIBP(alpha=2.0, expected=[0.3, 1.1, 0.6]),
     "flexible": thali.FlexibleIBP((0.3, -0.4, 0.6)),

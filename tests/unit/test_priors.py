@@ -11,7 +11,7 @@ from oracles import features as oracles
 from statistical.budget import TESTS, judge, p_value_of_counts, p_value_of_mean
 
 import thali
-from thali.structures.features import feature_counts
+from thali.structures.features import feature_counts, held_to
 
 PRIORS = {
     "ibp": (thali.IBP(alpha=1.3), oracles.PriorSpec("ibp", 1.3)),
@@ -32,6 +32,10 @@ PRIORS = {
         thali.BetaBernoulli(alpha=3.0, n_components=1),
         oracles.PriorSpec("finite", 3.0, n_components=1),
     ),
+    "truncated": (
+        thali.TruncatedIBP(alpha=2.5, max_features=3),
+        oracles.PriorSpec("truncated", 2.5, n_components=3),
+    ),
 }
 ALL = pytest.mark.parametrize("name", PRIORS)
 JUDGED = 3 * len(PRIORS)  # p-values: library draws, the oracles' own simulation, α given Z
@@ -47,7 +51,7 @@ def matrix(counts, n):
 
 def enumerated(spec, n, cap):
     """All classes with K ≤ cap, and their exact probabilities."""
-    counts = oracles.classes(n, min(cap, spec.n_components) if spec.kind == "finite" else cap)
+    counts = oracles.classes(n, min(cap, spec.n_components) if spec.limited else cap)
     return counts, spec.log_classes(counts, n)[0]
 
 
@@ -80,8 +84,25 @@ def test_log_prob_ignores_the_order_of_columns_and_empty_ones(name, rng):
         assert prior.log_prob(with_empty) == pytest.approx(wanted, rel=1e-14)
 
 
-def test_more_features_than_the_finite_prior_has_are_impossible():
+def test_more_features_than_a_prior_allows_are_impossible():
     assert thali.BetaBernoulli(alpha=1.0, n_components=2).log_prob(np.ones((3, 3))) == -np.inf
+    assert thali.TruncatedIBP(alpha=1.0, max_features=2).log_prob(np.ones((3, 3))) == -np.inf
+
+
+@pytest.mark.parametrize("alpha", [1e-12, 0.3, 40.0, 3e4, 1e15])
+@pytest.mark.parametrize("most", [1, 7, 300])
+def test_the_truncated_process_is_the_process_given_its_limit(alpha, most):
+    """Also where almost no draw of the process is within it."""
+    from mpmath import exp, factorial, mp, mpf
+
+    n, Z = 20, np.eye(20)[:, :1]
+    with mp.workdps(60):
+        mean = mpf(alpha) * sum(mpf(1) / i for i in range(1, n + 1))
+        held = float(mp.log(sum(mean**j / factorial(j) for j in range(most + 1)) * exp(-mean)))
+    wanted = thali.IBP(alpha=alpha).log_prob(Z) - held
+    found = thali.TruncatedIBP(alpha=alpha, max_features=most).log_prob(Z)
+    # −α H_N stands in both terms of what is wanted, and its rounding stays
+    assert found == pytest.approx(wanted, abs=1e-10 + 4e-16 * float(mean))
 
 
 def test_one_parameter_is_the_two_parameter_process_at_beta_one_and_the_finite_limit(rng):
@@ -108,8 +129,10 @@ def test_tables_are_differences_of_log_prob(name, n):
     nothing = prior.log_prob(np.zeros((n, 0)))
     singleton = np.zeros((n, 1))
     singleton[0] = 1
-    most = spec.n_components if spec.kind == "finite" else 6
-    assert tables.capacity == (spec.n_components if spec.kind == "finite" else -1)
+    most = spec.n_components if spec.limited else 6
+    limits = {"finite": spec.n_components, "truncated": held_to(spec.n_components)}
+    assert tables.capacity == limits.get(spec.kind, -1)
+    assert prior.most_components(n) == (most if spec.limited else -1)
     for j in range(1, most + 1):
         ways = comb(most, j) if spec.kind == "finite" else 1 / factorial(j)
         found = np.log(ways) + j * tables.new_log_weight
@@ -176,10 +199,9 @@ def test_the_oracles_closed_form_is_the_law_of_their_story(name, seed):
     _, spec = PRIORS[name]
     rng = np.random.default_rng(seed)
     counts, log_p = enumerated(spec, 3, cap=8)
-    if spec.kind == "finite":
-        plays = (
-            oracles.simulate_finite(rng, 3, spec.alpha, spec.n_components) for _ in range(6000)
-        )
+    if spec.limited:
+        play = oracles.simulate_finite if spec.kind == "finite" else oracles.simulate_truncated
+        plays = (play(rng, 3, spec.alpha, spec.n_components) for _ in range(6000))
     else:
         plays = (oracles.simulate_buffet(rng, 3, spec.alpha, spec.beta) for _ in range(6000))
     found = class_counts([oracles.class_of(Z) for Z in plays], counts)

@@ -135,7 +135,7 @@ def test_what_blocks_cannot_do_is_refused(X):
     with pytest.raises(ValueError, match="row_blocks must be"):
         thali.UncollapsedGibbs(row_blocks=0)
     fitted = thali.LatentFeatures(thali.SmoothIBP(), "linear_gaussian", model().engine)
-    with pytest.raises(ValueError, match="HasFrequencies for row_blocks"):
+    with pytest.raises(ValueError, match="HasUsedFrequencies for row_blocks"):
         fitted.fit(X)
 
 

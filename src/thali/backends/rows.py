@@ -98,6 +98,20 @@ class Rows:
         """More features, (N, more); for rows without amounts."""
         return type(self)(np.column_stack([self.nu, columns.astype(self.nu.dtype)]))
 
+    def switched(self, c: int, switch: np.ndarray) -> Self:
+        """Rows without feature c, and in those that had it others switched on (1) or off (−1); with
+        amounts one takes over those of c, or their negatives."""
+        found = self.copied()
+        for k in np.flatnonzero(switch):
+            nu, gone = found.nu[:, k].copy(), self.nu[:, c]
+            found.nu[:, k] = nu + gone - nu * gone if switch[k] > 0 or self.slab else nu - nu * gone
+            if self.slab is not None:
+                first, second, cost = found.amounts
+                more = np.nonzero(gone > nu)[0]  # q(s) of the likelier of the two
+                first[more, k] = switch[k] * self.amounts[0][more, c]
+                second[more, k], cost[more, k] = self.amounts[1][more, c], self.amounts[2][more, c]
+        return found.taken(np.delete(np.arange(self.k), c))
+
     def with_column(self, column: np.ndarray, scores: np.ndarray) -> Self:
         """One more feature; amounts, where rows have any, in proportion to the scores."""
         if self.slab is None:

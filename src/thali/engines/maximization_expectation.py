@@ -144,7 +144,7 @@ class MaximizationExpectation(Optimizer[PointState]):
 
     def most(self, model: Model, hyper: Values, n: int) -> int:
         """How many features there can be."""
-        capacity = cast(PredictsRow, model.prior_at(hyper)).tables(n).capacity
+        capacity = model.prior_at(hyper).most_components(n)
         most = n if self.truncation == "auto" else int(self.truncation)
         return min(most, capacity if capacity >= 0 else n, EXACT if self.solver == "exact" else n)
 

@@ -36,7 +36,7 @@ from thali.hyperparameters import as_scalars
 from thali.likelihoods.base import GaussianRows
 from thali.likelihoods.gibbs_updates import GibbsUpdates, LatentBits
 from thali.model import Model
-from thali.priors.base import HasFrequencies, PredictsRow
+from thali.priors.base import HasFrequencies, HasUsedFrequencies, PredictsRow
 from thali.registry import ENGINES
 from thali.settings import setting
 from thali.starts import Start
@@ -133,6 +133,8 @@ class UncollapsedGibbs(KeepsParameters):
     @property
     def settings_need(self) -> dict[str, Needs]:
         need: dict[str, Needs] = {setting: (HasFrequencies,) for setting in self._frequencies_for}
+        if "row_blocks" in need:
+            need["row_blocks"] = (HasUsedFrequencies,)
         if self.moves:
             need[f"moves={self.moves}"] = ((GaussianRows, LatentBits),)
         return need | super().settings_need
@@ -163,7 +165,7 @@ class UncollapsedGibbs(KeepsParameters):
         if self.row_blocks is not None:
             prior, tables = state.fixed_prior(model)
             update_in_blocks(
-                rng, model, state, cast(HasFrequencies, prior), tables, self.row_blocks
+                rng, model, state, cast(HasUsedFrequencies, prior), tables, self.row_blocks
             )
             refuse_mass(model, state, tables)
             return
@@ -224,7 +226,7 @@ def refuse_mass(model: Model, state: State, tables: FeatureTables) -> None:
     """Say so where the prior gives a row more features of its own than can be summed over."""
     from thali.kernels.new_features import MOST_NEW
 
-    if tables.capacity >= 0 or tables.new_log_weight <= np.log(0.1 * MOST_NEW):
+    if tables.capacity != -1 or tables.new_log_weight <= np.log(0.1 * MOST_NEW):
         return
     own = state.bits[:, state.bits.sum(axis=0, dtype=np.int64) == 1]
     if own.sum(axis=1, dtype=np.int64).max(initial=0) >= MOST_NEW:

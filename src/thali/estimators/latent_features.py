@@ -50,8 +50,9 @@ class LatentFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentMo
 
     Parameters
     ----------
-    prior : "ibp", "two_parameter_ibp", "beta_bernoulli", "smooth_ibp", "learned_ibp", or a prior
-        such as ``thali.IBP(alpha=2)`` or ``thali.FlexibleIBP.from_expectations(…)``
+    prior : "ibp", "two_parameter_ibp", "truncated_ibp", "beta_bernoulli", "smooth_ibp",
+        "learned_ibp", or a prior such as ``thali.IBP(alpha=2)`` or
+        ``thali.FlexibleIBP.from_expectations(…)``
     likelihood : "linear_gaussian", "nonnegative_linear_gaussian", "sparse_factor", "noisy_or",
         "poisson" for counts, "probit" for tables of yes and no, "mixed" or "mixed_factors" for
         tables with columns of different kinds, or a likelihood such as

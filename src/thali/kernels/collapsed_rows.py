@@ -78,7 +78,7 @@ from thali.kernels.masked_rows import (
     take_out_of_means,
     turn_unseen,
 )
-from thali.kernels.new_features import MOST_NEW, NewFeatures, draw, likeliest
+from thali.kernels.new_features import MOST_NEW, NewFeatures, draw, likeliest, room_left
 from thali.kernels.row_potentials import count_on, row_step
 from thali.kernels.scale_steps import Seen, draw_scales
 
@@ -398,7 +398,7 @@ def sweeps(rng, X, squares, gaps, rows, k, tables, scales, laws, plan, climb):
                 q, c, g = q_new, c_new, g_new
                 log_V, misfit = log_V_new, misfit_new
         # features that only this row has
-        free = -1 if tables.capacity < 0 else tables.capacity - (k - own)
+        free = room_left(tables.capacity, k - own)
         rho = max(x2 - 2.0 * c + g, 0.0)
         V_shared = max(1.0 + q - own / r, 1.0)  # it is, but for rounding
         weights = NewFeatures(new_log_weight, free, F - own, MOST_NEW)

@@ -29,6 +29,7 @@ from thali.kernels.column_proposals import code_anew, flips_from_urn, residue_co
 from thali.kernels.compiling import helper, kernel
 from thali.kernels.copying import put, put_matrix
 from thali.kernels.maintained_rows import FAST, clear_feature, flip, grow, swap_features
+from thali.kernels.new_features import is_full
 from thali.kernels.row_potentials import count_on, sum_of_rows
 
 TURN, DROP, DISSOLVE, RESIDUE = 0, 1, 2, 3
@@ -232,7 +233,7 @@ def column_moves(rng, X, rows, k, prior, scales, attempts, shares):
         born = rng.random() < BIRTHS[kind]
         if not born and k == 0:
             continue
-        if born and prior.capacity >= 0 and k >= prior.capacity:
+        if born and is_full(prior.capacity, k):
             continue
         if k + 1 > rows.m.shape[0]:
             rows = grow(rows, k + 1)

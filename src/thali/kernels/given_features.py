@@ -13,7 +13,7 @@ import numpy as np
 from thali.kernels.bit_prior import accepts, is_held, prior_log_odds
 from thali.kernels.compiling import helper, kernel
 from thali.kernels.gaussian_row import Scales, gaussian_row
-from thali.kernels.new_features import MOST_NEW, NewFeatures, draw
+from thali.kernels.new_features import MOST_NEW, NewFeatures, draw, room_left
 from thali.kernels.observed_rows import shorter_list, take_row
 from thali.kernels.row_potentials import count_on, row_step
 
@@ -139,7 +139,7 @@ def count_own_features(rng, rho, has, others, dimensions, used, tables, scales):
     theta = tables.row_potentials
     own = np.zeros(len(rho), np.int64)
     for n in range(len(rho)):
-        free = -1 if tables.capacity < 0 else tables.capacity - (used - has[n])
+        free = room_left(tables.capacity, used - has[n])
         F = others[n] if theta is not None else 0
         seen = Scales(scales.sigma_x, scales.sigma_a, dimensions[n])
         weights = NewFeatures(tables.new_log_weight, free, F, MOST_NEW)

@@ -2,6 +2,8 @@ r"""How many features a row has to itself: the weight of j of them, and sums and
 
     w_0 = 1,   w_{j+1}/w_j = e^{λ_1 + θ_{F+j+1} − θ_{F+j}} / (j + 1),   times free − j if free ≥ 0,
 
+and with free ≤ −2 none beyond j = −2 − free (how a ``capacity`` is written: ``FeatureTables``),
+
 F being the number of the row's other features, and the weight of j is w_j f(j), with f(j) what they
 do to the density of the row, their parameters integrated out. θ is None in most priors. A model
 says what f is by a NamedTuple of its numbers, its *factor*, and by overloads for that type of
@@ -32,7 +34,7 @@ class NewFeatures(NamedTuple):
     """What the prior says of the number j of features that only one row has."""
 
     log_weight: float  # λ_1
-    free: int  # how many there may be, −1 for any number
+    free: int  # how many there may be, written as the capacity of ``FeatureTables`` is
     others: int  # F, the row's other features, which only θ asks for
     most: int  # sums go no further than the number after this one
 
@@ -65,6 +67,20 @@ def _register(generic: Any, kind: type, specific: Any) -> None:
 
 
 @helper
+def room_left(capacity, k):
+    """What k features leave of a capacity, written in the same way."""
+    if capacity == -1:
+        return -1
+    return capacity - k if capacity >= 0 else capacity + k
+
+
+@helper
+def is_full(capacity, k):
+    """Whether k features are all that there may be."""
+    return k == capacity or k == -2 - capacity
+
+
+@helper
 def log_step(new, theta, j):
     """log w_{j+1} − log w_j."""
     room = 1.0 if new.free < 0 else float(new.free - j)
@@ -82,7 +98,7 @@ def sum_up(new, theta, factor, entries, u):
     log_w = 0.0
     weight = np.exp(new.log_weight + factor.fall)
     j = np.int64(0)  # a plain 0 is a type of its own to the compiler
-    while j != new.free and j <= new.most:
+    while not is_full(new.free, j) and j <= new.most:
         log_w += log_step(new, theta, j)
         # the tail of w from j+1 on is at most w_{j+1} / (1 − ratio), the ratio falling with j
         room = 1.0 if new.free < 0 else float(new.free - j)
@@ -144,7 +160,7 @@ def likeliest(new, theta, factor, entries):
     which = 0
     log_w = 0.0
     j = np.int64(0)  # a plain 0 is a type of its own to the compiler
-    while j <= new.most and j != new.free:
+    while j <= new.most and not is_full(new.free, j):
         step = log_step(new, theta, j)
         log_w += step
         highest = log_w + log_peak(factor, entries, j + 1)

@@ -29,7 +29,7 @@ import numpy as np
 from thali.kernels.bit_prior import accepts, is_held, prior_log_odds
 from thali.kernels.compiling import helper, kernel
 from thali.kernels.copying import put, put_matrix
-from thali.kernels.new_features import NewFeatures, draw, factor_of
+from thali.kernels.new_features import NewFeatures, draw, factor_of, room_left
 from thali.kernels.row_potentials import count_on, row_step
 
 ANY_NUMBER = int(np.iinfo(np.int64).max)  # of new features: a node may well ask for many
@@ -318,7 +318,7 @@ def count_own_features(rng, E, has, Z, used, new_log_weight, capacity, theta, ra
             for c in range(shared + 1):
                 off += counts[a, 2 * c]
                 on[c] += counts[a, 2 * c + 1]
-        free = -1 if capacity < 0 else capacity - (used - has[i])
+        free = room_left(capacity, used - has[i])
         F = count_on(Z[i], shared) if theta is not None else 0
         new = NewFeatures(new_log_weight, free, F, ANY_NUMBER)
         own[i] = draw(rng, new, theta, RowTally(off, rates, off * rates.log_idle), on)

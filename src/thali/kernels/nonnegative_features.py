@@ -25,7 +25,7 @@ import numpy as np
 
 from thali.kernels.compiling import helper, kernel
 from thali.kernels.copying import put, put_matrix
-from thali.kernels.new_features import MOST_NEW, NewFeatures, log_step
+from thali.kernels.new_features import MOST_NEW, NewFeatures, is_full, log_step, room_left
 from thali.kernels.truncated_normal import LOG_2, log_density, log_lifted_ndtr, sample
 
 H0 = math.sqrt(2.0 / math.pi)  # h(0) = φ(0)/Φ(0), the slope of log Φ at 0
@@ -135,13 +135,15 @@ def own_features(rng, E, Z, m, A, others, tables, capacity, scales, steps):
             if m[k] == 1 and Z[n, k]:
                 own[j] = k
                 j += 1
-        free = -1 if capacity < 0 else capacity - (used - j)
+        free = room_left(capacity, used - j)
         F = others[n] if theta is not None else 0
         new = NewFeatures(tables.new_log_weight, free, F, MOST_NEW)
         for _ in range(steps):
             birth = rng.random() < 0.5
             log_u = math.log(1.0 - rng.random())
             if birth:
+                if is_full(new.free, j):
+                    continue
                 weight = log_step(new, theta, j)
                 if log_u >= weight + most_gain(e, scales) or log_u >= weight + log_gain(e, scales):
                     continue
@@ -189,7 +191,7 @@ def own_observed_features(rng, E, mask, Z, m, A, others, tables, scales, steps):
         own = np.flatnonzero((m == 1) & (Z[n] == 1))
         there = np.flatnonzero(mask[n])
         j = len(own)
-        free = -1 if tables.capacity < 0 else tables.capacity - (used - j)
+        free = room_left(tables.capacity, used - j)
         e = E[n][there].reshape(1, len(there))
         alone = np.ones((1, j), np.uint8)
         part = A[own][:, there]

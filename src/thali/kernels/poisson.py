@@ -31,7 +31,14 @@ from thali.kernels.bit_prior import accepts, is_held, prior_log_odds
 from thali.kernels.compiling import helper, kernel
 from thali.kernels.copying import put, put_matrix
 from thali.kernels.logarithms import quick_log
-from thali.kernels.new_features import LOST_MASS, MOST_NEW, NewFeatures, log_step
+from thali.kernels.new_features import (
+    LOST_MASS,
+    MOST_NEW,
+    NewFeatures,
+    is_full,
+    log_step,
+    room_left,
+)
 from thali.kernels.row_potentials import count_on, most_ahead, row_step
 
 LEAST = 1e-100  # of a rate: a gamma of small shape underflows
@@ -160,7 +167,7 @@ def draw_number(rng, new, theta, counts, n, rates, gammas, quiet, logs):
     log_w, before, top, total = 0.0, 0.0, 0.0, 1.0
     logs[0] = 0.0
     j = np.int64(0)
-    while j != new.free and j <= new.most:
+    while not is_full(new.free, j) and j <= new.most:
         log_w += log_step(new, theta, j)
         j += 1
         log_f = log_own(counts, n, rates, gammas, quiet, j)
@@ -245,7 +252,7 @@ def renew_own_features(
     rates, logs = np.empty(d), np.empty(MOST_NEW + 3)
     for n in range(n_rows):
         add_rates(counts, n, base, As, Zs[n], rates)
-        free = -1 if capacity < 0 else capacity - (used - has[n])
+        free = room_left(capacity, used - has[n])
         F = count_on(Zs[n], shared) if theta is not None else 0
         new = NewFeatures(new_log_weight, free, F, MOST_NEW)
         B = quiet[min(n, quiet.shape[0] - 1)]

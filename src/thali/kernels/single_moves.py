@@ -22,6 +22,7 @@ import numpy as np
 
 from thali.kernels.compiling import kernel
 from thali.kernels.moving_rows import gain, loss, move, propose, turn_off, turn_on
+from thali.kernels.new_features import is_full
 from thali.kernels.row_potentials import row_step
 
 
@@ -73,7 +74,7 @@ def make_moves(rng, rows, matrix, k, tables, moves, drawn):
                 m[f], m[k] = m[k], 0
                 for i in range(n_rows):
                     Z[i, f], Z[i, k] = Z[i, k], 0
-        elif tables.capacity < 0 or k < tables.capacity:
+        elif not is_full(tables.capacity, k):
             free = 0.0 if tables.capacity < 0 else math.log(float(tables.capacity - k))
             delta = tables.new_log_weight + free + row_step(theta, F[n])
             delta += propose(rows, rng, n, k, drawn)

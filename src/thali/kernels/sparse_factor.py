@@ -23,7 +23,7 @@ from thali.kernels.bit_prior import accepts, is_held, prior_log_odds
 from thali.kernels.compiling import helper, kernel
 from thali.kernels.copying import put
 from thali.kernels.gaussian_row import Scales
-from thali.kernels.new_features import MOST_NEW, NewFeatures, log_step
+from thali.kernels.new_features import MOST_NEW, NewFeatures, is_full, log_step, room_left
 from thali.kernels.observed_rows import observed_gram
 from thali.kernels.row_potentials import count_on, row_step
 
@@ -275,7 +275,7 @@ def walk_own(rng, own, j, rho, new, theta, scales, laplace, bins):
         for i in range(j):
             V += own[i] * own[i]
         if rng.random() < 0.5:
-            if j == own.shape[0] or j == new.free:
+            if j == own.shape[0] or is_full(new.free, j):
                 continue
             total = fill_bins(V, rho, scales, laplace, bins)
             s = propose_weight(rng, bins, total)
@@ -355,7 +355,7 @@ def move_own_features(rng, rho, dimensions, Z, S, m, others, tables, scales, lap
             if Z[n, i] and m[i] == 1:
                 own[has] = abs(S[n, i])
                 has += 1
-        free = -1 if tables.capacity < 0 else tables.capacity - (used - has)
+        free = room_left(tables.capacity, used - has)
         F = others[n] if theta is not None else 0
         new = NewFeatures(tables.new_log_weight, free, F, MOST_NEW)
         seen = Scales(scales.sigma_x, scales.sigma_a, dimensions[n])

@@ -65,7 +65,7 @@ def potentials(model: LatentFeatures) -> FeaturePotentials | None:
     """The potentials of a prior that is a table of them; None where they do not tell all."""
     prior, n = model.fit_.model.prior_at(model.fit_.mean_hyper()), model.fit_.data.n
     tables = prior.tables(n) if isinstance(prior, PredictsRow) else None
-    if tables is None or tables.capacity >= 0:
+    if tables is None or tables.capacity != -1:
         return None
     logs, i = log_weights(tables), np.arange(1, n + 1)
     mass = float(np.exp(np.logaddexp.reduce(logs)) / (1.0 / i).sum())

@@ -13,6 +13,7 @@ from thali.priors.learned_partition import LearnedPartition
 from thali.priors.pitman_yor import DirichletProcess, PitmanYor
 from thali.priors.smooth_ibp import SmoothIBP
 from thali.priors.smooth_partition import SmoothPartition
+from thali.priors.truncated_ibp import TruncatedIBP
 from thali.priors.two_parameter_ibp import TwoParameterIBP
 from thali.registry import import_family
 
@@ -20,5 +21,5 @@ import_family(__name__, __path__)
 
 __all__ = ["IBP", "BetaBernoulli", "DirichletProcess", "FlexiblePartition", "PitmanYor"]
 __all__ += ["FlexibleIBP", "LearnedIBP", "LearnedPartition", "SmoothIBP", "SmoothPartition"]
-__all__ += ["PredictsRow", "Sequential", "Truncates", "TwoParameterIBP"]
+__all__ += ["PredictsRow", "Sequential", "TruncatedIBP", "Truncates", "TwoParameterIBP"]
 __all__ += ["HierarchicalDirichletProcess", "HierarchicalFlexible"]

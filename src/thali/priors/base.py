@@ -19,7 +19,14 @@ from thali.priors.forms import checked_form, log_in_form
 from thali.priors.frequencies import Frequencies
 from thali.settings import hyperparameters_of
 from thali.structures.base import AnyStructure
-from thali.structures.features import FEATURES, FeatureCounts, FeatureTables, MassLaw, NextRow
+from thali.structures.features import (
+    FEATURES,
+    FeatureCounts,
+    FeatureTables,
+    MassLaw,
+    NextRow,
+    most_of,
+)
 
 
 class Prior(ABC):
@@ -123,7 +130,7 @@ class PredictsRow(FeaturePrior):
         return 0.0
 
     def most_components(self, n: int) -> int:
-        return self.tables(n).capacity
+        return most_of(self.tables(n).capacity)
 
     def mass_law(self, n: int, hyper: Values) -> MassLaw | None:
         """How its hyperparameters change between sweeps; None where only ``resample`` can tell.
@@ -139,16 +146,24 @@ class PredictsRow(FeaturePrior):
         return MassLaw(1.0, 0.0, 0.0, 0.0, 0.0, self.log_prob_counts(empty) - none)
 
 
-class HasFrequencies(FeaturePrior):
-    """Each feature has a frequency π that can be drawn: of features in use, and of the others.
+class HasUsedFrequencies(FeaturePrior):
+    """Each feature in use has a frequency π that can be drawn.
 
-    Given the matrix, frequencies are independent, and those of unused features independent of all
-    the rest (the slice step of uncollapsed Gibbs needs them).
+    Given the matrix they are independent, and given them the bits of features that stay in use
+    are (blocks of rows, in uncollapsed Gibbs, need that).
     """
 
     @abstractmethod
     def used_frequencies(self, rng: np.random.Generator, n: int, m: np.ndarray) -> np.ndarray:
         """Draw π_k given that m_k ≥ 1 of n rows have feature k."""
+
+
+class HasFrequencies(HasUsedFrequencies):
+    """Unused features have frequencies too, and bits given all of these are free.
+
+    Given the matrix, frequencies of unused features are independent of all the rest (the slice step
+    of uncollapsed Gibbs needs them).
+    """
 
     @abstractmethod
     def unused_frequencies(

@@ -22,6 +22,7 @@ from thali.priors.base import PredictsRow
 from thali.priors.column_potentials import LEAST, NEVER
 from thali.priors.flexible_ibp import FlexibleIBP
 from thali.priors.partition_sums import log_choose
+from thali.priors.truncated_ibp import TruncatedIBP
 from thali.structures.features import FeatureTables, potentials
 
 BEYOND = 1e-9  # chance of more features of a row than are told
@@ -66,6 +67,8 @@ def expected_sums(prior: PredictsRow, n: int) -> ExpectedSums | None:
     logs, share, most = log_weights(tables), np.arange(1, n + 1) / n, tables.capacity
     with np.errstate(over="ignore"):
         weights = np.exp(logs)
+    if isinstance(prior, TruncatedIBP):
+        return _held(prior, share, n)
     if most < 0 and not np.isfinite(weights.sum()):
         return None
     theta = tables.row_potentials
@@ -77,6 +80,17 @@ def expected_sums(prior: PredictsRow, n: int) -> ExpectedSums | None:
         chances = np.exp(logs - logsumexp(np.append(0.0, logs)))
         columns, law = most * chances, binom(most, min(float(share @ chances), 1.0))
     return ExpectedSums(columns, law.pmf(np.arange(min(int(law.isf(BEYOND)), MOST) + 1)))
+
+
+def _held(prior: TruncatedIBP, share: np.ndarray, n: int) -> ExpectedSums:
+    """Given K₊ columns are independent: m rows with probability 1/(m H_N)."""
+    from scipy.stats import binom
+
+    chances = np.exp(prior.log_numbers(prior.start()["alpha"], n))
+    k = np.flatnonzero(chances > BEYOND**2)
+    each = 1.0 / share / (1.0 / share).sum()
+    rows = chances[k] @ binom.pmf(np.arange(min(k[-1], MOST) + 1), k[:, None], share @ each)
+    return ExpectedSums(float(k @ chances[k]) * each, rows)
 
 
 @lru_cache(maxsize=8)  # several pictures of one model ask for it

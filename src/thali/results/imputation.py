@@ -6,12 +6,15 @@ and scales; where parameters are kept it is that given Z and the parameters. Of 
     E = mean of means,  Var = mean of variances + variance of means,
 
 and quantiles are those of the mixture too. Nothing is drawn: the same fit gives the same numbers.
+But for the bits of rows with gaps where the fit is a distribution q that takes them for independent
+(``bits_of_gaps``): these are drawn given the rest, by the same random numbers at every call.
 
 A new row has no Z in the draws. Given each draw's parameters one is drawn for it, with amounts
 where there are any, given what the row shows (``filtered_rows``), by the same random numbers at
 every call.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from numbers import Real
 from typing import Literal, TypeAlias, cast
@@ -22,10 +25,12 @@ from thali.data import Data
 from thali.likelihoods.base import Masked, MaskedCollapsed
 from thali.likelihoods.entries import EntryDistribution
 from thali.likelihoods.gibbs_updates import GibbsUpdates
-from thali.results import filtered_rows
+from thali.priors.base import PredictsRow
+from thali.results import bits_of_gaps, filtered_rows
 from thali.results.feature_draws import feature_draw
-from thali.results.fit import Fit
+from thali.results.fit import Fit, VariationalFit
 from thali.results.prediction import tables_of_new
+from thali.results.trace import Recorded
 from thali.settings import shown
 from thali.structures.base import evenly_spaced
 
@@ -81,7 +86,7 @@ def missing_entries_of(fit: Fit, new: Data | None = None) -> MissingEntries:
         return of_new_rows(fit, new)
     data = fit.data
     found: list[EntryDistribution] = []
-    for Z, scalars, kept in fit.pick(evenly_spaced(len(fit), DRAWS)):
+    for Z, scalars, kept in picked(fit):
         likelihood = fit.model.likelihood_at(fit.hyper_of(scalars))
         if kept:
             axes = cast(GibbsUpdates, likelihood).axes
@@ -91,6 +96,28 @@ def missing_entries_of(fit: Fit, new: Data | None = None) -> MissingEntries:
             entries = cast(MaskedCollapsed, likelihood).missing_entries(data, Z)
         found.append(entries)
     return MissingEntries(type(found[0]).stack(found))
+
+
+def picked(fit: Fit) -> Iterator[Recorded]:
+    """Draws that tell of the missing entries; of a q whose rows can be summed over given its
+    features, with the bits of rows with gaps drawn so."""
+    draws = list(fit.pick(evenly_spaced(len(fit), DRAWS)))
+    here = isinstance(fit, VariationalFit) and not fit.data.far and fit.data.observed is not None
+    rows = int((~fit.data.seen.all(axis=1)).sum()) if here else 0
+    most = max((draw.latent.shape[1] for draw in draws), default=0) if rows else 0
+    count = bits_of_gaps.draws_for(fit, rows, most) if most else 0
+    if not count:
+        yield from draws
+        return
+    shown = bits_of_gaps.Shown.of(fit.data)
+    u = bits_of_gaps.places(fit.seed, count, rows)
+    for i, at in enumerate(evenly_spaced(len(draws), count)):
+        Z, scalars, kept = draws[at]
+        hyper = fit.hyper_of(scalars)
+        odds = cast(PredictsRow, fit.model.prior_at(hyper)).tables(fit.data.n).log_odds
+        sigma = float(fit.model.likelihood_values(hyper)["sigma_x"])
+        bits = bits_of_gaps.drawn(shown, Z, kept["A"], odds, sigma, u[i])
+        yield draws[at]._replace(latent=bits)
 
 
 def of_new_rows(fit: Fit, new: Data) -> MissingEntries:

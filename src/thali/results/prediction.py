@@ -31,7 +31,7 @@ from thali.results import filtered_rows
 from thali.results import prediction_given_features as rows_given_features
 from thali.results.fit import Fit
 from thali.results.trace import Recorded
-from thali.structures.features import FeatureTables
+from thali.structures.features import FeatureTables, most_of
 
 if TYPE_CHECKING:
     from thali.kernels.gaussian_row import Scales
@@ -106,6 +106,8 @@ def tables_of_new(model: Model, n: int) -> FeatureTables:
     if not prior.consistent or tables.row_potentials is not None:
         rows = tables.row_potentials is not None
         what = "the number of features of each row" if rows else "how many of n rows have a feature"
+        if most_of(tables.capacity) >= 0:
+            what = "how many features n rows have together"
         raise ValueError(
             f"New rows cannot be predicted under {type(prior).__name__}: it gives weight to "
             f"{what}, and such a distribution of n rows is not that of the first n of n + 1. Fit "

@@ -40,7 +40,7 @@ def given_start(init: Any, model: Model, data: Data, owner: str = "start") -> St
     if 0 <= most < used:
         raise ValueError(
             f"init has {used} {structure.component}s but the prior allows at most {most}; "
-            "raise n_components or give fewer."
+            "raise that limit or give fewer."
         )
     return Start(name, latent, hyper, parameters=parameters)
 

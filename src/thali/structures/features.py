@@ -29,7 +29,8 @@ class FeatureTables(NamedTuple):
     ``log_odds[m]`` = λ_{m+1} − λ_m is log P(z=1) − log P(z=0), but for θ, when m ≥ 1 of the other
     n−1 rows have the feature. j new features have weight exp(j·new_log_weight) / j! when
     ``capacity`` is −1, and C(capacity − K, j) · exp(j·new_log_weight) when at most ``capacity``
-    features exist and the other rows use K of them; new_log_weight = λ_1.
+    features exist and the other rows use K of them; new_log_weight = λ_1. A capacity of −2 − L,
+    ``held_to(L)``, gives j new ones the weight of −1 as long as K + j ≤ L, and none beyond.
     ``row_potentials`` are θ_0, θ_1, … by the number of features of a row, the last one for all
     larger numbers too; None where θ = 0. A bit's log odds then have θ_{F+1} − θ_F besides, F the
     other features of the row, and j new features of a row have e^{θ_{F+j} − θ_F}.
@@ -39,6 +40,32 @@ class FeatureTables(NamedTuple):
     new_log_weight: float
     capacity: int
     row_potentials: np.ndarray | None = None
+
+
+def held_to(most: int) -> int:
+    """The capacity of tables by which there are at most so many features, each new one weighed as
+    if there were no limit."""
+    return -2 - most
+
+
+def most_of(capacity: int) -> int:
+    """How many features a capacity allows; −1 for any number.
+
+    >>> most_of(7), most_of(-1), most_of(held_to(7))
+    (7, -1, 7)
+    """
+    return capacity if capacity >= -1 else -2 - capacity
+
+
+def room_left(capacity: int, k: int) -> int:
+    """What k features leave of a capacity.
+
+    >>> room_left(7, 2), room_left(-1, 2), room_left(held_to(7), 2) == held_to(5)
+    (5, -1, True)
+    """
+    if capacity == -1:
+        return -1
+    return capacity - k if capacity >= 0 else capacity + k
 
 
 class MassLaw(NamedTuple):

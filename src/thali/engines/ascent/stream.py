@@ -20,11 +20,13 @@ import numpy as np
 from thali.backends.base import PASSES
 from thali.backends.far import AnyBlock
 from thali.backends.rows import Rows
+from thali.engines.ascent.kept_moves import fewer_features
 from thali.engines.ascent.moves import high_or_low, main_scores
 from thali.engines.ascent.state import State
 from thali.structures.statistics import Statistics
 
 ROUNDS = 3  # local steps over a piece
+MORE = 10.0  # times as many rows may come, where no one says how many
 
 
 @dataclass
@@ -72,6 +74,9 @@ class Stream:
         state.fit_globals(self.statistics)
         state.found = self.statistics
         state.bound = state.value(self.statistics)
+        if fewer_features(state, MORE if total is None else 1.0):
+            self.statistics = state.found
+            self._fit_rows(state)
         self.pieces += 1
 
     def _add_feature(self, rng: np.random.Generator) -> bool:

@@ -38,8 +38,8 @@ from thali.data import Augmented, Data
 from thali.engines.kept_parameters import State
 from thali.likelihoods.gibbs_updates import GibbsState, GibbsUpdates, Turned
 from thali.model import Model
-from thali.priors.base import HasFrequencies
-from thali.structures.features import FeatureTables
+from thali.priors.base import HasUsedFrequencies
+from thali.structures.features import FeatureTables, room_left
 
 SEED_WORDS = 4  # of 32 bits, for each block and step
 
@@ -60,7 +60,7 @@ def update_in_blocks(
     rng: np.random.Generator,
     model: Model,
     state: State,
-    prior: HasFrequencies,
+    prior: HasUsedFrequencies,
     tables: FeatureTables,
     blocks: int,
 ) -> None:
@@ -95,19 +95,19 @@ def update_in_blocks(
     m = m + reduce(np.add, (cast(Turned, block.turned).m - m for block in opened))
     shared = int((m > 1).sum())
     before = [0] * len(opened)
-    if tables.capacity >= 0:
+    if tables.capacity != -1:
         before = [int(block.at.bits[:, m == 1].sum()) for block in opened]
 
     def renew(block: Block, room: FeatureTables) -> None:
         turned = cast(Turned, block.turned)._replace(m=m)
         likelihood.update_own(block.rng, block.at, room, turned)
 
-    if tables.capacity < 0:
+    if tables.capacity == -1:
         state.side_by_side(lambda block: renew(block, tables), opened)
     else:
         more = 0  # features that blocks now have of their own, beyond those that they had
         for block, had in zip(opened, before, strict=True):
-            renew(block, tables._replace(capacity=tables.capacity - more))
+            renew(block, tables._replace(capacity=room_left(tables.capacity, more)))
             more += block.at.n_components - shared - had
     put_together(likelihood, state, opened, shared)
 
