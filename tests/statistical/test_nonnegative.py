@@ -191,10 +191,6 @@ RATES = {  # of exponential entries: where, and what is wrong
     "the rate doubled": (
         KERNEL, "out[i] = T[k, i] - pull", "out[i] = T[k, i] - 2.0 * pull",
     ),
-    "own features of a rate forgotten": (
-        KERNEL, "out[i] = sample(rng, (e[i] - law.pull) * law.share, law.scale)",
-        "out[i] = sample(rng, e[i] * law.share, law.scale)",
-    ),
     "a gain of a rate forgotten": (
         KERNEL, "total += log_lifted_ndtr(law.slope * (e[i] - law.pull))",
         "total += log_lifted_ndtr(law.slope * e[i])",
@@ -213,14 +209,12 @@ def test_enumeration_catches_a_broken_rate(name, monkeypatch, seed):
 
 
 @pytest.mark.slow
-def test_geweke_catches_an_exponential_scale_from_squares(monkeypatch, seed):
-    """σ_a drawn as if the entries were half-normal."""
+def test_geweke_catches_an_exponential_scale_from_the_wrong_number_of_entries(monkeypatch, seed):
+    right = nonnegative_linear_gaussian.scale_given_sum
     monkeypatch.setattr(
         nonnegative_linear_gaussian,
         "scale_given_sum",
-        lambda rng, law, value, total, n: nonnegative_linear_gaussian.scale_given_squares(
-            rng, law, value, total**2 / max(n, 1), n
-        ),
+        lambda rng, law, value, total, n: right(rng, law, value, total, n // 2),
     )
     assert alarms(check_joint(thali.UncollapsedGibbs(), ExponentialStory(), "ibp", seed, size=6000))
 
