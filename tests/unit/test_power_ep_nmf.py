@@ -14,6 +14,7 @@ from sklearn.base import clone
 
 import thali
 from thali.evaluation import PowerEPNMF, match_assignments
+from thali.evaluation.power_ep_nmf import Globals, Rows
 
 SCALES = {"sigma_x": 0.4, "sigma_a": 1.0}
 CLOSE = {"tol": 1e-6, "max_iter": 500, "random_state": 0}
@@ -186,6 +187,28 @@ def test_the_message_of_a_frequency_keeps_mean_and_variance(sure):
     assert distance_of_a_frequency(sure) < 1e-12
 
 
+def test_q_is_the_product_of_its_messages_however_sure_it_is(rng):
+    """Log odds of thousands too."""
+    from thali.kernels.power_ep import pass_rows
+
+    Z, A = rng.random((6, 2)) < 0.5, 20.0 * np.abs(rng.standard_normal((2, 40)))
+    Z[0], Z[1], Z[2] = (True, False), (False, True), (False, False)
+    X = Z @ A + 0.5 * rng.standard_normal((6, 40))
+    q = Globals.prior(40, 2, 1.5, 20.0)
+    rows = Rows.empty(6, 40, 2, q)
+    q.H[:] = A.T / 20.0**2
+    P, H = q.P.copy(), q.H.copy()
+    for _ in range(8):
+        pass_rows(X, q[:4], tuple(rows), q.least, 0.25, 0.5, 1.0, False)
+    assert np.abs(rows.L).max() > 5000.0
+    assert np.array_equal(rows.L > 0.0, Z)
+    assert rows.L == pytest.approx(rows.prior_odds + rows.odds.sum(axis=1), rel=1e-9)
+    assert q.P == pytest.approx(P + rows.tau.sum(axis=0), rel=1e-9)
+    assert q.H == pytest.approx(H + rows.eta.sum(axis=0), rel=1e-9)
+    assert q.b == pytest.approx(0.75 + rows.of_b.sum(axis=0), rel=1e-9)
+    assert q.c == pytest.approx(1.0 + rows.of_c.sum(axis=0), rel=1e-9)
+
+
 # ---- fits ---------------------------------------------------------------------------------------
 def test_damped_or_not_it_ends_at_the_same_place(rng):
     X = drawn(rng, 8, 5, 1)
@@ -221,7 +244,7 @@ def test_missing_entries_are_predicted():
     data = thali.datasets.images(n=120, random_state=1)
     hidden = np.random.default_rng(0).random(data.X.shape) < 0.1
     X = np.where(hidden, np.nan, data.X)
-    model = PowerEPNMF(6, random_state=0).fit(X)
+    model = PowerEPNMF(6, max_iter=60, random_state=0).fit(X)
     truth = (data.Z @ data.A)[hidden]
     found = model.inverse_transform(model.weights_)[hidden]
     assert np.sqrt(np.mean((found - truth) ** 2)) < 0.6 * np.sqrt(

@@ -221,8 +221,9 @@ class Rows(NamedTuple):
     def empty(cls, n: int, d: int, k: int, q: Globals) -> Self:
         """Rows of which nothing is seen yet."""
         odds = np.tile(np.log(q.b / q.c), (n, 1))
-        entries = (np.zeros((n, d, k)) for _ in range(3))
-        return cls(odds, *entries, odds.copy(), np.zeros((n, k)), np.zeros((n, k)))
+        tau, eta, of_entries = (np.zeros((n, d, k)) for _ in range(3))
+        of_b, of_c = np.zeros((n, k)), np.zeros((n, k))
+        return cls(odds, tau, eta, of_entries, odds.copy(), of_b, of_c)
 
 
 def refuse_messages_beyond_memory(n: int, d: int, k: int) -> None:

@@ -26,7 +26,6 @@ from thali.kernels.compiling import helper, kernel
 from thali.kernels.truncated_normal import mean, variance
 
 LEAST = 1e-6  # of the prior's precision: a cavity with less is no distribution to speak of
-FURTHEST = 500.0  # log odds that are as good as certain
 
 
 @helper
@@ -41,11 +40,6 @@ def log_ratio(y, m, v, w):
     """log N(y; m, v + w) − log N(y; 0, w)."""
     wide = v + w
     return 0.5 * (y * y / w - (y - m) * (y - m) / wide - math.log(wide / w))
-
-
-@helper
-def within(u):
-    return min(max(u, -FURTHEST), FURTHEST)
 
 
 @helper
@@ -77,7 +71,7 @@ def entry(x, P, H, L, tau, eta, odds, least, noise, power, step, hold, work):
         on = log_ratio(y, m, v, w)
         r = logistic(u + on)
         new_odds = odds[i] + step * (on / power - odds[i])
-        L[i] = within(L[i] + new_odds - odds[i])
+        L[i] += new_odds - odds[i]
         odds[i] = new_odds
         if hold:
             continue
@@ -102,7 +96,7 @@ def frequency(L, b, c, i, odds, of_b, of_c, step, hold):
         return
     u = L[i] - odds[i]
     new_odds = odds[i] + step * (math.log(one / other) - odds[i])
-    L[i] = within(u + new_odds)
+    L[i] = u + new_odds
     odds[i] = new_odds
     if hold:
         return
