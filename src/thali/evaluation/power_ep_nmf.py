@@ -43,7 +43,8 @@ class PowerEPNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     sigma_x, sigma_a : float or None, the noise and the size of features; if None, three quarters of
         the standard deviation of what was observed, as in Reed and Ghahramani (2013)
     power : float, at most 1, η
-    damping : float from 0 to less than 1, the share of a message that stays when it is made anew
+    damping : float from 0 to less than 1, the share of a message that stays when it is made anew;
+        with many features messages without damping may swing ever further
     tol, max_iter : it ends when no probability, and no mean in units of σ_a, moved by more than
         ``tol`` in a pass, or after so many passes
     random_state : int, RandomState or None; features begin at draws from their prior
@@ -76,7 +77,7 @@ class PowerEPNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         sigma_x: float | None = None,
         sigma_a: float | None = None,
         power: float = 0.5,
-        damping: float = 0.0,
+        damping: float = 0.3,
         tol: float = 1e-3,
         max_iter: int = 200,
         random_state: int | np.random.RandomState | None = None,
