@@ -242,6 +242,7 @@ def test_features_of_pictures_are_found(power):
     assert np.mean((again > 0.5) == Z) > 0.95
 
 
+@pytest.mark.slow
 def test_messages_of_many_features_need_damping():
     """Without it they swing: what was seen is fitted worse after some passes than after the first.
 
