@@ -209,14 +209,16 @@ def test_enumeration_catches_a_broken_rate(name, monkeypatch, seed):
 
 
 @pytest.mark.slow
-def test_geweke_catches_an_exponential_scale_from_the_wrong_number_of_entries(monkeypatch, seed):
+def test_geweke_catches_an_exponential_scale_of_twice_the_sum(monkeypatch, seed):
     right = nonnegative_linear_gaussian.scale_given_sum
     monkeypatch.setattr(
         nonnegative_linear_gaussian,
         "scale_given_sum",
-        lambda rng, law, value, total, n: right(rng, law, value, total, n // 2),
+        lambda rng, law, value, total, n: right(rng, law, value, 2.0 * total, n),
     )
-    assert alarms(check_joint(thali.UncollapsedGibbs(), ExponentialStory(), "ibp", seed, size=6000))
+    assert alarms(
+        check_joint(thali.UncollapsedGibbs(), ExponentialStory(), "ibp", seed, size=15_000)
+    )
 
 
 @pytest.mark.slow

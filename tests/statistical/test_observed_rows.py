@@ -7,7 +7,6 @@ The broken variant draws bits given the row's drawn entries, which is valid, and
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from itertools import combinations, product
 from math import factorial
@@ -17,7 +16,6 @@ import pytest
 from oracles.sparse import half_nodes
 from scipy import stats
 from statistical.budget import TESTS, alarms, judge, p_value_of_counts, p_value_of_mean
-from statistical.mutants import mutate
 
 import thali
 from thali.data import Augmented, Data
@@ -185,14 +183,6 @@ def own_p_values(likelihood, density, passes, rng):
 @pytest.mark.parametrize("name", OWN)
 def test_own_dishes_have_their_law_given_what_was_observed(name, rng):
     judge("observed_rows", own_p_values(*OWN[name], rng))
-
-
-@pytest.mark.slow
-def test_own_dishes_drawn_without_their_rate_are_caught(monkeypatch, rng):
-    changes = [("(e[i] - law.pull) * law.share", "e[i] * law.share")]
-    kernel = "thali.kernels.nonnegative_features"
-    monkeypatch.setitem(sys.modules, kernel, mutate(kernel, changes))
-    assert alarms(own_p_values(*OWN["exponential"], rng))
 
 
 # ---- a row of which nothing was observed --------------------------------------------------------
