@@ -27,6 +27,7 @@ class Point:
     mu: Floats
     s: Floats
     nonnegative: bool
+    exponential: bool  # the prior of features cut off below zero, √2/σ_a its rate
     prior: str
     alpha: float
     sigma_x: float
@@ -84,9 +85,13 @@ def bound(p: Point, left_ordered: bool = False) -> float:
         on = np.flatnonzero(p.Z[n])
         error = (p.X[n, d] - mean[on, d].sum()) ** 2 + (second[on, d] - mean[on, d] ** 2).sum()
         total -= 0.5 * log(2.0 * pi * p.sigma_x**2) + 0.5 * error / p.sigma_x**2
+    rate = 2.0**0.5 / p.sigma_a
     constant = (log(2.0) if p.nonnegative else 0.0) - 0.5 * log(2.0 * pi * p.sigma_a**2)
     for k in np.flatnonzero(p.Z.any(axis=0)):
-        total += (constant - 0.5 * second[k] / p.sigma_a**2 + entropy[k]).sum()
+        if p.exponential:
+            total += (log(rate) - rate * mean[k] + entropy[k]).sum()
+        else:
+            total += (constant - 0.5 * second[k] / p.sigma_a**2 + entropy[k]).sum()
     return float(total)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from thali.backends.rows import Rows
 from thali.data import Data
 from thali.engines.ascent.counts import Counts
 from thali.engines.ascent.point_state import PointState
+from thali.likelihoods.exponential_features import ExponentialFeatures
 from thali.likelihoods.feature_posteriors import GaussianFeatures, NonnegativeFeatures
 from thali.model import Model
 
@@ -44,7 +46,8 @@ class Problem(PointState):
             mu, s = law.phi, np.sqrt(v.T)
         of_prior = {"n_components": getattr(self.frequencies.prior, "n_components", 0)}
         return oracle.Point(
-            self.X, self.rows.nu.copy(), mu, s, isinstance(law, NonnegativeFeatures), self.prior,
+            self.X, self.rows.nu.copy(), mu, s, isinstance(law, NonnegativeFeatures),
+            isinstance(law, ExponentialFeatures), self.prior,
             **self.hyper, **of_prior,
         )  # fmt: skip
 
@@ -59,8 +62,9 @@ class Problem(PointState):
 
 
 def problem(
-    rng, nonnegative=True, prior="ibp", gaps=False, n=6, d=3, k=4, room=3, solver="best", Z=None
-):
+    rng, nonnegative=True, prior="ibp", gaps=False, n=6, d=3, k=4, room=3, solver="best", Z=None,
+    law="half_normal",
+):  # fmt: skip
     """Z and q(A) drawn at random, everything far from its best."""
     laws = {name: KINDS[law[0]](*law[1:]) for name, law in LAWS.items()}
     own = {"n_components": k + room} if prior == "beta_bernoulli" else {}
@@ -68,7 +72,9 @@ def problem(
         own = {"beta": laws["beta"]}
     of = {"ibp": thali.IBP, "two_parameter_ibp": thali.TwoParameterIBP}
     of["beta_bernoulli"] = thali.BetaBernoulli
-    kind = thali.NonnegativeLinearGaussian if nonnegative else thali.LinearGaussian
+    kind = thali.LinearGaussian
+    if nonnegative:
+        kind = partial(thali.NonnegativeLinearGaussian, law=law)
     model = Model(
         of[prior](alpha=laws["alpha"], **own),
         kind(sigma_x=laws["sigma_x"], sigma_a=laws["sigma_a"]),
@@ -90,7 +96,7 @@ def problem(
     return Problem(
         Block.of(Data.of(X), "float64"),
         Rows.of(Z),
-        random_features(rng, nonnegative, d, k, gaps),
+        random_features(rng, nonnegative, d, k, gaps, law),
         Counts(fixed, k + room),
         hyper,
         model,
@@ -101,11 +107,10 @@ def problem(
     )
 
 
-def random_features(rng, nonnegative, d, k, gaps):
+def random_features(rng, nonnegative, d, k, gaps, law="half_normal"):
     if nonnegative:
-        return NonnegativeFeatures.of(
-            rng.normal(0.0, 1.5, size=(k, d)), rng.uniform(0.1, 1.5, size=(k, d))
-        )
+        kind = ExponentialFeatures if law == "exponential" else NonnegativeFeatures
+        return kind.of(rng.normal(0.0, 1.5, size=(k, d)), rng.uniform(0.1, 1.5, size=(k, d)))
     v = rng.uniform(0.05, 1.0, size=(d, k) if gaps else k)
     return GaussianFeatures(rng.normal(size=(k, d)), np.eye(k) * v[..., None, :], joint=False)
 

@@ -1,7 +1,8 @@
-"""Exact posteriors of X = Z A + E with half-normal A on tiny data, by numerical integration.
+"""Exact posteriors of X = Z A + E with half-normal or exponential A on tiny data, by numerical
+integration; σ_a is the root mean square of an entry under either law.
 
 Equal columns of Z act through the sum of their features only, b_h = Σ_{k of history h} a_k, whose
-density f_K (K half-normals) comes from repeated convolution. For two rows, histories 01, 10, 11,
+density f_K (of K entries) comes from repeated convolution. For two rows, histories 01, 10, 11,
 
     P(x | Z) = ∫ f_{K11}(b) g_{K10}(x_1 − b) g_{K01}(x_2 − b) db
     g_K(y) = ∫ f_K(c) N(y; c, σ_x²) dc
@@ -9,6 +10,8 @@ density f_K (K half-normals) comes from repeated convolution. For two rows, hist
 in each column of X. For any N and at most two features another way, as an orthant probability:
 
     P(x | Z) = 2^K N(x; 0, σ_x²I + σ_a²ZZ') P(a ≥ 0 | x),   a | x the normal posterior without sign
+
+or, of exponential entries, as an integral over a.
 
 The mean of the noiseless data follows from the evidence (Tweedie):
 E[(ZA)_nd | X] = x_nd + σ_x² ∂ log P(X)/∂x_nd.  Nothing here imports the library.
@@ -31,30 +34,34 @@ def half_normal(a, sigma_a):
     return 2.0 * stats.norm.pdf(a, scale=sigma_a)
 
 
-class SumsOfHalfNormals:
+def exponential(a, sigma_a):
+    return stats.expon.pdf(a, scale=sigma_a / np.sqrt(2.0))
+
+
+class Sums:
     """f_K on Gauss–Legendre nodes of [0, length], for K = 1 … most."""
 
-    def __init__(self, most, sigma_a, nodes=240):
+    def __init__(self, most, sigma_a, entry=half_normal, nodes=240):
         length = sigma_a * (most + 8.0 * np.sqrt(most))
         u, w = leggauss(nodes)
         self.b, self.w = 0.5 * length * (u + 1.0), 0.5 * length * w
         short, weights = leggauss(80)
-        densities = [lambda a: half_normal(a, sigma_a)]
+        densities = [lambda a: entry(a, sigma_a)]
         for _ in range(most - 1):
             before = densities[-1]
 
             def convolved(b, before=before):
                 b = np.asarray(b)[..., None]
                 c = 0.5 * b * (short + 1.0)  # from 0 to b
-                return 0.5 * b[..., 0] * (before(c) * half_normal(b - c, sigma_a) @ weights)
+                return 0.5 * b[..., 0] * (before(c) * entry(b - c, sigma_a) @ weights)
 
             densities.append(Chebyshev.interpolate(convolved, 160, [0.0, length]))
         self.f = [np.asarray(density(self.b)) for density in densities]
 
 
-def log_likelihoods_of_two_rows(X, sigma_x, sigma_a, cap):
+def log_likelihoods_of_two_rows(X, sigma_x, sigma_a, cap, entry=half_normal):
     """log P(X | Z) of every class with K ≤ cap, in the order of ``oracles.classes``."""
-    sums = SumsOfHalfNormals(cap, sigma_a)
+    sums = Sums(cap, sigma_a, entry)
     counts = oracles.classes(2, cap)
     assert oracles.histories(2).astype(int).tolist() == [[0, 1], [1, 0], [1, 1]]
     total = np.zeros(len(counts))
@@ -85,6 +92,27 @@ def log_likelihood_by_orthant(X, Z, sigma_x, sigma_a):
     return value
 
 
+def log_likelihood_of_exponentials(X, Z, sigma_x, sigma_a, nodes=200):
+    """log P(X | Z) for at most two features of any number of rows, on a grid of a."""
+    X, Z = np.asarray(X, float), np.asarray(Z, float)
+    if not Z.shape[1]:
+        return float(stats.norm.logpdf(X, scale=sigma_x).sum())
+    u, w = leggauss(nodes)
+    total = 0.0
+    for x in X.T:
+        length = max(x.max(), 0.0) + 12.0 * sigma_x + 1e-3  # no entry is more, if a row has it
+        length = np.where(Z.any(axis=0), length, 40.0 * sigma_a)
+        axes = [0.5 * one * (u + 1.0) for one in length]
+        a = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
+        weights = np.prod(
+            np.stack(np.meshgrid(*(0.5 * one * w for one in length), indexing="ij")), 0
+        )
+        logs = stats.norm.logpdf(x, a @ Z.T, sigma_x).sum(axis=-1)
+        logs = logs + np.log(exponential(a, sigma_a)).sum(axis=-1) + np.log(weights)
+        total += logsumexp(logs)
+    return float(total)
+
+
 @dataclass(frozen=True)
 class Exact:
     """The posterior given X and K ≤ cap."""
@@ -96,7 +124,7 @@ class Exact:
     log_evidence: float
 
 
-def enumerate_posterior(prior, X, sigma_x, sigma_a, cap):
+def enumerate_posterior(prior, X, sigma_x, sigma_a, cap, entry=half_normal):
     """By the convolutions for two rows, else by orthants, for finite priors of two features."""
     X = np.asarray(X, float)
     counts = oracles.classes(len(X), cap)
@@ -105,9 +133,10 @@ def enumerate_posterior(prior, X, sigma_x, sigma_a, cap):
 
     def log_joint(X):
         if len(X) == 2:
-            return log_prior + log_likelihoods_of_two_rows(X, sigma_x, sigma_a, cap)
+            return log_prior + log_likelihoods_of_two_rows(X, sigma_x, sigma_a, cap, entry)
+        one = log_likelihood_by_orthant if entry is half_normal else log_likelihood_of_exponentials
         matrices = [np.repeat(h, c, axis=0).T for c in counts]
-        return log_prior + [log_likelihood_by_orthant(X, Z, sigma_x, sigma_a) for Z in matrices]
+        return log_prior + [one(X, Z, sigma_x, sigma_a) for Z in matrices]
 
     logs = log_joint(X)
     p = np.exp(logs - logsumexp(logs))

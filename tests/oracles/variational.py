@@ -44,6 +44,7 @@ class Law:
     first: Floats | None = None  # (N, K) each: E[s], E[s²] given z = 1, and KL(q ‖ p)
     second: Floats | None = None
     divergence: Floats | None = None
+    exponential: bool = False  # the prior of features cut off below zero, √2/σ_a its rate
     infinite: bool = True
     shares: Floats | None = None  # q_k(y), the best ones where it is None
     log_off: Floats | None = None  # E[log(1 − π_k)] or a bound of it, in place of Jensen's
@@ -71,7 +72,7 @@ def truncated(mu: Floats, s: Floats) -> tuple[Floats, Floats, Floats]:
     reach = np.where(mu > 0.0, mu - low + 12.0 * s, 12.0 * s / (1.0 + np.abs(mu / s) / 4.0))
     t, w = panels()
     a = low[..., None] + reach[..., None] * t
-    log_f = -0.5 * ((a - mu[..., None]) / s[..., None]) ** 2
+    log_f = (mu[..., None] - 0.5 * a) * a / s[..., None] ** 2  # without large terms where μ ≪ −s
     top = log_f.max(axis=-1, keepdims=True)
     mass = np.exp(log_f - top) * w * reach[..., None]
     total = mass.sum(axis=-1)
@@ -214,6 +215,10 @@ def gain_of_features(law: Law) -> float:
     outer = moments(law)[1]
     squares = np.einsum("dkk->kd", outer)
     log_prior = -0.5 * np.log(2.0 * np.pi * law.sigma_a**2) - 0.5 * squares / law.sigma_a**2
+    if law.exponential:
+        first, _, entropy = truncated(law.mu, law.s)
+        rate = np.sqrt(2.0) / law.sigma_a
+        return float((np.log(rate) - rate * first + entropy).sum())
     if law.mu is not None:
         return float((np.log(2.0) + log_prior + truncated(law.mu, law.s)[2]).sum())
     entropy = sum(stats.multivariate_normal(cov=V).entropy() for V in law.V)

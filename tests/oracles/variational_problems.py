@@ -12,12 +12,14 @@ from thali.backends.block import Block
 from thali.backends.rows import Rows
 from thali.data import Data
 from thali.engines.ascent.state import State
+from thali.likelihoods.exponential_features import ExponentialFeatures
 from thali.likelihoods.feature_posteriors import GaussianFeatures, NonnegativeFeatures
 from thali.model import Model
 
 LIKELIHOODS = {
     "gaussian": (thali.LinearGaussian, {}),
     "nonnegative": (thali.NonnegativeLinearGaussian, {}),
+    "exponential": (thali.NonnegativeLinearGaussian, {"law": "exponential"}),
     "laplace slab": (thali.SparseFactor, {"slab": "laplace"}),
     "gaussian slab": (thali.SparseFactor, {"slab": "gaussian"}),
 }
@@ -49,8 +51,11 @@ class Problem(State):
         d, more = self.X.shape[1], self.room
         sigma_a, after = self.hyper["sigma_a"], [(0, 0), (0, more)]
         if isinstance(self.features, NonnegativeFeatures):
-            of_s = np.pad(self.features.s, after[::-1], constant_values=sigma_a)
-            parts = {"mu": np.pad(self.features.mu, after[::-1]), "s": of_s}
+            exponential = isinstance(self.features, ExponentialFeatures)
+            rate, wide = (np.sqrt(2.0) / sigma_a, 1e7) if exponential else (0.0, sigma_a)
+            of_s = np.pad(self.features.s, after[::-1], constant_values=wide)
+            of_mu = np.pad(self.features.mu, after[::-1], constant_values=-rate * wide**2)
+            parts = {"mu": of_mu, "s": of_s, "exponential": exponential}
         else:
             V = np.zeros((d, self.frequencies.k, self.frequencies.k))
             V[:] = sigma_a**2 * np.eye(self.frequencies.k)
@@ -141,9 +146,10 @@ def problem(
 
 
 def random_features(rng, likelihood, d, k, joint, gaps):
-    if likelihood == "nonnegative":
+    if likelihood in ("nonnegative", "exponential"):
+        kind = NonnegativeFeatures if likelihood == "nonnegative" else ExponentialFeatures
         mu = rng.normal(0.0, 1.5, size=(k, d))
-        return NonnegativeFeatures.of(mu, rng.uniform(0.1, 1.5, size=(k, d)))
+        return kind.of(mu, rng.uniform(0.1, 1.5, size=(k, d)))
     root = rng.normal(0.0, 0.5, size=(d if gaps else 1, k, k))
     V = root @ np.swapaxes(root, 1, 2) + 0.05 * np.eye(k)
     if not joint:

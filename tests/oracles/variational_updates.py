@@ -134,6 +134,7 @@ def each_of_features(given, watch):
     from thali.kernels import expected_features as kernel
 
     found, sigma_x = given.statistics(), given.hyper["sigma_x"]
+    width, rate = given.features.prior_law(given.hyper["sigma_a"])
     C = found.C if found.C.ndim == 3 else found.C[None]
     for i in range(len(found.T)):
         mu, s, phi = (getattr(given.features, name).copy() for name in ("mu", "s", "phi"))
@@ -142,9 +143,9 @@ def each_of_features(given, watch):
         one = slice(i, i + 1)
         kernel.expect_nonnegative(
             np.ascontiguousarray(C[:, one, one]), (found.T[i] - others)[None],
-            mu[one], s[one], phi[one], sigma_x, (sigma_x / given.hyper["sigma_a"]) ** 2, 1,
+            mu[one], s[one], phi[one], sigma_x, (sigma_x / width) ** 2, rate * sigma_x**2, 1,
         )  # fmt: skip
-        given.features = features.NonnegativeFeatures.of(mu, s)
+        given.features = type(given.features).of(mu, s)
         watch.after("one feature")
 
 

@@ -175,6 +175,33 @@ class NonnegativeStory(Story):
 
 
 @dataclass(frozen=True)
+class ExponentialStory(NonnegativeStory):
+    def likelihood(self, **settings):
+        return thali.NonnegativeLinearGaussian(law="exponential", **settings)
+
+    def fixed(self):
+        return self.likelihood(sigma_x=0.6, sigma_a=0.9)
+
+    def flat(self):
+        return self.likelihood(sigma_x=1e3, sigma_a=1e-3)
+
+    def enumerate(self, spec, cap):
+        X = np.array(self.tiny)
+        law = nonnegative_oracles.exponential
+        return nonnegative_oracles.enumerate_posterior(spec, X, 0.6, 0.9, cap, law)
+
+    def simulate_parameters(self, rng, Z, hyper, d):
+        return {"A": rng.exponential(hyper["sigma_a"] / np.sqrt(2.0), size=(Z.shape[1], d))}
+
+    def flat_measures(self, Z, parameters):
+        A = parameters["A"] / 1e-3
+        return {
+            "E[a/σ_a]": (A - np.sqrt(0.5)).sum(),
+            "E min(a/σ_a, 1)": (np.minimum(A, 1.0) - np.sqrt(0.5) * -np.expm1(-np.sqrt(2.0))).sum(),
+        }
+
+
+@dataclass(frozen=True)
 class SparseFactorStory(Story):
     slab: str = "laplace"
     tiny = ((1.3, -0.5), (1.1, 0.6))
@@ -355,7 +382,7 @@ def enumerated(story, spec, cap):
 
 STORIES: dict[str, dict[str, Story]] = {  # by likelihood and variant
     "linear_gaussian": {"": LinearGaussianStory()},
-    "nonnegative_linear_gaussian": {"": NonnegativeStory()},
+    "nonnegative_linear_gaussian": {"": NonnegativeStory(), "exponential": ExponentialStory()},
     "sparse_factor": {slab: SparseFactorStory(slab) for slab in ("laplace", "gaussian")},
     "noisy_or": {"": NoisyOrStory()},
     "poisson": {"": PoissonStory()},

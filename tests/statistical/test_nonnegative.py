@@ -24,7 +24,7 @@ from statistical.budget import (
     pooled,
 )
 from statistical.mutants import mutate
-from statistical.stories import NonnegativeStory, library_prior
+from statistical.stories import ExponentialStory, NonnegativeStory, library_prior
 from statistical.test_ladder import check_joint
 
 import thali
@@ -47,6 +47,7 @@ class Case:
     n: int
     prior: PriorSpec
     cap: int = 9
+    law: str = "half_normal"
 
     @property
     def X(self):
@@ -57,13 +58,18 @@ CASES = {  # beyond those of the ladder
     "N=2 ibp α=1": Case(2, PriorSpec("ibp", 1.0)),
     "N=2 ibp α=3": Case(2, PriorSpec("ibp", 3.0)),
     "N=3 finite": Case(3, PriorSpec("finite", 3.0, n_components=2), 2),
+    "N=3 finite, exponential": Case(3, PriorSpec("finite", 3.0, n_components=2), 2, "exponential"),
 }
 QUICK = ("N=2 ibp α=3", "N=3 finite")
+EXPONENTIAL = Case(2, PriorSpec("ibp", 3.0), 9, "exponential")
 
 
 @cache
 def exact_answer(case):
-    return nonnegative_oracles.enumerate_posterior(case.prior, case.X, SIGMA_X, SIGMA_A, case.cap)
+    entry = getattr(nonnegative_oracles, case.law)
+    return nonnegative_oracles.enumerate_posterior(
+        case.prior, case.X, SIGMA_X, SIGMA_A, case.cap, entry
+    )
 
 
 def walk(model, X, new_features, seed, sweeps, burn=200):
@@ -88,7 +94,8 @@ def walk(model, X, new_features, seed, sweeps, burn=200):
 def check_enumeration(case, new_features, seed, sweeps):
     """One p-value for each cell of K, each entry of E[ZZ'] and of E[ZA], and E[α]."""
     exact = exact_answer(case)
-    model = Model(library_prior(case.prior), thali.NonnegativeLinearGaussian(SIGMA_X, SIGMA_A))
+    likelihood = thali.NonnegativeLinearGaussian(SIGMA_X, SIGMA_A, case.law)
+    model = Model(library_prior(case.prior), likelihood)
     K, alpha, gram, fitted = walk(model, case.X, new_features, seed, sweeps)
     within = case.cap >= K
 
@@ -158,8 +165,8 @@ def log_step(new, theta, j):
 """,
     ),
     "half-normals taken for normals in the gain": (
-        "total = e.shape[0] * math.log(scales.sigma_x / deviation)\n",
-        "total = e.shape[0] * math.log(0.5 * scales.sigma_x / deviation)\n",
+        "    total = e.shape[0] * law.log_each\n",
+        "    total = e.shape[0] * (law.log_each + math.log(0.5))\n",
     ),
     "features not cut off": (
         "A[k, i] = sample(rng, left[i] / precision, sigma_x / math.sqrt(precision))",
@@ -177,6 +184,43 @@ def test_enumeration_catches_a_broken_kernel(name, monkeypatch, seed):
     assert alarms(check_enumeration(CASES["N=2 ibp α=3"], "integrated", seed, sweeps=2500))
 
 
+RATES = {  # of exponential entries: where, and what is wrong
+    "the rate forgotten": (
+        KERNEL, "out[i] = T[k, i] - pull", "out[i] = T[k, i]",
+    ),
+    "the rate doubled": (
+        KERNEL, "out[i] = T[k, i] - pull", "out[i] = T[k, i] - 2.0 * pull",
+    ),
+    "a gain of a rate forgotten": (
+        KERNEL, "total += log_lifted_ndtr(law.slope * (e[i] - law.pull))",
+        "total += log_lifted_ndtr(law.slope * e[i])",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if i else ()) for i, name in enumerate(RATES)],
+)
+def test_enumeration_catches_a_broken_rate(name, monkeypatch, seed):
+    module, old, new = RATES[name]
+    monkeypatch.setitem(sys.modules, KERNEL, mutate(module, [(old, new)]))
+    assert alarms(check_enumeration(EXPONENTIAL, "integrated", seed, sweeps=6000))
+
+
+@pytest.mark.slow
+def test_geweke_catches_an_exponential_scale_of_twice_the_sum(monkeypatch, seed):
+    right = nonnegative_linear_gaussian.scale_given_sum
+    monkeypatch.setattr(
+        nonnegative_linear_gaussian,
+        "scale_given_sum",
+        lambda rng, law, value, total, n: right(rng, law, value, 2.0 * total, n),
+    )
+    assert alarms(
+        check_joint(thali.UncollapsedGibbs(), ExponentialStory(), "ibp", seed, size=15_000)
+    )
+
+
 @pytest.mark.slow
 def test_geweke_catches_scales_from_the_wrong_number_of_squares(monkeypatch, seed):
     right = nonnegative_linear_gaussian.scale_given_squares
@@ -190,5 +234,5 @@ def test_geweke_catches_scales_from_the_wrong_number_of_squares(monkeypatch, see
 
 
 def test_the_budget_counts_these_tests():
-    quick = len(QUICK) * len(STEPS) + 1  # the last in test_nonnegative_linear_gaussian
+    quick = len(QUICK) * len(STEPS) + 2  # the last two in test_nonnegative_linear_gaussian
     assert TESTS["nonnegative"] == quick + len(STEPS) * len(CASES) + 1

@@ -26,6 +26,7 @@ from thali.starts import Start
 from thali.structures.features import FeatureTables
 
 SIGMA_X, SIGMA_A = 0.8, 1.1
+HALF, EXPONENTIAL = stats.halfnorm(scale=SIGMA_A), stats.expon(scale=SIGMA_A / np.sqrt(2.0))
 HYPER = {"alpha": 1.0, "sigma_x": SIGMA_X, "sigma_a": SIGMA_A}
 A = np.array([[0.9, -0.4, 1.2, 0.3], [0.8, 0.7, -0.6, 1.0], [-0.5, 1.1, 0.4, -0.9]])
 X = np.array([1.1, 0.5, 0.9, -0.6])
@@ -112,11 +113,11 @@ def own_sparse(e, slab):
     return np.array(found)
 
 
-def own_nonnegative(e):
-    """Sums of j half-normals, column by column, by convolution on a fine grid."""
+def own_nonnegative(e, law=HALF):
+    """Sums of j entries, column by column, by convolution on a fine grid."""
     step = 0.002
     a = np.arange(0.0, 30.0, step)
-    half = stats.halfnorm.pdf(a, scale=SIGMA_A) * step
+    half = law.pdf(a) * step
     half[0] *= 0.5
     sums, found = np.zeros(len(a)), []
     sums[0] = 1.0
@@ -131,6 +132,11 @@ def own_nonnegative(e):
 OWN = {  # likelihood, its densities of a row with j own dishes, and the passes that it takes
     "linear_gaussian": (thali.LinearGaussian(SIGMA_X, SIGMA_A), own_normal, 1),
     "nonnegative": (thali.NonnegativeLinearGaussian(SIGMA_X, SIGMA_A), own_nonnegative, 25),
+    "exponential": (
+        thali.NonnegativeLinearGaussian(SIGMA_X, SIGMA_A, "exponential"),
+        lambda e: own_nonnegative(e, EXPONENTIAL),
+        25,
+    ),
     "sparse_factor": (
         thali.SparseFactor("laplace", SIGMA_X, SIGMA_A),
         lambda e: own_sparse(e, "laplace"),
@@ -161,7 +167,8 @@ def own_p_values(likelihood, density, passes, rng):
     owner = place.bits[:, 1:].argmax(axis=0)
     gone = place.parameters["A"][1:][~place.observed[owner]] / SIGMA_A
     if isinstance(likelihood, thali.NonnegativeLinearGaussian):
-        found["in the gaps"] = stats.kstest(gone, "halfnorm").pvalue
+        law = HALF if likelihood.law == "half_normal" else EXPONENTIAL
+        found["in the gaps"] = stats.kstest(SIGMA_A * gone, law.cdf).pvalue
     else:
         found["in the gaps"] = stats.kstest(gone, "norm").pvalue
         if "S" not in place.parameters:  # of rows with one: a | e is normal

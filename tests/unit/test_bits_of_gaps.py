@@ -158,7 +158,9 @@ def test_which_fits_are_summed_over():
     for model in (nonnegative, amounts, sampled):
         assert np.isfinite(model.impute()).all()
     stream = thali.LatentFeatures(
-        likelihood="linear_gaussian", engine=thali.Variational(**quick | {"init": "empty"}), progress=False
+        likelihood="linear_gaussian",
+        engine=thali.Variational(**quick | {"init": "empty"}),
+        progress=False,
     )
     stream.partial_fit(Y[:15]).partial_fit(Y[15:])
     assert not told_by_sum(stream)

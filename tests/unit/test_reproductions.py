@@ -43,6 +43,7 @@ def test_rows_of_reed_and_ghahramani(tmp_path):
 def test_all_of_reed_and_ghahramani(tmp_path):
     summary = run(REED, tmp_path)
     assert summary.count("\n## ") == 7
+    assert summary.count("\n| INMF | ") == 2  # of figure 3, left, and table 1
     assert summary.count("THALI_DATA is not set") == 2
     assert len(list(tmp_path.glob("*.png"))) == 4
 

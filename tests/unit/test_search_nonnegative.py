@@ -22,6 +22,7 @@ from thali.structures.features import potentials
 
 SCALES = {"sigma_x": 0.5, "sigma_a": 1.0}
 FINE = {"sigma_x": 0.2, "sigma_a": 0.3}
+EXPONENTIAL = {"sigma_x": 0.5, "sigma_a": 1.0, "law": "exponential"}
 PRIORS = {
     "ibp": (thali.IBP(1.5), lambda counts, n: oracles.log_prior_ibp(counts, n, 1.5)),
     "two": (
@@ -43,18 +44,25 @@ def drawn(seed, n, d, scale=1.0):
     return scale * (Z @ np.abs(rng.standard_normal((3, d))) + 0.5 * rng.standard_normal((n, d)))
 
 
-def features_of(X, Z, sigma_x, sigma_a):
-    """A ≥ 0 at its best, one column of X after the other, as least squares of longer columns."""
+def features_of(X, Z, sigma_x, sigma_a, law="half_normal"):
+    """A ≥ 0 at its best, one column of X after the other, as least squares of longer columns; under
+    an exponential law, of ‖L'a − L⁻¹(Z'x − λσ_x²)‖², LL' being Z'Z but for a hair."""
     k, r = Z.shape[1], (sigma_x / sigma_a) ** 2
     if k == 0:
         return np.zeros((0, X.shape[1]))
+    if law == "exponential":
+        L = np.linalg.cholesky(Z.T @ Z.astype(float) + 1e-11 * np.eye(k))
+        left = Z.T @ X - np.sqrt(2.0) / sigma_a * sigma_x**2
+        return np.array([nnls(L.T, np.linalg.solve(L, t))[0] for t in left.T]).T
     long = np.concatenate([Z.astype(float), np.sqrt(r) * np.eye(k)])
     return np.array([nnls(long, np.concatenate([x, np.zeros(k)]))[0] for x in X.T]).T
 
 
-def joint(X, Z, A, sigma_x, sigma_a):
-    """log P(X | Z, A) + log p(A/σ_a)."""
+def joint(X, Z, A, sigma_x, sigma_a, law="half_normal"):
+    """log P(X | Z, A) + log p(A/s), s = σ_a, or σ_a/√π of exponential entries."""
     noise = -0.5 * np.log(2.0 * np.pi * sigma_x**2) - 0.5 * np.square(X - Z @ A) / sigma_x**2
+    if law == "exponential":
+        return noise.sum() + (0.5 * np.log(2.0 / np.pi) - np.sqrt(2.0) * A / sigma_a).sum()
     return noise.sum() + (0.5 * np.log(2.0 / np.pi) - 0.5 * np.square(A / sigma_a)).sum()
 
 
@@ -88,8 +96,11 @@ def exact(X, prior, scales, seed=0, **settings):
     return thali.LatentFeatures(PRIORS[prior][0], likelihood, engine, random_state=seed).fit(X)
 
 
+SIZES = [(2, 3, SCALES), (3, 2, SCALES), (3, 2, FINE), (2, 3, EXPONENTIAL), (3, 2, EXPONENTIAL)]
+
+
 @pytest.mark.parametrize("prior", PRIORS)
-@pytest.mark.parametrize(("n", "d", "scales"), [(2, 3, SCALES), (3, 2, SCALES), (3, 2, FINE)])
+@pytest.mark.parametrize(("n", "d", "scales"), SIZES)
 def test_an_unlimited_search_finds_the_joint_mode_and_says_so(prior, n, d, scales, seed):
     X = drawn(seed, n, d, scales["sigma_a"])
     best_Z, best = max(enumerated(X, prior, scales), key=lambda pair: pair[1])
@@ -100,7 +111,8 @@ def test_an_unlimited_search_finds_the_joint_mode_and_says_so(prior, n, d, scale
     counts = np.array([oracles.class_of(Z)])
     told = joint(X, Z, A, **scales) + float(PRIORS[prior][1](counts, n)[0])
     assert told == pytest.approx(best, abs=1e-8)
-    units = A.size * np.log(scales["sigma_a"])  # the log joint is that of A, as of other engines
+    unit = scales["sigma_a"] / (np.sqrt(np.pi) if "law" in scales else 1.0)
+    units = A.size * np.log(unit)  # the log joint is that of A, as of other engines
     assert model.log_joint_ == pytest.approx(best - units, abs=1e-8)
     assert model.log_joint_upper_bound_ == pytest.approx(best - units, abs=1e-6)
     assert (A >= 0.0).all()
@@ -143,7 +155,7 @@ def follow(problem, Z):
 def worst_bound(seed, bound="convex"):
     """By how much a score was below what its candidate can become, at most."""
     worst = -np.inf
-    for prior, scales in product(PRIORS, (SCALES, FINE)):
+    for prior, scales in product(PRIORS, (SCALES, FINE, EXPONENTIAL)):
         X = drawn(seed, 3, 2, scales["sigma_a"])
         problem = problem_of(X, prior, scales, bound=bound)
         classes = enumerated(X, prior, scales)
@@ -159,13 +171,13 @@ def test_no_score_is_below_what_a_candidate_can_become(bound, seed):
     assert worst_bound(seed, bound) < 1e-8
 
 
-def distance_of_rows(seed, n=6, d=4, times=6):
+def distance_of_rows(seed, n=6, d=4, times=6, scales=SCALES):
     """How far from the truth evidences are that were made row by row, with the last row's bits
     chosen at random, and whether a quick one was above."""
     off = 0.0
     X, rng = drawn(seed, n, d), np.random.default_rng(seed)
-    problem = problem_of(X, "ibp", SCALES, bound="so_far")
-    each = X.shape[1] * 0.5 * np.log(2.0 / np.pi)
+    problem = problem_of(X, "ibp", scales, bound="so_far")
+    each = X.shape[1] * joint(np.zeros((0, 1)), np.zeros((0, 1)), np.zeros((1, 1)), **scales)
     for _ in range(times):
         at = problem.root()
         for _ in range(len(X)):
@@ -178,19 +190,21 @@ def distance_of_rows(seed, n=6, d=4, times=6):
                 assert np.all(fits.best(*rows) <= fits.peak + 1e-8)
             at = children[rng.integers(min(8, len(children)))]
         Z = at.matrix().astype(int)
-        best = highest(X, Z, SCALES)
+        best = highest(X, Z, scales)
         counts = np.array([oracles.class_of(Z)])
         prior = float(PRIORS["ibp"][1](counts, len(X))[0])
         off = max(off, abs(at.evidence + at.k * each - best), abs(at.score - best - prior))
         A = problem.kept(at).A
-        off = max(off, abs(joint(X, Z, A, **SCALES) - best))
+        off = max(off, abs(joint(X, Z, A, **scales) - best))
         again = problem.kept(problem.restored(Z.astype(bool), at.score, at.evidence))
-        off = max(off, float(np.abs(again.A - A).max(initial=0.0)))
+        if "law" not in scales:  # else it may be shared in any way by equal columns
+            off = max(off, float(np.abs(again.A - A).max(initial=0.0)))
     return off
 
 
-def test_scores_made_row_by_row_are_those_made_at_once(seed):
-    assert distance_of_rows(seed) < 1e-5
+@pytest.mark.parametrize("scales", [SCALES, EXPONENTIAL])
+def test_scores_made_row_by_row_are_those_made_at_once(scales, seed):
+    assert distance_of_rows(seed, scales=scales) < 1e-5
 
 
 def test_a_beam_within_the_row_finds_the_best_row(seed):
@@ -208,12 +222,16 @@ def test_a_beam_within_the_row_finds_the_best_row(seed):
     assert same >= all_of_them - 1
 
 
-def few_rows(seed):
+def few_rows(seed, scales=SCALES):
     """Of data so small that Python is fast enough."""
-    return distance_of_rows(seed, 4, 2, 2)
+    return distance_of_rows(seed, 4, 2, 2, scales)
 
 
-def gains(seed):
+def few_exponential_rows(seed):
+    return few_rows(seed, EXPONENTIAL)
+
+
+def gains(seed, scales=SCALES):
     """How far from the truth a pass is from what it says it gains."""
     from thali.kernels import search_nonnegative  # which may be a broken one
 
@@ -224,23 +242,30 @@ def gains(seed):
         Z = (rng.random((6, 3)) < 0.5).astype(np.uint8)
         Z[rng.integers(6), ~Z.any(axis=0)] = 1
         A = np.abs(rng.standard_normal((3, 5)))
-        before = joint(X, Z, A, **SCALES) + of.log_prob(Z)
-        each, r = 5 * 0.5 * np.log(2.0 / np.pi), 0.25
-        numbers = potentials(tables), each, tables.capacity, 0.25, r
+        before = joint(X, Z, A, **scales) + of.log_prob(Z)
+        problem = problem_of(X, tuple(PRIORS)[i % 3], scales)
+        each = problem.prior.weight
+        numbers = potentials(tables), each, tables.capacity, 0.25, problem.r, problem.pull
         gain = search_nonnegative.climb(X, Z, A, *numbers)
         used = Z.any(axis=0)
-        after = joint(X, Z[:, used], A[used], **SCALES) + of.log_prob(Z[:, used])
+        after = joint(X, Z[:, used], A[used], **scales) + of.log_prob(Z[:, used])
         off = max(off, abs(after - before - gain), -gain)
     return off
 
 
-def test_a_pass_gains_what_it_says(seed):
-    assert gains(seed) < 1e-8
+def gains_of_exponentials(seed):
+    return gains(seed, EXPONENTIAL)
 
 
-def test_polishing_ends_where_no_bit_and_no_feature_of_ones_own_is_better(seed):
+@pytest.mark.parametrize("scales", [SCALES, EXPONENTIAL])
+def test_a_pass_gains_what_it_says(scales, seed):
+    assert gains(seed, scales) < 1e-8
+
+
+@pytest.mark.parametrize("scales", [SCALES, EXPONENTIAL])
+def test_polishing_ends_where_no_bit_and_no_feature_of_ones_own_is_better(scales, seed):
     X = drawn(seed, 6, 4)
-    model = Model(thali.IBP(2.0), thali.NonnegativeLinearGaussian(**SCALES))
+    model = Model(thali.IBP(2.0), thali.NonnegativeLinearGaussian(**scales))
     form, hyper = NonnegativeForm(model, Data(X)), {**SCALES, "alpha": 2.0}
     Z = np.zeros((6, 0), bool)
     parameters = form.parameters(Z, hyper)
@@ -250,22 +275,22 @@ def test_polishing_ends_where_no_bit_and_no_feature_of_ones_own_is_better(seed):
         if Z.shape == last.shape and (Z == last).all():
             break
     A = parameters["A"]
-    best = highest(X, Z, SCALES) + thali.IBP(2.0).log_prob(Z)
+    best = highest(X, Z, scales) + thali.IBP(2.0).log_prob(Z)
     assert form.log_joint(Z, parameters, hyper) == pytest.approx(best, abs=1e-8)
     for i, k in product(range(6), range(Z.shape[1])):  # of the others' features none changes
         other = Z.copy()
         other[i, k] = not other[i, k]
         turned = A.copy()
         turned[k] = features_of(
-            X - np.delete(other, k, 1) @ np.delete(A, k, 0), other[:, [k]], **SCALES
+            X - np.delete(other, k, 1) @ np.delete(A, k, 0), other[:, [k]], **scales
         )[0]
         used = other.any(axis=0)
-        value = joint(X, other[:, used], turned[used], **SCALES)
+        value = joint(X, other[:, used], turned[used], **scales)
         assert value + thali.IBP(2.0).log_prob(other[:, used]) <= best + 1e-8
     for i in range(6):
         wider = np.column_stack([Z, np.arange(6) == i])
-        a = features_of(X - Z @ A, wider[:, -1:], **SCALES)
-        value = joint(X, wider, np.vstack([A, a]), **SCALES)
+        a = features_of(X - Z @ A, wider[:, -1:], **scales)
+        value = joint(X, wider, np.vstack([A, a]), **scales)
         assert value + thali.IBP(2.0).log_prob(wider) <= best + 1e-8
 
 
@@ -276,6 +301,14 @@ MUTANTS = {
         "own_C[k, i] = own_C[i, k] = bits[row, i]", "own_C[k, i] = 0.0", few_rows,
     ),
     "ended too soon": ("SWEEPS = 20_000", "SWEEPS = 2", few_rows),
+    "the rate forgotten": (
+        "own_T[k] = x - pull", "own_T[k] = x", few_exponential_rows,
+    ),
+    "the rate doubled": (
+        "settle(C, T - pull, A, ridge, close)", "settle(C, T - 2.0 * pull, A, ridge, close)",
+        few_exponential_rows,
+    ),
+    "passes that forget the rate": ("s[c] -= pull", "s[c] -= 0.0", gains_of_exponentials),
     "residuals of the feature too": (
         "E[i, c] += A[f, c]\n                    s[c]", "s[c]", gains,
     ),
@@ -302,10 +335,11 @@ def test_a_mutant_is_caught(name, monkeypatch):
 # the engine
 
 
-def test_features_without_negative_entries_are_found_again():
+@pytest.mark.parametrize("law", ["half_normal", "exponential"])
+def test_features_without_negative_entries_are_found_again(law):
     data = thali.datasets.images(n=30, random_state=2)
     engine = thali.BeamSearch(n_init=2)
-    likelihood = thali.NonnegativeLinearGaussian()
+    likelihood = thali.NonnegativeLinearGaussian(law=law)
     model = thali.LatentFeatures("ibp", likelihood, engine, random_state=0).fit(data.X)
     assert thali.evaluation.match_assignments(data.Z, model.Z_).distance <= 3
     form = NonnegativeForm(Model(model.prior_, model.likelihood_), Data(data.X))

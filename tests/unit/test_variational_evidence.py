@@ -35,6 +35,7 @@ def log_marginal_sparse(slab, X, Z, sigma_x, sigma_a):
 LOG_MARGINALS = {
     "gaussian": log_marginal_gaussian,
     "nonnegative": nonnegative_oracles.log_likelihood_by_orthant,
+    "exponential": nonnegative_oracles.log_likelihood_of_exponentials,
     "laplace slab": partial(log_marginal_sparse, "laplace"),
     "gaussian slab": partial(log_marginal_sparse, "gaussian"),
 }
@@ -52,7 +53,11 @@ def log_evidence(given, likelihood):
     )
 
 
-SIZES = {"gaussian": (3, 2, 2), "nonnegative": (2, 2, 2)}  # N, D, K; amounts: one feature
+SIZES = {
+    "gaussian": (3, 2, 2),
+    "nonnegative": (2, 2, 2),
+    "exponential": (2, 2, 2),
+}  # N, D, K; amounts: one feature
 CASES = [
     (likelihood, *prior, joint, gaps)
     for likelihood in LIKELIHOODS
@@ -96,7 +101,7 @@ def shortfall_of_certain_row(rng, likelihood, prior):
 
 
 @pytest.mark.parametrize("prior", ["ibp", "beta_bernoulli"])
-@pytest.mark.parametrize("likelihood", ["gaussian", "nonnegative"])
+@pytest.mark.parametrize("likelihood", ["gaussian", "nonnegative", "exponential"])
 def test_the_bound_is_the_evidence_where_the_law_can_be_exact(likelihood, prior, rng):
     assert -1e-6 < shortfall_of_certain_row(rng, likelihood, prior) < 1e-5
 

@@ -94,6 +94,24 @@ MUTANTS = {  # what is wrong -> where, old, new, and which checks must notice
         "left[e] += c * phi[j, e]",
         {"falls", "optima"},
     ),
+    "exponential features without their rate": (
+        "thali.kernels.expected_features",
+        "left[e] = T[i, e] - pull",
+        "left[e] = T[i, e]",
+        {"optima"},
+    ),
+    "exponential features of twice the rate": (
+        "thali.kernels.expected_features",
+        "left[e] = T[i, e] - pull",
+        "left[e] = T[i, e] - 2.0 * pull",
+        {"optima"},
+    ),
+    "σ of exponential features with a root too large": (
+        BOUND,
+        "np.hypot(total, 2.0 * np.sqrt(m * v))",
+        "np.hypot(total, 4.0 * np.sqrt(m * v))",
+        {"optima"},
+    ),
     "σ by the density of σ²": (
         BOUND,
         "(size + 2.0 * hyperprior.shape + 1.0)",

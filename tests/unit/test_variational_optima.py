@@ -141,10 +141,14 @@ def of_nonnegative_features(given):
 
     k, d = given.features.phi.shape
     mu, s, phi = (getattr(given.features, name).copy() for name in ("mu", "s", "phi"))
-    sigma_x, r = given.hyper["sigma_x"], (given.hyper["sigma_x"] / given.hyper["sigma_a"]) ** 2
+    sigma_x, (width, rate) = (
+        given.hyper["sigma_x"],
+        given.features.prior_law(given.hyper["sigma_a"]),
+    )
+    r, pull = (sigma_x / width) ** 2, rate * sigma_x**2
     found = given.statistics()
     C = found.C if found.C.ndim == 3 else found.C[None]
-    kernel.expect_nonnegative(np.ascontiguousarray(C), found.T, mu, s, phi, sigma_x, r, 1)
+    kernel.expect_nonnegative(np.ascontiguousarray(C), found.T, mu, s, phi, sigma_x, r, pull, 1)
     law, worst = given.law(), 0.0
     for i, e in np.ndindex(k, d):
 
@@ -221,10 +225,10 @@ def of_scale(given, name, kind):
 
     found = given.statistics()
     if name == "sigma_x":
-        squares, size = features.expected_squares(found, given.features), found.entries
+        sums, size = (features.expected_squares(found, given.features), 0.0), found.entries
     else:
-        squares, size = given.features.squares(), given.features.phi.size
-    ours = bound.best_scale(LAWS[kind], squares, size, given.hyper[name])
+        sums, size = given.features.of_scale(), given.features.phi.size
+    ours = bound.best_scale(LAWS[kind], sums[0], size, given.hyper[name], sums[1])
     return apart(ours, np.exp(on_line(target, 0.0, 6.0)))
 
 
@@ -240,9 +244,11 @@ def distances(rng, gaps):
     yield "φ and V, factorized", of_gaussian_features(of("gaussian", joint=False))
     yield "φ and V with amounts", of_gaussian_features(of("laplace slab"))
     yield "nonnegative features", of_nonnegative_features(of("nonnegative"))
+    yield "exponential features", of_nonnegative_features(of("exponential"))
     for kind, name in product(LAWS, ("sigma_x", "sigma_a")):
         yield f"{name} ~ {kind}", of_scale(of("laplace slab"), name, kind)
         yield f"{name} ~ {kind}, a ≥ 0", of_scale(of("nonnegative"), name, kind)
+        yield f"{name} ~ {kind}, exponential a", of_scale(of("exponential"), name, kind)
     if gaps:
         return  # what follows knows nothing of the data
     yield "τ given q_k", of_frequencies(of("gaussian"))

@@ -12,6 +12,7 @@ from thali.evaluation.matching import (
     match_assignments,
     match_features,
 )
+from thali.evaluation.power_ep_nmf import PowerEPNMF
 
 __all__ = [
     "AssignmentMatching",
@@ -19,6 +20,7 @@ __all__ = [
     "BayesianNMF",
     "Holdout",
     "Matching",
+    "PowerEPNMF",
     "autocorrelation",
     "autocorrelation_time",
     "hide_words",

@@ -1,6 +1,8 @@
 r"""Mean-field updates of nonnegative features: each entry a normal distribution cut off below zero.
 
-a_kd ~ TN((T_kd − Σ_{j≠k} C_kj E[a_jd]) / (C_kk + r),  σ_x²/(C_kk + r))
+a_kd ~ TN((T_kd − Σ_{j≠k} C_kj E[a_jd] − pull) / (C_kk + r),  σ_x²/(C_kk + r))
+
+with the ridge r and the pull of the prior (``positive_entries``).
 """
 
 import math
@@ -8,18 +10,18 @@ import math
 import numpy as np
 
 from thali.kernels.compiling import kernel
-from thali.kernels.copying import put
 from thali.kernels.truncated_normal import mean
 
 
 @kernel
-def expect_nonnegative(C, T, mu, s, phi, sigma_x, r, passes):
+def expect_nonnegative(C, T, mu, s, phi, sigma_x, r, pull, passes):
     """Passes over the features, parameters and means in place; C is (1, K, K) or (D, K, K)."""
     k, d = phi.shape
     left = np.empty(d)
     for _ in range(passes):
         for i in range(k):
-            put(left, T[i])
+            for e in range(d):
+                left[e] = T[i, e] - pull
             for j in range(k):
                 if j == i:
                     continue

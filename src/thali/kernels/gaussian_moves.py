@@ -6,7 +6,7 @@ With e = x − wA, D_o entries of it observed, and σ² = σ_x², s the amount:
                        (``sparse_factor``)
     new feature        a integrated out, e ~ N(0, σ² + s²σ_a²) against N(0, σ²):
                        −D_o/2 log(1 + s²σ_a²/σ²) + ‖e‖²/2 [1/σ² − 1/(σ² + s²σ_a²)],
-                       or, where a ≥ 0, log M(e) (``nonnegative_features``);
+                       or, where a ≥ 0, log M(e) (``positive_entries``);
                        then a given e; where e was not observed, a from its prior
 """
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from thali.kernels.compiling import helper
 from thali.kernels.moving_rows import moves_are
+from thali.kernels.positive_entries import Entries, draw_entry
 from thali.kernels.sparse_factor import draw_slab, log_slab_ratio
 from thali.kernels.truncated_normal import log_lifted_ndtr, sample
 
@@ -33,6 +34,7 @@ class GaussianMoves(NamedTuple):
     sigma_x: float
     sigma_a: float
     kind: int
+    law: Entries  # of entries that are not below zero
 
 
 @helper
@@ -67,7 +69,7 @@ def gain_integrated(rows, n, f, s, on):
     is looked at only to take it off the residual where it is ``on``."""
     noise = rows.sigma_x * rows.sigma_x
     wide = noise + s * s * rows.sigma_a * rows.sigma_a
-    slope = rows.sigma_a / (rows.sigma_x * math.sqrt(wide))
+    law = rows.law
     seen = 0.0
     total = 0.0
     for d in range(rows.A.shape[1]):
@@ -77,11 +79,12 @@ def gain_integrated(rows, n, f, s, on):
                 e += s * rows.A[f, d]
             seen += 1.0
             if rows.kind == POSITIVE:
-                total += log_lifted_ndtr(slope * e)
+                total += log_lifted_ndtr(law.slope * (e - law.pull))
             else:
                 total += e * e
-    if rows.kind != POSITIVE:
-        total *= 0.5 * (1.0 / noise - 1.0 / wide)
+    if rows.kind == POSITIVE:
+        return total + seen * law.log_each
+    total *= 0.5 * (1.0 / noise - 1.0 / wide)
     return total - 0.5 * seen * math.log(wide / noise)
 
 
@@ -96,9 +99,10 @@ def draw_feature(rows, rng, n, f, s, drawn):
         given = not drawn and is_seen(rows, n, d)
         if rows.kind == POSITIVE:
             if given:
-                rows.A[f, d] = sample(rng, share * rows.E[n, d], scale)
+                left = rows.E[n, d] - rows.law.pull
+                rows.A[f, d] = sample(rng, rows.law.share * left, rows.law.scale)
             else:
-                rows.A[f, d] = rows.sigma_a * abs(rng.standard_normal())
+                rows.A[f, d] = draw_entry(rng, rows.law)
         elif given:
             rows.A[f, d] = share * rows.E[n, d] + scale * rng.standard_normal()
         else:

@@ -1,15 +1,18 @@
 r"""Nonnegative features at their best: for rows that may follow, and for changes of bits.
 
-    V(Z) = max_{A ≥ 0} −‖X − ZA‖² − r‖A‖²,   r = σ_x²/σ_a²
+    V(Z) = max_{A ≥ 0} −‖X − ZA‖² − r‖A‖² − 2 pull ΣA
 
-With C = ZᵀZ and T = ZᵀX this is −‖X‖² + max 2⟨T, A⟩ − ⟨A, (C + rI)A⟩, strictly concave, so that
-setting one entry after the other to its best, a_kd = max(0, (T_kd − Σ_{j≠k} C_kj a_jd)/(C_kk + r)),
-leads to the one maximum. It is at most ‖h‖²/r above a place with the slope 2h towards A ≥ 0, which
-says when to stop. Of j features that one row alone has only the sum s counts, with r‖s‖²/j: one
-column with a ridge of its own.
+with the ridge and the pull of the prior, r = σ_x²/σ_a² or pull = λσ_x² and r = 0. With C = ZᵀZ and
+T = ZᵀX − pull this is −‖X‖² + max 2⟨T, A⟩ − ⟨A, (C + rI)A⟩, concave, so that setting one entry
+after the other to its best, a_kd = max(0, (T_kd − Σ_{j≠k} C_kj a_jd)/(C_kk + r)), leads to the
+maximum. It is at most ‖h‖²/r above a place with the slope 2h towards A ≥ 0, which says when to
+stop. Without a ridge no a is above u = max(0, T_kd)/C_kk where it is best, as C and A have no
+negative entries, and the maximum is at most Σ 2h(u − a) for h > 0 and −2ha else above that place.
+Of j features that one row alone has only the sum s counts, with r‖s‖²/j: one column with a ridge of
+its own.
 
 A bit of feature f is tried with all of a_f at its best before and after: with e_i the residuals
-without f and s = Σ_{i has f} e_i it is worth ‖max(0, s)‖²/(m + r).
+without f and s = Σ_{i has f} e_i it is worth ‖max(0, s − pull)‖²/(m + r).
 """
 
 import numpy as np
@@ -19,27 +22,34 @@ from thali.kernels.compiling import helper, kernel
 
 SWEEPS = 20_000
 EVERY = 4  # sweeps between two looks at the slope
+DIGITS = 4e-16
 
 
 @helper
 def slope(C, T, A, ridge):
-    """Σ h²/ridge, what V is below its maximum at most."""
+    """What V is below its maximum at most."""
     total = 0.0
     for k in range(A.shape[0]):
         for c in range(A.shape[1]):
             h = T[k, c] - ridge[k] * A[k, c]
             for j in range(A.shape[0]):
                 h -= C[k, j] * A[j, c]
-            if A[k, c] > 0.0 or h > 0.0:
+            if ridge[k] == 0.0:
+                total += 2.0 * h * ((max(0.0, T[k, c]) / C[k, k] if h > 0.0 else 0.0) - A[k, c])
+            elif A[k, c] > 0.0 or h > 0.0:
                 total += h * h / ridge[k]
     return total
 
 
 @helper
 def settle(C, T, A, ridge, close):
-    """A at its best, in place; returns 2⟨T, A⟩ − ⟨A, (C + ridge)A⟩."""
+    """A at its best, in place; returns 2⟨T, A⟩ − ⟨A, (C + ridge)A⟩.
+
+    It ends too where a sweep changes no more than the last digits of A.
+    """
     k, d = A.shape
     for sweep in range(SWEEPS):
+        moved = 0.0
         for f in range(k):
             whole = C[f, f] + ridge[f]
             for c in range(d):
@@ -47,8 +57,10 @@ def settle(C, T, A, ridge, close):
                 for j in range(k):
                     if j != f:
                         left -= C[f, j] * A[j, c]
-                A[f, c] = max(0.0, left / whole)
-        if sweep % EVERY == 0 and slope(C, T, A, ridge) < close:
+                new = max(0.0, left / whole) if whole > 0.0 else 0.0
+                moved = max(moved, abs(new - A[f, c]) - DIGITS * new)
+                A[f, c] = new
+        if moved <= 0.0 or (sweep % EVERY == 0 and slope(C, T, A, ridge) < close):
             break
     value = 0.0
     for f in range(k):
@@ -61,15 +73,16 @@ def settle(C, T, A, ridge, close):
 
 
 @kernel
-def best_features(C, T, A, r, close):
-    """``settle`` with one ridge."""
+def best_features(C, T, A, r, pull, close):
+    """``settle`` with one ridge; T is ZᵀX."""
     ridge = np.full(A.shape[0], r)
-    return settle(C, T, A, ridge, close)
+    return settle(C, T - pull, A, ridge, close)
 
 
 @kernel
-def worth_of_rows(C, T, A, x, bits, new, r, close):
-    """2⟨T, A⟩ − ⟨A, (C + rI)A⟩ at its best with each row, which opens ``new`` features, added."""
+def worth_of_rows(C, T, A, x, bits, new, r, pull, close):
+    """2⟨T − pull, A⟩ − ⟨A, (C + rI)A⟩ at its best with each row, which opens ``new`` features,
+    added; T is ZᵀX."""
     k, d = A.shape
     found = np.empty(bits.shape[0])
     for row in range(bits.shape[0]):
@@ -82,20 +95,20 @@ def worth_of_rows(C, T, A, x, bits, new, r, close):
             for j in range(k):
                 own_C[i, j] = C[i, j] + bits[row, i] * bits[row, j]
             for c in range(d):
-                own_T[i, c] = T[i, c] + bits[row, i] * x[c]
+                own_T[i, c] = T[i, c] + bits[row, i] * x[c] - pull
                 own_A[i, c] = A[i, c]
         if new[row] > 0:
             own_C[k, k] = 1.0
             ridge[k] = r / new[row]
             for i in range(k):
                 own_C[k, i] = own_C[i, k] = bits[row, i]
-            own_T[k] = x
+            own_T[k] = x - pull
         found[row] = settle(own_C, own_T, own_A, ridge, close)
     return found
 
 
 @kernel
-def climb(X, Z, A, potential, each, capacity, variance, r):
+def climb(X, Z, A, potential, each, capacity, variance, r, pull):
     """One pass over all features, each with its bits and its own a; Z and A change in place.
 
     A column may be left empty, and is filled again only if that is better. Returns what was gained.
@@ -123,6 +136,7 @@ def climb(X, Z, A, potential, each, capacity, variance, r):
                     s[c] += E[i, c]
         before = best = 0.0
         for c in range(d):
+            s[c] -= pull
             before += A[f, c] * (2.0 * s[c] - (sums[f] + r) * A[f, c])
             best += max(0.0, s[c]) ** 2
         best /= 2.0 * variance * (sums[f] + r)

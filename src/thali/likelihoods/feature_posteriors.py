@@ -8,8 +8,9 @@ Gaussian features (``GaussianFeatures``), a_d ~ N(0, σ_a²): with r = σ_x²/σ
     joint       V_d = σ_x² (C_d + rI)⁻¹              one Gaussian over the K features of a column
     factorized  V_d = σ_x² / (diag C_d + r)          the paper's, one Gaussian for each entry.
 
-Without gaps all columns share V. Nonnegative features (``NonnegativeFeatures``): q(a_kd) is the
-best one given the others, a normal distribution cut off below zero,
+Without gaps all columns share V. Nonnegative features (``NonnegativeFeatures``; those with an
+exponential prior are in ``exponential_features.py``): q(a_kd) is the best one given the others, a
+normal distribution cut off below zero,
 
     a_kd ~ TN((T_kd − Σ_{j≠k} C_kj E[a_jd]) / (C_kk + r),  σ_x²/(C_kk + r)),
 
@@ -46,8 +47,8 @@ class FeaturePosterior(Protocol):
     def grams(self) -> np.ndarray:
         """E[a_d a_dᵀ] of each column, (D, K, K)."""
 
-    def squares(self) -> float:
-        """Σ E[a_kd²]."""
+    def of_scale(self) -> tuple[float, float]:
+        """s and l of the gain as a function of σ_a: −KD log σ_a − s/2σ_a² − l/σ_a."""
 
     def gain(self, sigma_a: float) -> float:
         """E[log p(A)] + H[q(A)]."""
@@ -150,6 +151,9 @@ class GaussianFeatures:
     def squares(self) -> float:
         return float(np.trace(self._gram))
 
+    def of_scale(self) -> tuple[float, float]:
+        return self.squares(), 0.0
+
     def gain(self, sigma_a: float) -> float:
         log_det = self._over_columns(self._log_det)
         count = self.phi.size
@@ -218,16 +222,22 @@ class NonnegativeFeatures:
 
     @classmethod
     def prior(cls, k: int, d: int, sigma_a: float) -> Self:
-        return cls.of(np.zeros((k, d)), np.full((k, d), sigma_a))
+        width, rate = cls.prior_law(sigma_a)
+        return cls.of(np.full((k, d), 0.0 - rate * width * width), np.full((k, d), width))
+
+    @staticmethod
+    def prior_law(sigma_a: float) -> tuple[float, float]:
+        """The prior p(a) ∝ e^{−rate a − a²/2 width²} of an entry."""
+        return sigma_a, 0.0
 
     def updated(self, found: Statistics, sigma_x: float, sigma_a: float) -> Self:
         from thali.kernels.expected_features import expect_nonnegative
 
+        width, rate = self.prior_law(sigma_a)
+        r, pull = (sigma_x / width) ** 2, rate * sigma_x**2
         C = found.C if found.C.ndim == 3 else found.C[None]
         mu, s, phi = self.mu.copy(), self.s.copy(), self.phi.copy()
-        expect_nonnegative(
-            np.ascontiguousarray(C), found.T, mu, s, phi, sigma_x, (sigma_x / sigma_a) ** 2, PASSES
-        )
+        expect_nonnegative(np.ascontiguousarray(C), found.T, mu, s, phi, sigma_x, r, pull, PASSES)
         return self.of(mu, s)
 
     def gram(self) -> np.ndarray:
@@ -242,6 +252,9 @@ class NonnegativeFeatures:
 
     def squares(self) -> float:
         return float(np.square(self.phi).sum() + self.variance.sum())
+
+    def of_scale(self) -> tuple[float, float]:
+        return self.squares(), 0.0
 
     def gain(self, sigma_a: float) -> float:
         return float(self.gains(sigma_a).sum())
@@ -259,9 +272,10 @@ class NonnegativeFeatures:
     def grown(
         self, found: Statistics | None = None, sigma_x: float = 1.0, sigma_a: float = 1.0
     ) -> Self:
-        mean, variance = left_for_last(found, self.phi, sigma_x, sigma_a)
+        width, rate = self.prior_law(sigma_a)
+        mean, variance = left_for_last(found, self.phi, sigma_x, width)
         s = np.broadcast_to(np.sqrt(variance), mean.shape)
-        return self.of(np.vstack([self.mu, mean]), np.vstack([self.s, s]))
+        return self.of(np.vstack([self.mu, mean - rate * variance]), np.vstack([self.s, s]))
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         from thali.kernels.truncated_normal import sample_each

@@ -229,6 +229,19 @@ def scale_given_squares(
     return slice_step(rng, value, target, min(1.0, 3.0 / np.sqrt(2.0 * n + 1.0)))
 
 
+def scale_given_sum(
+    rng: np.random.Generator, prior: Scale, value: float, total: float, n: int
+) -> float:
+    """A scale σ given n draws of Exponential(rate c/σ) whose sum is ``total``/c; a number stays."""
+    if not isinstance(prior, Hyperprior):
+        return value
+
+    def target(sigma: float) -> float:
+        return prior.log_density(sigma) - n * np.log(sigma) - total / sigma
+
+    return slice_step(rng, value, target, min(1.0, 3.0 / np.sqrt(n + 1.0)))
+
+
 def log_noise(data: Data, W: ArrayLike, A: ArrayLike, sigma: float) -> float:
     """Σ log N(x; wa, σ²) over the observed entries, or all of a sparse X: no second X is made."""
     W, A = np.asarray(W), np.asarray(A, float)

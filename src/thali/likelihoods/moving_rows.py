@@ -10,13 +10,18 @@ from thali.likelihoods.gibbs_updates import GibbsState
 
 if TYPE_CHECKING:
     from thali.kernels.gaussian_moves import GaussianMoves
+    from thali.kernels.positive_entries import Entries
 
 ALL_SEEN = np.zeros((0, 0), bool)
 
 
-def gaussian_rows(state: GibbsState, room: int, kind: int) -> GaussianMoves:
-    """Residuals, features and amounts; ``kind`` is one of those of ``kernels/gaussian_moves``."""
+def gaussian_rows(
+    state: GibbsState, room: int, kind: int, law: Entries | None = None
+) -> GaussianMoves:
+    """Residuals, features and amounts; ``kind`` is one of those of ``kernels/gaussian_moves``, and
+    ``law`` that of entries where they are not below zero."""
     from thali.kernels.gaussian_moves import AMOUNTS, GaussianMoves
+    from thali.kernels.positive_entries import half_normal
 
     A, bits, hyper = state.parameters["A"], state.bits.astype(float), state.hyper
     S = with_room(state.parameters["S"] * bits, room, 1) if kind >= AMOUNTS else np.zeros((0, 0))
@@ -29,6 +34,7 @@ def gaussian_rows(state: GibbsState, room: int, kind: int) -> GaussianMoves:
         float(hyper["sigma_x"]),
         float(hyper["sigma_a"]),
         kind,
+        law or half_normal(hyper["sigma_x"], hyper["sigma_a"]),  # which other kinds do not look at
     )
 
 

@@ -38,12 +38,16 @@ class CountedFeatures(Conditional, SearchRows):
         """Of entries with up to ``most`` active features, hyperparameters being numbers."""
 
 
+HALF_NORMAL, EXPONENTIAL = "half_normal", "exponential"
+
+
 class PositiveFeatures(Conditional, SearchRows):
-    """X = Z A + E with the one parameter "A" (K×D) of half-normal entries of scale ``sigma_a`` and
-    Gaussian noise of scale ``sigma_x``."""
+    """X = Z A + E with the one parameter "A" (K×D) of half-normal or exponential entries (``law``)
+    of root mean square ``sigma_a``, and Gaussian noise of scale ``sigma_x``."""
 
     sigma_x: Scale
     sigma_a: Scale
+    law: str
 
 
 class SlabAmounts(SearchRows):

@@ -29,19 +29,28 @@ def log_fit(found: Statistics, features: FeaturePosterior, sigma_x: float, sigma
     return float(fit + features.gain(sigma_a))
 
 
-def best_scale(hyperprior: Hyperprior, squares: float, size: float, now: float) -> float:
-    """The σ that maximizes log p(σ) − size log σ − squares/2σ².
+def best_scale(
+    hyperprior: Hyperprior, squares: float, size: float, now: float, total: float = 0.0
+) -> float:
+    """The σ that maximizes log p(σ) − size log σ − squares/2σ² − total/σ.
+
+    Under an inverse-gamma law of σ² it is the positive root of mσ² − total σ − v.
 
     >>> round(best_scale(InverseGamma(1.0, 2.0), squares=10.0, size=4.0, now=1.0), 6)  # √(14/7)
     1.414214
     """
     if isinstance(hyperprior, InverseGamma):
-        return float(
-            np.sqrt((squares + 2.0 * hyperprior.scale) / (size + 2.0 * hyperprior.shape + 1.0))
-        )
-    return best_positive(
-        lambda s: hyperprior.log_density(s) - size * np.log(s) - 0.5 * squares / s**2, now
-    )
+        v = float(squares + 2.0 * hyperprior.scale)
+        m = float(size + 2.0 * hyperprior.shape + 1.0)
+        if total == 0.0:
+            return float(np.sqrt(v / m))
+        return float((total + np.hypot(total, 2.0 * np.sqrt(m * v))) / (2.0 * m))
+
+    def target(s: float) -> float:
+        fit = size * np.log(s) + 0.5 * squares / s**2 + total / s
+        return float(hyperprior.log_density(s) - fit)
+
+    return best_positive(target, now)
 
 
 def best_mass(hyperprior: Hyperprior, frequencies: Frequencies, now: float) -> float:

@@ -146,8 +146,8 @@ class AscentState(ABC):
             scale = np.sqrt(found.squares / max(found.entries, 1.0))
             scales["sigma_x"] = max(sigma, self.least * max(scale, scales["sigma_a"]))
         if "sigma_a" in hyperpriors:
-            squares, size = self.features.squares(), float(self.features.phi.size)
-            sigma = best_scale(hyperpriors["sigma_a"], squares, size, scales["sigma_a"])
+            (squares, total), size = self.features.of_scale(), float(self.features.phi.size)
+            sigma = best_scale(hyperpriors["sigma_a"], squares, size, scales["sigma_a"], total)
             finest = scales["sigma_x"] / self.least if self.least else np.inf
             scales["sigma_a"] = min(sigma, finest) if "sigma_x" in hyperpriors else sigma
         self.features = self.features.updated(found, *self.sigmas)

@@ -102,7 +102,7 @@ class TableState(State):
         """σ_a given the features."""
         hyperprior = inferred(self.likelihood).get("sigma_a")
         if hyperprior is not None and not hold:
-            squares, size = self.features.squares(), float(self.features.phi.size)
+            (squares, _), size = self.features.of_scale(), float(self.features.phi.size)
             now = self.scales["sigma_a"]
             self.scales["sigma_a"] = best_scale(hyperprior, squares, size, now)
 

@@ -21,12 +21,15 @@ from thali.engines.search.nonnegative_candidates import (
     HIGHEST,
     KeptFeatures,
     NonnegativeProblem,
+    log_shape,
+    unit_of,
 )
 from thali.engines.search.polish import HasScales
 from thali.engines.search.prior_bounds import SearchPrior
 from thali.engines.search.real_polish import RealForm
 from thali.hyperparameters import Values
 from thali.likelihoods.base import Parameters
+from thali.likelihoods.search_rows import PositiveFeatures
 from thali.priors.base import PredictsRow
 from thali.structures.features import feature_counts, potentials
 
@@ -34,7 +37,7 @@ TRIALS = 3  # matrices with other columns that get a pass of their own
 
 
 class NonnegativeForm(RealForm[KeptFeatures]):
-    """What is maximized is log P(X, A/σ_a, [Z])."""
+    """What is maximized is log P(X, A/s, [Z]), s the unit of features."""
 
     heuristics = ("inadmissible", "trivial", "admissible")
 
@@ -42,7 +45,12 @@ class NonnegativeForm(RealForm[KeptFeatures]):
         scales = self.model.likelihood_values(hyper)
         sigmas = float(scales["sigma_x"]), float(scales["sigma_a"])
         prior = cast(SearchPrior, self.model.prior_at(hyper))
-        return NonnegativeProblem(np.ascontiguousarray(self.data.X[order]), prior, *sigmas, bound)
+        X = np.ascontiguousarray(self.data.X[order])
+        return NonnegativeProblem(X, prior, *sigmas, bound, self._law)
+
+    @property
+    def _law(self) -> str:
+        return cast(PositiveFeatures, self.model.likelihood).law
 
     def parameters(
         self, Z: np.ndarray, hyper: Values, given: Parameters | None = None
@@ -96,12 +104,12 @@ class NonnegativeForm(RealForm[KeptFeatures]):
         scales = self.model.likelihood_values(hyper)
         sigma_x, sigma_a = float(scales["sigma_x"]), float(scales["sigma_a"])
         noise = -0.5 * self.data.X.size * np.log(2.0 * np.pi * sigma_x**2) - 0.5 * left / sigma_x**2
-        features = A.size * HIGHEST - 0.5 * float(np.square(A).sum()) / sigma_a**2
+        features = A.size * HIGHEST + log_shape(self._law, A, sigma_a)
         return float(noise + features + log_prior)
 
     def offset(self, answer: Answer) -> float:
         scales = self.model.likelihood_values(answer.hyper)
-        return -answer.parameters["A"].size * float(np.log(scales["sigma_a"]))
+        return -answer.parameters["A"].size * float(np.log(unit_of(self._law, scales["sigma_a"])))
 
     def climb(
         self, rng: np.random.Generator, Z: np.ndarray, parameters: Parameters, hyper: Values
@@ -113,8 +121,8 @@ class NonnegativeForm(RealForm[KeptFeatures]):
         each, variance = self.data.d * HIGHEST, problem.sigma_x**2
         Z, A = np.array(Z, np.uint8, order="C"), parameters["A"].copy()
         lam, capacity = potentials(tables), tables.capacity
-        climb(X, Z, A, lam, each, capacity, variance, problem.r)
-        Z, A = self._own_features(Z, A, lam[1] + each, capacity, variance, problem.r)
+        climb(X, Z, A, lam, each, capacity, variance, problem.r, problem.pull)
+        Z, A = self._own_features(Z, A, lam[1] + each, capacity, problem)
         used = Z.any(axis=0)
         Z, A = Z[:, used].astype(bool), np.ascontiguousarray(A[used])
         return Z, {"A": self._best(Z, A, hyper)}
@@ -125,13 +133,12 @@ class NonnegativeForm(RealForm[KeptFeatures]):
         A: np.ndarray,
         weight: float,
         capacity: int,
-        variance: float,
-        r: float,
+        problem: NonnegativeProblem,
     ) -> tuple[np.ndarray, np.ndarray]:
         """One more feature of its own for each row where that is better; rows do not touch each
         other's."""
-        used = Z.any(axis=0)
-        left = np.maximum(self.data.X - Z.astype(float) @ A, 0.0)
+        used, variance, r = Z.any(axis=0), problem.sigma_x**2, problem.r
+        left = np.maximum(self.data.X - Z.astype(float) @ A - problem.pull, 0.0)
         gain = np.square(left).sum(axis=1) / (2.0 * variance * (1.0 + r)) + weight
         gain -= np.log(1.0 + Z[:, Z.sum(axis=0) == 1].sum(axis=1))  # those it has already
         free = -1 if capacity < 0 else capacity - int(used.sum())
