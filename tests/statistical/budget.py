@@ -26,7 +26,7 @@ TESTS = {  # family -> how many tests judge p-values in it; each family asserts 
     "priors": 21,
     "forms": 12,
     "fine_noise": 1,
-    "ladder": 1168,
+    "ladder": 1200,
     "linear_gaussian": 2,
     "oracles": 2,
     "enumeration": 86,

@@ -58,9 +58,7 @@ MUTANTS = {  # what is wrong -> where, old, new, and which checks must notice
     ),
     "σ_a from the means of A": (
         FEATURES,
-        "return float(np.square(self.phi).sum()) + self._over_columns(\n"
-        "            np.trace(self.V, axis1=-2, axis2=-1)\n"
-        "        )",
+        "return float(np.trace(self._gram))",
         "return float(np.square(self.phi).sum())",
         {"bound", "falls", "evidence", "optima"},
     ),
@@ -73,7 +71,7 @@ MUTANTS = {  # what is wrong -> where, old, new, and which checks must notice
     "the factorized law's variances from the joint one": (
         FEATURES,
         "        if not self.joint:\n",
-        "        if not self.joint and k < 0:\n",
+        "        if not self.joint and r < 0.0:\n",
         {"optima"},
     ),
     "C without ν(1 − ν)": (
