@@ -13,6 +13,8 @@ import thali
 from thali.evaluation import Holdout, holdout
 
 STARTS = {"prior": "random start", "race": "raced start"}
+SPARSE_STARTS = {"prior": "random start", "race": "sparse ICA start"}  # nothing is raced there
+FILTERS = {"particle filter, 10": 10, "particle filter, 50": 50}  # of figure 3
 FOREVER = 1_000_000  # sweeps of a sampler that only its time budget ends
 
 
@@ -73,6 +75,19 @@ def fit(
     model = thali.LatentFeatures(
         prior, task.likelihood, engine, center=task.center, random_state=seed, progress=False
     )
+    began = time.perf_counter()
+    model.fit(task.test.X, time_budget=budget)
+    took = time.perf_counter() - began
+    value = task.test.log_predictive(model)
+    return Fit(took, value, model.n_components_, model.stopped_ != "finished")
+
+
+def fit_filter(task: Task, particles: int, seed: int, budget: float | None = None) -> Fit:
+    """A particle filter: rows join one by one, each by what was left of it."""
+    model = thali.LatentFeatures(
+        thali.IBP(task.alpha), task.likelihood, thali.ParticleFilter(particles),
+        center=task.center, random_state=seed, progress=False,
+    )  # fmt: skip
     began = time.perf_counter()
     model.fit(task.test.X, time_budget=budget)
     took = time.perf_counter() - began
