@@ -71,14 +71,32 @@ def table_1(
                  f"{whole / base:.2f}"])  # fmt: skip
     head = ["a thousand times", "paper, s", "of linalg.inv", "here, s", "of linalg.inv"]
     errors = drift(Z, r, 100 * loops)
+    larger = []
+    for k in (16, 64):
+        large, M_of_it, row = of_size(k, len(Z), r)
+        whole, change = (
+            seconds(call, loops)
+            for call in (lambda a=large: np.linalg.inv(a), lambda a=M_of_it, b=row: with_row(a, b))
+        )
+        larger.append(f"{change / whole:.2f} with {k}")
     return [
         *table(head, rows), "",
+        f"With {len(M)} features both are little but calls; one change costs "
+        f"{ours['calcInverse'] / base:.2f} of an inverse, {' and '.join(larger)} features.",
+        "",
         "She gave rank-one updates up, since their errors grew until the chain was no longer "
         "stable. M of these data after so many changes of a bit, rows taken out and put back, "
         "never made afresh: largest error relative to the inverse "
         + ", ".join(f"{error:.0e} after {count:,}" for count, error in errors.items())
         + f". Ours, renewed as it goes: {chain.drift_:.0e} in the whole chain.",
     ]  # fmt: skip
+
+
+def of_size(k: int, n: int, r: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """M⁻¹, M and a row for n rows that have each of k features with probability one half."""
+    Z = (np.random.default_rng(0).random((n, k)) < 0.5).astype(float)
+    M_inverse = Z.T @ Z + r * np.eye(k)
+    return M_inverse, np.linalg.inv(M_inverse), Z[0]
 
 
 def drift(Z: np.ndarray, r: float, flips: int) -> dict[int, float]:
