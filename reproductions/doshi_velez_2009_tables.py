@@ -105,25 +105,32 @@ def verdicts(
     return lines
 
 
-def table_1(options: argparse.Namespace) -> Section:
-    title = "Table 1. Faces"
-    try:
-        pixels = read("yaleb_ext_32x32.npz")["X"]
-    except Skipped as reason:
-        return Section(title, [str(reason)], {})
+def faces(options: argparse.Namespace) -> tuple[Task, int]:
+    """Some of the faces at hand, and how many there are."""
+    pixels = read("yaleb_ext_32x32.npz")["X"]
     chosen = np.sort(np.random.default_rng(options.seed).permutation(len(pixels))[:721])
     X = pixels[chosen] / 255.0
     if options.quick:
         X = X[::18]
     if not options.full:
         X = X.reshape(-1, 8, 4, 8, 4).mean(axis=(2, 4)).reshape(-1, 64)
-    task = Task(holdout(X, 1 / 3, "last_half", options.seed), thali.LinearGaussian(), center=True)
+    test = holdout(X, 1 / 3, "last_half", options.seed)
+    return Task(test, thali.LinearGaussian(), center=True), len(pixels)
+
+
+def table_1(options: argparse.Namespace) -> Section:
+    title = "Table 1. Faces"
+    try:
+        task, at_hand = faces(options)
+    except Skipped as reason:
+        return Section(title, [str(reason)], {})
     paper = {key: v for key, v in PAPER_FACES.items() if options.full or key[1] < 25}
     sweeps = 5 if options.quick else 200
     found = from_both_starts(task, paper, options.seed, sweeps)
     hidden = len(task.test.values)
     lines = [
-        f"{len(X)} of the {len(pixels)} faces at hand, {X.shape[1]} pixels in [0, 1], centered; "
+        f"{task.test.X.shape[0]} of the {at_hand} faces at hand, {task.test.X.shape[1]} pixels in "
+        "[0, 1], centered; "
         f"{hidden:,} hidden. The paper has 721 frontal faces of 32×32 pixels, other ones. Totals "
         "do not compare: log densities depend on the unit of a pixel (in units of 1/255 each of "
         f"ours would be {hidden * np.log(255.0) / 1e6:.3f}·10⁶ lower). What compares is the order "

@@ -153,8 +153,8 @@ def test_all_of_rai_and_daume(tmp_path):
     summary = run(RAI, tmp_path)
     for title in ("Block images", "E. coli", "Scalability", "classifier", "start", "Greedy"):
         assert title in summary
-    # tables 1 and 2 (Sonar, Scene), figures 2 and 3
-    assert summary.count("Skipped: THALI_DATA is not set") == 5
+    # table 1 and its causes, table 2 (Sonar, Scene), figures 2 and 3
+    assert summary.count("Skipped: THALI_DATA is not set") == 6
     assert {"figure_2_synthetic.png", "figure_3.png"} <= {path.name for path in tmp_path.iterdir()}
 
 
@@ -194,7 +194,7 @@ def made_up(tmp_path) -> Path:
 @pytest.mark.slow
 def test_all_of_doshi_velez_on_data_made_up(tmp_path, made_up):
     summary = run(DOSHI, tmp_path / "out", data=made_up)
-    assert summary.count("\n## ") == 5
+    assert summary.count("\n## ") == 6
     assert "Skipped" not in summary
     assert "sparse ICA start" in summary
     assert cells(summary, "particle filter, 50")[1] == "–"  # it has no start
@@ -206,7 +206,7 @@ def test_all_of_doshi_velez_on_data_made_up(tmp_path, made_up):
 
 @pytest.mark.slow
 def test_rai_and_daume_on_data_made_up(tmp_path, made_up):
-    summary = run(RAI, tmp_path, "--only", "table_1", "table_2", data=made_up)
+    summary = run(RAI, tmp_path, "--only", "table_1", "table_2", "table_1_causes", data=made_up)
     assert "Skipped" not in summary
     assert "Scene is left out of a quick run." in summary
     assert len(cells(summary, "Gibbs sampling, annealed")) == 6
