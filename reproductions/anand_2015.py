@@ -15,8 +15,10 @@ number has no fixed cap, and σ² has a weak inverse-gamma law instead of none, 
 is proper. A second fit, with the library's defaults, stands beside it.
 
     python reproductions/anand_2015.py [--out anand_2015] [--seed 0] [--sweeps 1000 | --quick]
+        [--slips 300]
 
---quick is a smoke run.
+--quick is a smoke run. --slips adds plain samplers with a slip, which have other modes of K: some
+minutes.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from anand_2015_slips import slips
 from anand_2015_tables import table_1, table_2
 from threadpoolctl import threadpool_limits
 
@@ -192,6 +195,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("anand_2015"))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--sweeps", type=int, default=1000)
+    parser.add_argument("--slips", type=int, default=0, help="sweeps of each sampler with a slip")
     parser.add_argument("--quick", action="store_true", help="a smoke run")
     options = parser.parse_args()
     options.sweeps = 30 if options.quick else options.sweeps
@@ -215,6 +219,8 @@ def main() -> None:
         "What was found": compared(data, as_paper, default),
         "Table 4. Features of the first four images: planted / found": presence(data, as_paper),
     }
+    if options.slips:
+        tables["Figure 4. Plain samplers with a slip"] = slips(data, options.seed, options.slips)
     text = ["# Anand (2015), reproduced", ""]
     text.append(f"{len(data.X)} images, {options.sweeps} sweeps, seed {options.seed}.")
     for title, lines in tables.items():

@@ -25,7 +25,7 @@ without it, it is skipped.
 
     python reproductions/reed_ghahramani_2013.py [--out reed_ghahramani_2013] [--seed 0]
         [--quick | --full] [--only figure_1 figure_2 figure_3 figure_3_large figure_4 starts
-        table_1]
+        table_1] [--repeats 2]
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def figure_3(options: argparse.Namespace) -> Section:
     budgets = (0.3, 0.6) if options.quick else (3.0, 8.0)
     if options.full:
         budgets = (4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
-    repeats = 1 if options.quick else 5 if options.full else 2
+    repeats = options.repeats or (1 if options.quick else 5 if options.full else 2)
     return over_time(options, (n, d, k), budgets, repeats, "Figure 3, left", "figure_3.png")
 
 
@@ -93,6 +93,7 @@ def figure_3_large(options: argparse.Namespace) -> Section:
     repeats = 1
     if options.full:
         n, d, k, budgets, repeats = 100_000, 1000, 50, (600.0, 1200.0, 2400.0, 4800.0), 5
+    repeats = options.repeats or repeats
     title, file = "Figure 3, right", "figure_3_large.png"
     return over_time(options, (n, d, k), budgets, repeats, title, file)
 
@@ -263,6 +264,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], Section]] = {
 def main() -> None:
     parser = parser_of("reed_ghahramani_2013", __doc__, PARTS, "the paper's sizes: hours")
     parser.add_argument("--quick", action="store_true", help="a smoke run")
+    parser.add_argument("--repeats", type=int, help="of figure 3 (2; with --full 5)")
     options = parser.parse_args()
     write_report("Reed and Ghahramani (2013)", PARTS, options, f"α = {ALPHA:g}. {CAUTION}")
 
