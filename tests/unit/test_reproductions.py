@@ -144,8 +144,8 @@ def test_rows_of_reed_and_ghahramani(tmp_path):
 @pytest.mark.slow
 def test_all_of_reed_and_ghahramani(tmp_path):
     summary = run(REED, tmp_path)
-    assert summary.count("\n## ") == 7
-    assert summary.count("THALI_DATA is not set") == 2
+    assert summary.count("\n## ") == 8
+    assert summary.count("THALI_DATA is not set") == 3
     assert len(list(tmp_path.glob("*.png"))) == 4
 
 
@@ -224,7 +224,7 @@ def test_rai_and_daume_on_data_made_up(tmp_path, made_up):
 
 @pytest.mark.slow
 def test_reed_and_ghahramani_on_data_made_up(tmp_path, made_up):
-    summary = run(REED, tmp_path, "--only", "figure_4", "starts", data=made_up)
+    summary = run(REED, tmp_path, "--only", "figure_4", "starts", "figure_4_causes", data=made_up)
     assert "Skipped" not in summary
     for what in ("Audio", "Tags", "Faces"):
         assert f"- {what}, K = 4, best to worst:" in summary
