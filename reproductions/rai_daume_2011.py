@@ -46,6 +46,7 @@ from rai_daume_2011_fits import (
     BASELINES,
     METHODS,
     OTHERS,
+    RESTARTS,
     SEARCHES,
     Fit,
     Task,
@@ -282,7 +283,15 @@ def last_points(
                          f"{one.value:.0f}", f"{truth - one.value:.0f}"])  # fmt: skip
     head = [f"{kind}", f"K at {n}", f"s at {counts[0]}", f"s at {n}", "log P(X, Z)", "below truth"]
     order = sorted(found, key=lambda name: found[name][-1].seconds)
-    return [*table(head, rows), "", f"- From the quickest at {n} rows: {', '.join(order)}."]
+    single = METHODS["infinite variational"].engine(10, 0)
+    restarts = [fit_engine(whole, single, seed + i) for i in range(RESTARTS)]
+    there = sum(one.value > truth - 1e-6 for one in restarts)
+    return [
+        *table(head, rows), "",
+        f"- From the quickest at {n} rows: {', '.join(order)}.",
+        "- Restarts of variational inference that come to the planted Z's log joint, or above: "
+        f"{there} of {RESTARTS}; the table has the one with the highest bound.",
+    ]  # fmt: skip
 
 
 # section 6.7
