@@ -183,7 +183,7 @@ def made_up(tmp_path) -> Path:
     np.savez(folder / "audio_vibeace_500x161.npz", X=rng.random((60, 10)).astype(np.float32))
     np.savez(folder / "mirflickr_tags.npz", **sparse((rng.random((250, 50)) < 0.2).astype(int)))
     faces = rng.integers(0, 255, (730, 1024)).astype(np.uint8)
-    np.savez(folder / "yaleb_ext_32x32.npz", X=faces, y=np.repeat(np.arange(73), 10))
+    np.savez(folder / "yaleb_ext_32x32.npz", X=faces, y=np.repeat([0, 1], 365))
     np.savez(
         folder / "speech_cmuarctic_5src.npz", S=rng.integers(-99, 99, (5, 300)).astype(np.int16),
         mixing_10x5=rng.standard_normal((10, 5)),
