@@ -13,6 +13,8 @@ import thali
 from thali.evaluation import Holdout, holdout
 
 STARTS = {"prior": "random start", "race": "raced start"}
+SPARSE_STARTS = {"prior": "random start", "race": "sparse ICA start"}  # nothing is raced there
+FILTERS = {"particle filter, 10": 10, "particle filter, 50": 50}  # of figure 3
 FOREVER = 1_000_000  # sweeps of a sampler that only its time budget ends
 
 
@@ -39,6 +41,9 @@ METHODS = {
 VARIATIONAL = [name for name in METHODS if "variational" in name]
 
 
+ALPHA, SIGMA_X, SIGMA_A = 5.0, 0.5, 1.0  # of the synthetic data; the paper does not give its own
+
+
 class Fit(NamedTuple):
     """One fit: its seconds (compilation excluded), mean held-out log density, K, whether cut."""
 
@@ -59,7 +64,7 @@ class Task(NamedTuple):
 
 def fit(
     task: Task, name: str, k: int, start: str, seed: int, *, sweeps: int = FOREVER,
-    chains: int = 2, tol: float = 1e-6, budget: float | None = None,
+    chains: int = 2, tol: float = 1e-6, budget: float | None = None, anneal: int = 0,
 ) -> Fit:  # fmt: skip
     """Fit what was left of the data, and ask for what was hidden."""
     method = METHODS[name]
@@ -69,10 +74,25 @@ def fit(
         own |= {} if method.finite else {"truncation": k}
     else:
         own = {"sweeps": sweeps, "chains": chains}
-    engine = method.engine(init=start, **own)
+    engine = method.engine(init=start, anneal=anneal, **own)
     model = thali.LatentFeatures(
         prior, task.likelihood, engine, center=task.center, random_state=seed, progress=False
     )
+    began = time.perf_counter()
+    model.fit(task.test.X, time_budget=budget)
+    took = time.perf_counter() - began
+    value = task.test.log_predictive(model)
+    return Fit(took, value, model.n_components_, model.stopped_ != "finished")
+
+
+def fit_filter(
+    task: Task, particles: int, seed: int, budget: float | None = None, **settings: Any
+) -> Fit:
+    """A particle filter: rows join one by one, each by what was left of it."""
+    model = thali.LatentFeatures(
+        thali.IBP(task.alpha), task.likelihood, thali.ParticleFilter(particles, **settings),
+        center=task.center, random_state=seed, progress=False,
+    )  # fmt: skip
     began = time.perf_counter()
     model.fit(task.test.X, time_budget=budget)
     took = time.perf_counter() - began
@@ -87,3 +107,23 @@ def warm_up(task: Task, names: Iterable[str]) -> None:
     for name in names:
         for start in STARTS:
             fit(small, name, 3, start, 0, sweeps=4, chains=1)
+
+
+# synthetic data
+
+
+def planted(n: int, d: int, k: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """X = Z A + noise with Z of the truncated stick-breaking prior, and its mean Z A."""
+    rng = np.random.default_rng(seed)
+    pi = np.cumprod(rng.beta(ALPHA, 1.0, k))
+    mean = (rng.random((n, k)) < pi) @ (SIGMA_A * rng.standard_normal((k, d)))
+    return mean + SIGMA_X * rng.standard_normal((n, d)), mean
+
+
+def synthetic(n: int, d: int, k: int, seed: int) -> tuple[Task, float]:
+    """Held-out data of this size, and the mean log density at the planted features."""
+    X, mean = planted(n, d, k, seed)
+    test = holdout(X, 1 / 3, "last_half", random_state=seed)
+    z = (test.values - mean[test.where_hidden]) / SIGMA_X
+    best = float(np.mean(-0.5 * z**2 - 0.5 * np.log(2.0 * np.pi * SIGMA_X**2)))
+    return Task(test, thali.LinearGaussian(SIGMA_X, SIGMA_A), ALPHA), best

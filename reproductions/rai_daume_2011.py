@@ -5,6 +5,8 @@ inference.
     blocks    section 6.2, twenty 4×4 images          table_2   factors for a classifier
     table_1   E. coli, 50×100                         figure_3  Gibbs from the search's answer
     figure_2  time and log joint against N            greedy    section 6.7
+    blocks_causes, table_1_causes, table_2_causes, greedy_causes
+              what has to be changed for the paper's result
 
 As in the paper: A is integrated out of every log joint; the search has a beam of 10, starts from
 nothing and takes the rows as they come; hyperparameters are numbers, the same for all methods;
@@ -19,7 +21,8 @@ that the variable THALI_DATA names (ecoli_nca.npz, sonar.npz, scene.npz); withou
 skipped.
 
     python reproductions/rai_daume_2011.py [--out rai_daume_2011] [--seed 0] [--quick | --full]
-        [--only blocks table_1 figure_2 table_2 figure_3 greedy]
+        [--only blocks table_1 figure_2 table_2 figure_3 greedy blocks_causes table_1_causes
+        table_2_causes greedy_causes]
 """
 
 from __future__ import annotations
@@ -30,6 +33,12 @@ from typing import Any
 import numpy as np
 from presenting import Section, Skipped, legend, log_axis, panels, parser_of, table, write_report
 from rai_daume_2011_annealed import annealed, over_data_sets
+from rai_daume_2011_causes import (
+    blocks_causes,
+    greedy_causes,
+    table_1_causes,
+    table_2_causes,
+)
 from rai_daume_2011_chains import figure_3
 from rai_daume_2011_classes import table_2
 from rai_daume_2011_fate import losses
@@ -37,10 +46,12 @@ from rai_daume_2011_fits import (
     BASELINES,
     METHODS,
     OTHERS,
+    RESTARTS,
     SEARCHES,
     Fit,
     Task,
     alone,
+    block_images,
     ecoli,
     fit,
     fit_engine,
@@ -52,12 +63,6 @@ from rai_daume_2011_fits import (
 import thali
 
 ORDERS = 20  # of the rows, at random
-
-
-def block_images(seed: int) -> Task:
-    """Section 6.2: each of four images in each picture with probability one half."""
-    data = thali.datasets.blocks(random_state=seed)
-    return Task(data.X, 1.0, 0.1, float(data.X.std()), data.Z)
 
 
 def is_truth(task: Task, one: Fit) -> bool:
@@ -244,7 +249,7 @@ def figure_2(options: argparse.Namespace) -> Section:
         log_axis(left, "y")
         legend(figure, left)
         pictures[f"figure_2_{kind.replace('. ', '_').lower()}.png"] = figure
-        lines += [*last_points(kind, task, counts, found), ""]
+        lines += [*last_points(kind, task, counts, found, options.seed), ""]
     return Section("Figure 2. Scalability", lines, pictures)
 
 
@@ -260,7 +265,7 @@ def sweeps_of(options: argparse.Namespace) -> int:
 
 
 def last_points(
-    kind: str, task: Task, counts: tuple[int, ...], found: dict[str, list[Fit]]
+    kind: str, task: Task, counts: tuple[int, ...], found: dict[str, list[Fit]], seed: int
 ) -> list[str]:
     """Every method at the most rows, and what the searches are to the others."""
     n = counts[-1]
@@ -270,9 +275,23 @@ def last_points(
          f"{one.value:.0f}", f"{truth - one.value:.0f}"]
         for name, one in ((name, fits[-1]) for name, fits in found.items())
     ]  # fmt: skip
+    whole = task._replace(X=np.ascontiguousarray(task.X[:n]))
+    for name in SEARCHES:
+        if truth - found[name][-1].value > 1e-6:
+            one = fit_engine(whole, alone(name, 10, polish=True), seed)
+            rows.append([f"{name}, polished", one.n_components, "–", f"{one.seconds:.2f}",
+                         f"{one.value:.0f}", f"{truth - one.value:.0f}"])  # fmt: skip
     head = [f"{kind}", f"K at {n}", f"s at {counts[0]}", f"s at {n}", "log P(X, Z)", "below truth"]
     order = sorted(found, key=lambda name: found[name][-1].seconds)
-    return [*table(head, rows), "", f"- From the quickest at {n} rows: {', '.join(order)}."]
+    single = METHODS["infinite variational"].engine(10, 0)
+    restarts = [fit_engine(whole, single, seed + i) for i in range(RESTARTS)]
+    there = sum(one.value > truth - 1e-6 for one in restarts)
+    return [
+        *table(head, rows), "",
+        f"- From the quickest at {n} rows: {', '.join(order)}.",
+        "- Restarts of variational inference that come to the planted Z's log joint, or above: "
+        f"{there} of {RESTARTS}; the table has the one with the highest bound.",
+    ]  # fmt: skip
 
 
 # section 6.7
@@ -316,6 +335,10 @@ PARTS = {
     "table_2": table_2,
     "figure_3": figure_3,
     "greedy": greedy_search,
+    "blocks_causes": blocks_causes,
+    "table_1_causes": table_1_causes,
+    "table_2_causes": table_2_causes,
+    "greedy_causes": greedy_causes,
 }
 
 

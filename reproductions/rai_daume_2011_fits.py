@@ -123,6 +123,12 @@ def from_variance(X: np.ndarray) -> tuple[float, float]:
 # data
 
 
+def block_images(seed: int) -> Task:
+    """Section 6.2: each of four images in each picture with probability one half."""
+    data = thali.datasets.blocks(random_state=seed)
+    return Task(data.X, 1.0, 0.1, float(data.X.std()), data.Z)
+
+
 def ecoli(seed: int, genes: int = 50, factors: int = 8, d: int = 100) -> Task:
     """X = Z A + noise, Z the regulation of 50 genes of E. coli by 8 factors.
 

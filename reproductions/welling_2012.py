@@ -87,7 +87,7 @@ def memories(setting: tuple[int, int, float, int], seed: int, steps: int) -> dic
 
 
 def figure_5(options: argparse.Namespace) -> Section:
-    sets, steps = (10, 40_000) if options.full else (1, 300) if options.quick else (4, 20_000)
+    sets, steps = (10, 40_000) if options.full else (1, 60) if options.quick else (4, 20_000)
     figure, axes = panels(len(SETTINGS))
     rows = []
     for ax, setting in zip(axes, SETTINGS, strict=True):
