@@ -146,10 +146,8 @@ def test_rows_of_reed_and_ghahramani(tmp_path):
 @pytest.mark.slow
 def test_all_of_reed_and_ghahramani(tmp_path):
     summary = run(REED, tmp_path)
-    assert summary.count("
-## ") == 8
-    assert summary.count("
-| INMF | ") == 2  # of figure 3, left, and table 1
+    assert summary.count("\n## ") == 8
+    assert summary.count("\n| INMF | ") == 2  # of figure 3, left, and table 1
     assert summary.count("THALI_DATA is not set") == 3
     assert len(list(tmp_path.glob("*.png"))) == 4
 
