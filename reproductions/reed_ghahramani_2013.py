@@ -49,6 +49,7 @@ from reed_ghahramani_2013_fits import (
     METHODS,
     RACED,
     SAMPLERS,
+    TRUNCATED,
     Point,
     Task,
     engine_of,
@@ -92,7 +93,7 @@ def figure_3(options: argparse.Namespace) -> Section:
         budgets = (4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
     repeats = options.repeats or (1 if options.quick else 5 if options.full else 2)
     title, file = "Figure 3, left", "figure_3.png"
-    return over_time(options, (n, d, k), budgets, repeats, title, file, INMF)
+    return over_time(options, (n, d, k), budgets, repeats, title, file, INMF | TRUNCATED)
 
 
 def figure_3_large(options: argparse.Namespace) -> Section:

@@ -35,9 +35,12 @@ class Method(NamedTuple):
     color: str
     finite: bool = False
     raced: bool = False
+    truncated: bool = False  # the Indian buffet process held to K features
 
     @property
     def dash(self) -> str:
+        if self.truncated:
+            return "-."
         return ":" if self.raced else "--" if self.finite or self.likelihood is None else "-"
 
 
@@ -59,6 +62,7 @@ RACED = {
 }  # of figure 3: what the library does by itself, from a raced start, scales and α inferred
 INMF = {"INMF": Method(PowerEPNMF, None, style.CHAINS[5])}  # of figure 3, left, as in the paper
 SAMPLERS = ("collapsed Gibbs", "uncollapsed Gibbs")
+TRUNCATED = {f"{name}, truncated": METHODS[name]._replace(truncated=True) for name in SAMPLERS}
 BUFFETS = [name for name in METHODS if "NMF" not in name]
 
 
@@ -89,7 +93,7 @@ class Task(NamedTuple):
 
 def evolution(task: Task, name: str, k: int, seed: int, budgets: Sequence[float]) -> list[Point]:
     """A fit as it stands after so many seconds, and after so many more; shorter if it ends."""
-    method = (METHODS | RACED | INMF)[name]
+    method = (METHODS | RACED | INMF | TRUNCATED)[name]
     walk = {BayesianNMF: by_modes, PowerEPNMF: by_messages, NMF: by_filling}.get(
         method.engine, by_resuming
     )
@@ -111,6 +115,8 @@ def engine_of(method: Method, k: int, start: Any) -> Any:
 
 
 def prior_of(method: Method, k: int) -> Any:
+    if method.truncated:
+        return thali.TruncatedIBP(ALPHA, max_features=k)
     return thali.BetaBernoulli(ALPHA, k) if method.finite else thali.IBP(ALPHA)
 
 
