@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 import thali
+from oracles import features
 from oracles import search as oracle
 from thali.data import Data
 from thali.engines.search.candidates import Problem
@@ -16,6 +17,17 @@ from thali.model import Model
 CLOSE = 1e-8
 EXACT = {"width": None, "heuristic": "admissible", "expansion": "all"}
 KINDS = ("ibp", "beta_bernoulli", "two_parameter_ibp")
+OF_CLASSES = {  # priors, and their log probabilities of a class by its counts of histories
+    "ibp": (thali.IBP(1.5), lambda counts, n: features.log_prior_ibp(counts, n, 1.5)),
+    "two": (
+        thali.TwoParameterIBP(2.0, 0.7),
+        lambda counts, n: features.log_prior_two_parameter(counts, n, 2.0, 0.7),
+    ),
+    "finite": (
+        thali.BetaBernoulli(3.0, n_components=3),
+        lambda counts, n: features.log_prior_finite(counts, n, 3.0, 3),
+    ),
+}
 
 
 @dataclass(frozen=True)

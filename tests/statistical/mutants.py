@@ -32,7 +32,7 @@ from thali.registry import Registry
 for found in pkgutil.walk_packages(thali.kernels.__path__, "thali.kernels."):
     importlib.import_module(found.name)
 
-KERNEL = "thali.kernels.collapsed_rows"
+KERNEL, LEAVING = "thali.kernels.collapsed_rows", "thali.kernels.leaving_rows"
 Change = tuple[str, str]
 
 
@@ -135,9 +135,9 @@ NEVER_REFRESHED: list[Change] = [
     ),
     ("                drift = max(drift, refresh(rows, k, r))\n", "                drift = 0.0\n"),
     ("\n            drift = max(drift, refresh(rows, k, r))\n", "\n            drift = 0.0\n"),
-    ("RISKY = 150.0", "RISKY = 1e300"),
     ("SUMS_AFRESH = 64", "SUMS_AFRESH = 1_000_000_000"),
 ]
+NO_ROW_IS_RISKY: list[Change] = [("RISKY = 150.0", "RISKY = 1e300")]  # of LEAVING
 # Python, not kernel: P(z = 1) = m/(N+1), and α drawn with (Σm, N) in place of (K, H_N).
 ODDS_OFF_BY_ONE: list[Change] = [("np.log(beta + n - 1.0 - m)", "np.log(beta + n - m)")]
 ALPHA_FROM_SUMS: list[Change] = [

@@ -9,13 +9,21 @@ refreshing, the second chain loses everything within a thousand sweeps.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
 import pytest
 from oracles import features as oracles
-from statistical.mutants import KERNEL, NEVER_REFRESHED, install_kernel, mutate
+from statistical.mutants import (
+    KERNEL,
+    LEAVING,
+    NEVER_REFRESHED,
+    NO_ROW_IS_RISKY,
+    install_kernel,
+    mutate,
+)
 
 import thali
 from thali.data import Data
@@ -117,6 +125,7 @@ def test_maintained_arrays_equal_recomputed_ones(name, sweeps, seed):
 
 @pytest.mark.slow
 def test_without_refreshing_the_check_fails(monkeypatch, seed):
+    monkeypatch.setitem(sys.modules, LEAVING, mutate(LEAVING, NO_ROW_IS_RISKY))
     install_kernel(monkeypatch, mutate(KERNEL, NEVER_REFRESHED))
     # moves on columns leave M to be made afresh, which is what this mutant does not do
     worst = []
@@ -168,7 +177,8 @@ def test_refreshing_at_every_row_changes_no_draw(name, monkeypatch, seed):
 @pytest.mark.parametrize("sigma_x", [0.3, 0.01, 0.001])
 def test_log_odds_of_a_row_that_left_are_right(sigma_x, rng):
     """What a row's bits are drawn from, once the row has left, against exact fractions."""
-    from thali.kernels import collapsed_rows as kernel
+    from thali.kernels.leaving_rows import leave
+    from thali.kernels.maintained_rows import refresh
 
     setting = nearly_equal_columns(rng, n=20, d=4, sigma_x=sigma_x)
     data = Data.of(setting.X)
@@ -178,11 +188,11 @@ def test_log_odds_of_a_row_that_left_are_right(sigma_x, rng):
         start = Start("planted", setting.Z, {"alpha": 1.0, "sigma_x": sigma_x, "sigma_a": 1.0})
         rows = thali.CollapsedGibbs().begin(rng, model, data, start).rows
         r = sigma_x**2
-        kernel.refresh(rows, 4, r)
+        refresh(rows, 4, r)
         b, u, v, s, h = (np.zeros(len(rows.m)) for _ in range(5))
         x, z = data.reduced[n], rows.Z[n]
         b[:4] = rows.M[:4, :4] @ (rows.T[:4] @ x)
-        _, _, c0, c1, c2 = kernel.leave(rows, x, z, b, data.squares[n], 4, r, u, v, s, h)
+        _, _, c0, c1, c2 = leave(rows, x, z, b, data.squares[n], 4, r, u, v, s, h)
         u, v = u[:4], v[:4]
         M = rows.M[:4, :4] + c0 * np.outer(u, u)
         G = rows.G[:4, :4] + c1 * (np.outer(u, v) + np.outer(v, u)) + c2 * np.outer(u, u)

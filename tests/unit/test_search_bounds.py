@@ -12,7 +12,7 @@ from oracles.search_problems import KINDS, Case
 
 import thali
 from thali.engines.search import prior_bounds
-from thali.kernels import search_rows
+from thali.kernels import search_scores
 from thali.structures.features import FeatureCounts, FeatureTables
 
 CLOSE = 1e-9
@@ -102,14 +102,14 @@ def test_as_printed_it_is_no_bound(kind, rng):
 def test_equal_columns_are_parted_as_evenly_as_can_be():
     for left in range(4):
         for count in range(13):
-            mine = search_rows.ties(count, left)
+            mine = search_scores.ties(count, left)
             assert np.isclose(mine, oracle.fewest_ties(count, left), atol=1e-12)
     for left, most in ((0, 6), (1, 6), (2, 5)):  # every column by itself
         for count in range(1, most + 1):
             ways = product(range(2**left), repeat=count)
             least = min(sum(lgamma(way.count(c) + 1.0) for c in set(way)) for way in ways)
-            assert np.isclose(search_rows.ties(count, left), least, atol=1e-12)
-    assert search_rows.ties(5, 200) == 0.0
+            assert np.isclose(search_scores.ties(count, left), least, atol=1e-12)
+    assert search_scores.ties(5, 200) == 0.0
 
 
 class Any:

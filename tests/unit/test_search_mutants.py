@@ -11,7 +11,7 @@ from unit import test_search_bounds, test_search_exact, test_search_polish, test
 SEARCH, KERNELS = "thali.engines.search.", "thali.kernels."
 MUTANTS = {  # what is wrong -> where, old, new, and which check must notice
     "dishes not counted": (
-        KERNELS + "search_rows",
+        KERNELS + "search_scores",
         "return gain if row.free < 0 else gain + np.log(float(row.free - j))",
         "return gain",
         "rows",
@@ -23,25 +23,25 @@ MUTANTS = {  # what is wrong -> where, old, new, and which check must notice
         "rows",
     ),
     "ties as if nothing could part them": (
-        KERNELS + "search_rows",
+        KERNELS + "search_scores",
         "    cells = 1 << left\n",
         "    cells = 1\n",
         "bounds",
     ),
     "no ties at all": (
-        KERNELS + "search_rows",
+        KERNELS + "search_scores",
         "max(ties(count, left), lgamma(count + 1.0) - count * slack) if count > 1 else 0.0",
         "0.0",
         "rows",
     ),
     "ties of taken columns alone": (
-        KERNELS + "search_rows",
+        KERNELS + "search_scores",
         "        total += parting(size - ones, left, row.slack_stay[i - 1])\n",
         "",
         "rows",
     ),
     "equal columns that lose too much": (
-        KERNELS + "search_rows",
+        KERNELS + "search_scores",
         "lgamma(count + 1.0) - count * slack",
         "lgamma(count + 1.0) - 0.5 * count * slack",
         "bounds",
@@ -238,6 +238,8 @@ def test_a_mutant_is_caught(name, monkeypatch, rng):
     with monkeypatch.context() as plain:  # data are tiny: Python is faster than a compiler
         plain.setattr(numba.config, "DISABLE_JIT", True)
         install(monkeypatch, module, [(old, new)])
+        if module == KERNELS + "search_scores":  # by which rows are scored
+            install(monkeypatch, KERNELS + "search_rows", [])
     assert noticed(lambda: CHECKS[check](rng))
 
 

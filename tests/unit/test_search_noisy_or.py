@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 from oracles import features as oracles
+from oracles.search_problems import OF_CLASSES
 
 import thali
 from thali.data import Data
@@ -21,17 +22,8 @@ from thali.structures.features import potentials
 
 RARE = {"epsilon": 0.05, "lam": 0.8, "p": 0.3}
 OFTEN = {"epsilon": 0.02, "lam": 0.7, "p": 0.6}  # an active cause is the likelier one
-PRIORS = {
-    "ibp": (thali.IBP(1.5), lambda counts, n: oracles.log_prior_ibp(counts, n, 1.5)),
+PRIORS = OF_CLASSES | {
     "ibp, many": (thali.IBP(6.0), lambda counts, n: oracles.log_prior_ibp(counts, n, 6.0)),
-    "two": (
-        thali.TwoParameterIBP(2.0, 0.7),
-        lambda counts, n: oracles.log_prior_two_parameter(counts, n, 2.0, 0.7),
-    ),
-    "finite": (
-        thali.BetaBernoulli(3.0, n_components=3),
-        lambda counts, n: oracles.log_prior_finite(counts, n, 3.0, 3),
-    ),
 }
 CAPS = {2: 6, 3: 5, 4: 3}
 

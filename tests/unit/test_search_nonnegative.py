@@ -8,6 +8,7 @@ import numba
 import numpy as np
 import pytest
 from oracles import features as oracles
+from oracles.search_problems import OF_CLASSES
 from oracles.variational_updates import install
 from scipy.optimize import nnls
 
@@ -23,17 +24,7 @@ from thali.structures.features import potentials
 SCALES = {"sigma_x": 0.5, "sigma_a": 1.0}
 FINE = {"sigma_x": 0.2, "sigma_a": 0.3}
 EXPONENTIAL = {"sigma_x": 0.5, "sigma_a": 1.0, "law": "exponential"}
-PRIORS = {
-    "ibp": (thali.IBP(1.5), lambda counts, n: oracles.log_prior_ibp(counts, n, 1.5)),
-    "two": (
-        thali.TwoParameterIBP(2.0, 0.7),
-        lambda counts, n: oracles.log_prior_two_parameter(counts, n, 2.0, 0.7),
-    ),
-    "finite": (
-        thali.BetaBernoulli(3.0, n_components=3),
-        lambda counts, n: oracles.log_prior_finite(counts, n, 3.0, 3),
-    ),
-}
+PRIORS = OF_CLASSES
 CAPS = {2: 7, 3: 5, 4: 3}
 
 

@@ -20,13 +20,12 @@ Bits are visited in the order of the columns, so that order must not depend on w
 are: a new feature takes a random position, and of several own ones a random one goes. Appending at
 the end, as textbooks do, couples age with position and shifts P(K) by a per cent or two.
 
-A row that ends as it began, as most do, changes nothing: its absence is allowed for in the
-formulas and only written into M and G when the row returns changed.
+How a row leaves is in ``leaving_rows``: its absence is mostly allowed for in the formulas, and only
+written into M and G when the row returns changed.
 
 Rank-one changes lose digits; M and G are made afresh from C and T at the start of a sweep, every
 ``refresh_every`` rows, and sooner where influential rows lose digits: leaving multiplies an error
-in M by up to V², so Σ V² is held below ``LOST_DIGITS``, and a row with V beyond ``RISKY`` (without
-it, columns are nearly equal) does not leave by rank one at all.
+in M by up to V², so Σ V² is held below ``LOST_DIGITS``.
 
 Where entries are missing, a row's bits and its missing entries are drawn together given the other
 rows; what differs then is in ``masked_rows``.
@@ -38,9 +37,10 @@ import numpy as np
 
 from thali.kernels.between_sweeps import log_prior, pack, sum_afresh
 from thali.kernels.compiling import helper, kernel
-from thali.kernels.copying import put, put_matrix
+from thali.kernels.copying import put
 from thali.kernels.gaussian_row import Scales, gaussian_row_at
 from thali.kernels.hyperparameter_steps import draw_mass
+from thali.kernels.leaving_rows import RISKY, SUNK, leave, take_out
 from thali.kernels.maintained_rows import (
     clear_feature,
     dot_bits,
@@ -48,9 +48,6 @@ from thali.kernels.maintained_rows import (
     drop_feature,
     flip,
     grow,
-    inverse,
-    multiply,
-    products,
     rank_one,
     refresh,
     swap_features,
@@ -84,12 +81,9 @@ from thali.kernels.scale_steps import Seen, draw_scales
 
 LOST_DIGITS = 3e4  # Σ V² of rows come and gone, in units of rounding, before M is made afresh
 LEVEL = 1e-9  # of log odds, below which a climb leaves a bit as it is
-LAZY = 1e3  # V up to which a row's absence is allowed for and not written into M and G
-RISKY = 150.0  # V beyond which a row leaves by making M and G afresh without it
 SUMS_AFRESH = 64  # sweeps after which T = ZᵀX is summed again from the data
 SURE = 23.1  # log odds beyond which a probability is within UNLIKELY of 0 or 1
 UNLIKELY = 1e-10
-SUNK = 1e6  # and V, own features counted, beyond which 1 − zMz has lost too many digits to tell V
 
 
 class Report(NamedTuple):
@@ -151,93 +145,6 @@ def own_feature(m, which):
             which -= 1
         i += 1
     return i
-
-
-@helper(inline="always")
-def leave(rows, x, z, b, x2, k, r, u, v, s, h):
-    """Take a row out of m and b, where b = μ x on entry, and see what M and G are without it.
-
-    Fills s = M z and h = G z as they are without the row. M and G themselves are mostly left as
-    they are: without the row they are M + c₀ uuᵀ and G + c₁(uvᵀ + vuᵀ) + c₂uuᵀ, with u, v filled
-    too. Returns the row's number of own features, V of those it shares, and c₀, c₁, c₂, which are
-    zero where M and G were changed at once for the sake of their digits.
-    """
-    own = 0
-    m = rows.m  # every use of a field of a tuple counts a reference
-    for i in range(k):
-        if z[i]:
-            m[i] -= 1.0
-            if m[i] == 0.0:
-                own += 1
-    times_bits(rows.M, z, k, u)
-    left = 1.0 - dot_bits(z, u, k)
-    V = 1.0 / left if left > 0.0 else np.inf
-    shared = V - own / r  # own features make V large harmlessly: M hardly changes then
-    c0 = c1 = c2 = 0.0
-    written = not (0.0 < shared < RISKY and V < SUNK)
-    if written:
-        leave_afresh(rows, x, z, b, k, r)
-    else:
-        times_bits(rows.G, z, k, h)
-        zb = dot_bits(z, b, k)
-        rho = x2 - 2.0 * zb + dot_bits(z, h, k)  # of the residual with the row in: V² times less
-        gone = V * (x2 - zb)
-        for i in range(k):
-            v[i] = b[i] - h[i]
-            b[i] = 0.0 if m[i] == 0.0 else b[i] - gone * u[i]
-        c0, c1, c2 = V, -V, V * V * rho
-        if V > LAZY:
-            take_out(rows, u, v, c0, c1, c2, k, r)
-            written = True
-    if written:
-        times_bits(rows.M, z, k, s)
-        times_bits(rows.G, z, k, h)
-        return own, shared, 0.0, 0.0, 0.0
-    zu = dot_bits(z, u, k)
-    zv = dot_bits(z, v, k)
-    for i in range(k):
-        if m[i] == 0.0:  # only this row has it: a new one, known exactly
-            s[i] = 1.0 / r
-            h[i] = 0.0
-        else:
-            s[i] = V * u[i]
-            h[i] += c1 * (u[i] * zv + v[i] * zu) + c2 * u[i] * zu
-    return own, shared, c0, c1, c2
-
-
-@helper
-def take_out(rows, u, v, c0, c1, c2, k, r):
-    """Change M and G to what they are without the row; its own features are known exactly."""
-    rank_one(rows.M, rows.G, u, v, c0, c1, c2, k)
-    for i in range(k):
-        if rows.m[i] == 0.0:
-            for j in range(k):
-                rows.M[i, j] = rows.M[j, i] = 0.0
-                rows.G[i, j] = rows.G[j, i] = 0.0
-            rows.M[i, i] = 1.0 / r
-
-
-@helper
-def leave_afresh(rows, x, z, b, k, r):
-    """M, G and b = μ x without a row, from C − zzᵀ and T − zᵀx. Own features come out exactly."""
-    C = rows.C[:k, :k].copy()
-    T = rows.T[:k].copy()
-    for i in range(k):
-        if z[i]:
-            if rows.m[i] == 0.0:
-                for c in range(x.shape[0]):  # rounding aside it is so already
-                    T[i, c] = 0.0
-            else:
-                for c in range(x.shape[0]):
-                    T[i, c] -= x[c]
-            for j in range(k):
-                if z[j]:
-                    C[i, j] -= 1.0
-    M = inverse(C, k, r)
-    mu = multiply(M, T, k)
-    dot_rows(mu, x, k, b)
-    put_matrix(rows.M, M)
-    put_matrix(rows.G, products(mu, k))
 
 
 @kernel

@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from thali.kernels.collapsed_rows import RISKY
 from thali.kernels.compiling import helper, kernel
+from thali.kernels.leaving_rows import RISKY
 from thali.kernels.maintained_rows import Rows, dot, dot_bits, rank_one, refresh, times_bits
 from thali.kernels.masked_row_posterior import GroupedRow, log_density
 from thali.kernels.new_features import MOST_NEW, invert, log_step, sum_up

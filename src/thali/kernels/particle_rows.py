@@ -25,9 +25,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from thali.kernels.collapsed_rows import RISKY
 from thali.kernels.compiling import helper, kernel
 from thali.kernels.gaussian_row import gaussian_row_at, log_row_density
+from thali.kernels.leaving_rows import RISKY
 from thali.kernels.maintained_rows import (
     Rows,
     dot,

@@ -4,7 +4,7 @@ import numpy as np
 
 from thali.kernels.compiling import kernel
 from thali.kernels.search_kept import base_of, in_order
-from thali.kernels.search_rows import can_tie, later, next_new
+from thali.kernels.search_scores import can_tie, later, next_new
 
 
 @kernel

@@ -22,16 +22,9 @@ from typing import NamedTuple
 import numpy as np
 
 from thali.kernels.compiling import helper, kernel
-from thali.kernels.search_rows import (
-    CLOSE,
-    TAIL,
-    can_tie,
-    in_order_after,
-    keep,
-    later,
-    next_new,
-    parted_ties,
-)
+from thali.kernels.search_heap import keep
+from thali.kernels.search_rows import CLOSE, TAIL, in_order_after
+from thali.kernels.search_scores import can_tie, later, next_new, parted_ties
 
 
 class Lists(NamedTuple):

@@ -21,7 +21,8 @@ from thali.engines.search.memory import CANDIDATE, refuse_beyond_room
 from thali.engines.search.prior_bounds import PriorBound, SearchPrior, next_row, prior_bound
 
 if TYPE_CHECKING:
-    from thali.kernels.search_rows import Found, Seen
+    from thali.kernels.search_heap import Found
+    from thali.kernels.search_rows import Seen
 
 PLENTY = 1000  # features that one row may open
 WITHIN = 8  # rows at least in the beam within a row
@@ -170,7 +171,7 @@ class SearchProblem(ABC, Generic[KeptT]):
         ``future`` is what the rows after it are taken to add. ``width`` limits their number; None
         keeps all that are found whose score is at least ``floor``.
         """
-        from thali.kernels.search_rows import Found
+        from thali.kernels.search_heap import Found
 
         kept, k = self.kept(candidate), candidate.k
         scores = self.scores(candidate, future, floor, most_new)
@@ -287,7 +288,8 @@ class Problem(SearchProblem[Kept]):
         evidence: Callable[[np.ndarray, np.ndarray], np.ndarray],
     ) -> RowScores:
         """The rows that may follow, by what is ``seen`` of the next one."""
-        from thali.kernels.search_rows import Noise, RowScore, every_row, within_row
+        from thali.kernels.search_rows import every_row, within_row
+        from thali.kernels.search_scores import Noise, RowScore
 
         (arrays, same), k = self.kept(candidate), candidate.k
         prior = next_row(self.prior_bound, self.n, candidate.rows, arrays.m[0].astype(int))

@@ -151,7 +151,7 @@ class KeptProblem(SearchProblem[KeptLists]):
         self, candidate: Candidate[KeptLists], future: float, floor: float, most_new: int
     ) -> RowScores:
         from thali.kernels import search_kept as kernel
-        from thali.kernels.search_rows import RowScore
+        from thali.kernels.search_scores import RowScore
 
         (m, same, lists), k = self.kept(candidate), candidate.k
         prior = next_row(self.prior_bound, self.n, candidate.rows, m)._asdict()

@@ -5,7 +5,7 @@ r"""What the prior of a whole matrix can be, given its first rows.
 With R rows to come, a feature taken m times so far ends somewhere between m and m + R times, equal
 columns may yet be parted, and features may be opened. A bound is, for R rows left,
 
-    worth[m]   of a feature with count m                  (ties: ``kernels/search_rows.ties``)
+    worth[m]   of a feature with count m                  (ties: ``kernels/search_scores.ties``)
     future     of all features yet to be opened
 
 ``Convex`` is the largest value itself, one by one: λ is convex in m, so an end of the range has
@@ -186,7 +186,7 @@ class RowTerms(NamedTuple):
     future: np.ndarray  # of features that later rows open: by how many are free, or one number
     free: int  # features that may still be opened, −1 for any number
     ties_left: int  # rows that may still part equal columns
-    slack_take: np.ndarray  # (K,) of each feature if it is taken: ``kernels/search_rows.parting``
+    slack_take: np.ndarray  # (K,) of each feature if it is taken: ``kernels/search_scores.parting``
     slack_stay: np.ndarray  # (K,) and if not
     slack_new: float
 

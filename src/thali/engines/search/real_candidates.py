@@ -18,7 +18,7 @@ from thali.engines.search.candidates import Candidate, KeptT, RowScores, SearchP
 from thali.engines.search.prior_bounds import next_row
 
 if TYPE_CHECKING:
-    from thali.kernels.search_rows import Found
+    from thali.kernels.search_heap import Found
 
 MOST_NEW = 8  # features that one row may open
 LOOKS = 3  # rows that are scored for each that is kept
@@ -47,7 +47,7 @@ class RealProblem(SearchProblem[KeptT]):
         self, candidate: Candidate[KeptT], future: float, floor: float, most_new: int
     ) -> RowScores:
         from thali.kernels.priors_of_rows import priors_of_new, priors_of_rows
-        from thali.kernels.search_rows import RowScore
+        from thali.kernels.search_scores import RowScore
 
         (m, same), k, fits = self.counted(candidate), candidate.k, self.fits(candidate)
         prior = next_row(self.prior_bound, self.n, candidate.rows, m)._asdict()
