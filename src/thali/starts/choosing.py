@@ -79,10 +79,10 @@ class Starting:
         init, data = self.engine.init, self.data
         looks = isinstance(init, str) and (init == RACE or not STARTS[init].blind)
         spreads = hasattr(self.engine, "spread") and self.model.structure == FEATURES
-        gaussian = not isinstance(self.model.likelihood, TableLikelihood)
+        no_table = not isinstance(self.model.likelihood, TableLikelihood)  # which has no spread
         of_fewer = getattr(self.model.prior, "rows_described", None) is None  # rows, too
         tall = not data.sparse and data.n > TALL * data.sampled
-        return looks and spreads and gaussian and of_fewer and tall
+        return looks and spreads and no_table and of_fewer and tall
 
     def _refuse_idle_annealing(self, init: str) -> None:
         """Say so where no start that knows nothing of the data is made, for all the asking."""
